@@ -1,0 +1,161 @@
+"""The report as data: what `scan` and `capture` say, and nothing about how they found it.
+
+Every key of the JSON form is a field here, in the order in which it is written. Unknown is `None`; no key is ever absent.
+Lines and columns count from 1 in Unicode code points; an end is exclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+REPORT_SCHEMA = "graphsafe/report/1"
+REPORTS_SCHEMA = "graphsafe/reports/1"
+
+Level = Literal["error", "warning", "note"]
+Confidence = Literal["proven", "likely", "possible"]
+Source = Literal["scan", "capture", "simulate"]
+JoinStatus = Literal["confirmed", "refuted", "not-executed"]
+Verdict = Literal["ready", "ready-with-breaks", "inconclusive", "not-ready"]
+ProbeStatus = Literal["pass", "fail", "skipped", "crashed", "timeout"]
+
+LEVELS: tuple[Level, ...] = ("note", "warning", "error")
+CONFIDENCES: tuple[Confidence, ...] = ("possible", "likely", "proven")
+VERDICTS: tuple[Verdict, ...] = ("ready", "ready-with-breaks", "inconclusive", "not-ready")
+"""Best first: a report's verdict is the worst of its parts, which is `max` by this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A span of the user's code. `path` is relative to the working directory, with forward slashes."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    function: str | None
+    "Qualified name of the enclosing function (`Decoder.forward`), `None` at module level."
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """One step of the way from a hot root to a finding: `line` is where `function` calls the next one."""
+
+    path: str
+    line: int
+    function: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace the span by `text`."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause on one line."""
+
+    code: str
+    rule: str
+    level: Level
+    confidence: Confidence
+    source: Source
+    device: str | None
+    location: Location
+    call_chain: tuple[CallSite, ...]
+    "From the root to the caller of the function that holds the finding; empty where that function is the root."
+    message: str
+    why: str
+    fix: str
+    further_roots: int = 0
+    count: int = 1
+    edits: tuple[Edit, ...] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: str = ""
+    suppressed: Suppression | None = None
+    status: JoinStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What could not be known, varied, seen or run."""
+
+    kind: str
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    python: str
+    torch: str | None
+    cuda: str | None
+    driver: str | None
+    devices: tuple[str, ...]
+    facts: str
+    "Which op table was used, for example `torch-2.11`."
+    settings: Mapping[str, str]
+    "An allow-list of environment variables plus configured names; never all of os.environ."
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One point of the bucket axes, e.g. `{"batch": 4, "q_len": 1}`, with its own verdict and probes."""
+
+    axes: Mapping[str, Any]
+    verdict: Verdict
+    probes: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceResult:
+    """What one device said. `probes` has the keys construct, step, state, capture, replay, memory and timing,
+    each a mapping with at least `status`."""
+
+    device: str
+    verdict: Verdict
+    buckets: tuple[Bucket, ...]
+    probes: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    proven: Any
+    declared: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    tool: Tool
+    command: Literal["scan", "capture"]
+    created: str
+    "UTC, ISO 8601, seconds."
+    environment: Environment
+    target: str | None
+    verdict: Verdict | None
+    evidence: Literal["measured", "predicted"] | None
+    findings: tuple[Finding, ...]
+    limits: tuple[Limit, ...]
+    devices: tuple[DeviceResult, ...] | None
+    plan: Any = None
+    support: Support | None = None
+    schema: str = REPORT_SCHEMA
