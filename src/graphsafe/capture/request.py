@@ -1,0 +1,122 @@
+"""What `graphsafe capture` is asked to do, as the command line and the configuration say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from graphsafe.config import DEVICE, AxisValue, Config, Target
+from graphsafe.errors import RequestError, nearest
+
+BAD_REQUEST = "bad-request"
+"""The kind of the `Limit` that a report carries where the request itself was wrong: the target cannot be found,
+imported, built or stepped eagerly, or a device is absent. Its verdict is inconclusive, `why` is the one line for stderr,
+and the command exits with 2. Everything that fails only under capture or replay is a finding instead."""
+
+DTYPES: Mapping[str, str] = {
+    "bool": "bool",
+    "u8": "uint8",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+}
+"What `--input` calls a dtype -> its name in torch."
+
+_INPUT = re.compile(
+    r"(?P<name>[^\W\d]\w*):(?P<dtype>\w+)\[(?P<shape>[\d,\s]*)\](?:=(?P<low>-?[\d.eE+-]+?)\.\.(?P<high>-?[\d.eE+-]+))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One `--input ids:i64[4,1]=0..31999`: an argument of the module's `forward`, by name."""
+
+    name: str
+    dtype: str
+    "The name in torch, e.g. `int64`."
+    shape: tuple[int, ...]
+    low: float | None = None
+    high: float | None = None
+    "Both bounds are included; without them floats are normally distributed, integers and booleans are 0 or 1."
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRequest:
+    """One target to prove, over its devices and buckets.
+
+    `graphsafe.capture.api.capture_target(request, progress)` answers it with a `Report`; `progress` takes one short
+    line at each change of phase and may be None.
+    """
+
+    target: str
+    "`FILE.py:FACTORY` or `package.module:FACTORY`; a relative file is relative to the working directory."
+    config: Config
+    devices: tuple[str, ...] = ()
+    "`cuda`, `cuda:N`, `all`, `sim`, `sim:N`, as asked; empty means the first GPU, or `sim` where there is none."
+    buckets: Mapping[str, tuple[AxisValue, ...]] = field(default_factory=dict)
+    "Bucket axis -> its values; their product is run."
+    inputs: tuple[InputSpec, ...] = ()
+    warmup: int = 3
+    timeout: float = 300.0
+    "Seconds, a child."
+    replays: int | None = None
+    "How many replays the measuring child makes to look for growth and drift; None means that it does not."
+    seed: int = 0
+    breaks: bool = False
+    "Whether ready-with-breaks is a success."
+
+
+def parse_device(text: str) -> str:
+    """Raises RequestError."""
+    if not DEVICE.fullmatch(text):
+        raise RequestError(f"--device {text}: expected cuda, cuda:N, all, sim or sim:N")
+    return text
+
+
+def parse_bucket(text: str) -> tuple[str, tuple[AxisValue, ...]]:
+    """`batch=1,2,4` -> ("batch", (1, 2, 4)). Raises RequestError."""
+    axis, _, values = text.partition("=")
+    if not axis.isidentifier() or not all(values.split(",")):
+        raise RequestError(f"--bucket {text}: expected axis=value,value, for example batch=1,2,4")
+    return axis, tuple(_axis_value(value) for value in values.split(","))
+
+
+def parse_input(text: str) -> InputSpec:
+    """`ids:i64[4,1]=0..31999` -> InputSpec. Raises RequestError."""
+    match = _INPUT.fullmatch(text)
+    if match is None:
+        raise RequestError(f"--input {text}: expected name:dtype[shape]=low..high, for example ids:i64[4,1]=0..31999")
+    if match["dtype"] not in DTYPES:
+        raise RequestError(f'--input {text}: unknown dtype "{match["dtype"]}"' + nearest(match["dtype"], DTYPES))
+    try:
+        shape = tuple(int(size) for size in match["shape"].split(",") if size.strip())
+        low, high = (None if match[bound] is None else float(match[bound]) for bound in ("low", "high"))
+    except ValueError as error:
+        raise RequestError(f"--input {text}: {error}") from None
+    if low is not None and high is not None and low > high:
+        raise RequestError(f"--input {text}: the range is empty")
+    return InputSpec(match["name"], DTYPES[match["dtype"]], shape, low, high)
+
+
+def configured_target(text: str, config: Config) -> Target | None:
+    """The configured target that `text` names, by its name or by its factory."""
+    if text in config.targets:
+        return config.targets[text]
+    return next((target for target in config.targets.values() if target.factory == text), None)
+
+
+def _axis_value(text: str) -> AxisValue:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
