@@ -1,6 +1,6 @@
 """The report as data: what `scan` and `capture` say, and nothing about how they found it.
 
-Every key of the JSON form is a field here, in the order in which it is written. Unknown is `None`; no key is ever absent.
+Every key of the JSON form is a field here, in the order in which it is written. Unknown is `None`; no key is absent.
 Lines and columns count from 1 in Unicode code points; an end is exclusive.
 """
 
