@@ -1,0 +1,394 @@
+"""The op table: what PyTorch's operations do to a capture, and what they return.
+
+One table, `rules/ops/torch.json`, answers the scan (by Python name), the step probe and the simulated device (by aten
+name). Conditions are data and are evaluated here as pure functions of how a call looks, three-valued: where a call
+leaves an argument open (`*args`, a value of unknown kind) the answer is "perhaps", never a guess.
+
+The file is indexed when loaded and an entry is built when first asked for, so that loading costs milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal
+
+OPS_SCHEMA: Final = "graphsafe/ops/1"
+KNOWN_SCHEMA: Final = "graphsafe/aten-known/1"
+
+EffectKind = Literal["reads-host", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits"]
+ResultKind = Literal["tensor", "mask", "int", "float", "reduction", "host", "shape", "none", "tuple", "self"]
+ArgumentKind = Literal[
+    "tensor",
+    "mask",
+    "host-tensor",
+    "number",
+    "bool",
+    "string",
+    "none",
+    "sequence",
+    "dtype",
+    "device",
+    "host-device",
+    "other",
+]
+"""`tensor` is on the device, and so is `mask`, one of bool: a condition that names `tensor` holds for both. `device` is
+an accelerator, `host-device` the CPU. `sequence` is a list or tuple; one that holds device tensors is a `tensor`."""
+Basis = Literal["measured", "tag", "schema"]
+Placement = Literal["same", "argument", "host", "accelerator"]
+
+
+class _Unknown:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN: Final = _Unknown()
+"The value of an argument that is not a literal."
+
+
+class OpTableError(Exception):
+    """The op table's file is missing or malformed: one line that names the file."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a call, as far as it is known."""
+
+    kind: ArgumentKind | None = None
+    "`None` where nothing is known of it."
+    literal: object = UNKNOWN
+    text: str = ""
+    "Its source text, for `same`; empty where there is none."
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How a call looks. `x.histc(8)` and `torch.histc(x, 8)` are the same: the receiver is the first argument."""
+
+    positional: Sequence[Argument] = ()
+    keywords: Mapping[str, Argument] = field(default_factory=dict)
+    open: bool = False
+    "It also passes `*args` or `**kwargs`, so that an argument not listed may still be given."
+    dtype: str | None = None
+    "Of the first tensor argument (`float32`), where it is known."
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Holds where every part holds.
+
+    `given` any of these parameters is passed (and not as a literal `None`); `absent` none of them is; `kinds` the
+    parameter is of one of these kinds; `literals` it is one of these literal values; `same` the named parameters have
+    one source text; `dtypes` the first tensor argument has one of these.
+    """
+
+    given: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    literals: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+    same: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that an op does. `rule` is `None` where the effect is harmless in a graph (a registered draw)."""
+
+    kind: EffectKind
+    rule: str | None
+    how: str
+    "The `how` of the event that scan emits for it (events.py)."
+    when: Condition | None = None
+    unless: Condition | None = None
+    torch: str | None = None
+    "Versions for which it holds (`>=2.6,<2.12`); `None` for all."
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An effect that a call has: for certain, or where an open argument decides, perhaps."""
+
+    effect: Effect
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an op returns.
+
+    `reduction` is a 0-d tensor whose values are `of`; `self` is the first argument itself (in-place methods);
+    `tuple` unpacks into `elements`, of which a single one stands for any number. The others are device tensors
+    (`tensor`, `mask` of bool, `int`, `float`), or Python values on the host (`host`, `shape`), or nothing (`none`).
+    """
+
+    kind: ResultKind
+    of: ResultKind = "tensor"
+    elements: tuple[ResultKind, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResultCase:
+    when: Condition
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One entry of the table."""
+
+    aten: str | None
+    "`aten::nonzero`; `None` for a function that exists in Python only."
+    overload: str | None
+    "`None` stands for every overload that has no entry of its own; `''` is the one without a name."
+    python: tuple[str, ...]
+    params: tuple[str, ...]
+    "Parameter names in positional order, as Python callers write them; `a|b` where a parameter has two names."
+    effects: tuple[Effect, ...]
+    result: Result
+    cases: tuple[ResultCase, ...]
+    "Where the result differs; the first that holds for certain wins over `result`."
+    placement: Placement
+    "`same` device as the first tensor; the `device` `argument` of a factory (the host without one); fixed otherwise."
+    mutates: tuple[str, ...]
+    "Parameters written in place."
+    view: bool
+    "The result shares storage with the first argument, and nothing is launched."
+    basis: Basis
+    evidence: tuple[str, ...]
+    "Rows of tests/data/op_atlas.jsonl."
+
+    def effects_of(self, call: Call, torch: str | None = None) -> tuple[Hit, ...]:
+        """What this call does, under one torch version (any, if `None`)."""
+        hits = []
+        for effect in self.effects:
+            if effect.torch is not None and torch is not None and not version_matches(torch, effect.torch):
+                continue
+            wanted = True if effect.when is None else self._holds(effect.when, call)
+            spared = False if effect.unless is None else self._holds(effect.unless, call)
+            if wanted is not False and spared is not True:
+                hits.append(Hit(effect, certain=wanted is True and spared is False))
+        return tuple(hits)
+
+    def result_of(self, call: Call) -> Result:
+        for case in self.cases:
+            if self._holds(case.when, call):
+                return case.result
+        return self.result
+
+    def argument(self, call: Call, param: str) -> Argument | None:
+        """The argument that `call` passes for `param` (any of its names), or `None`."""
+        for position, names in enumerate(self.params):
+            if param in names.split("|"):
+                for name in names.split("|"):
+                    if name in call.keywords:
+                        return call.keywords[name]
+                return call.positional[position] if position < len(call.positional) else None
+        return call.keywords.get(param)
+
+    def _holds(self, condition: Condition, call: Call) -> bool | None:
+        parts = []
+        if condition.given:
+            parts.append(_any(self._given(call, param) for param in condition.given))
+        if condition.absent:
+            parts.append(_not(_any(self._given(call, param) for param in condition.absent)))
+        for param, kinds in condition.kinds.items():
+            parts.append(self._is(call, param, lambda argument, kinds=kinds: _kind_among(argument, kinds)))
+        for param, values in condition.literals.items():
+            parts.append(self._is(call, param, lambda argument, values=values: _literal_among(argument, values)))
+        if condition.same:
+            parts.append(self._same(call, condition.same))
+        if condition.dtypes:
+            parts.append(None if call.dtype is None else call.dtype in condition.dtypes)
+        return _not(_any(_not(part) for part in parts))
+
+    def _given(self, call: Call, param: str) -> bool | None:
+        argument = self.argument(call, param)
+        if argument is None:
+            return None if call.open else False
+        return not (argument.kind == "none" or argument.literal is None)
+
+    def _is(self, call: Call, param: str, test: Any) -> bool | None:
+        argument = self.argument(call, param)
+        if argument is None:
+            return None if call.open else False
+        answer: bool | None = test(argument)
+        return answer
+
+    def _same(self, call: Call, params: Sequence[str]) -> bool | None:
+        arguments = [self.argument(call, param) for param in params]
+        if any(argument is None or not argument.text for argument in arguments):
+            return None if call.open else False
+        return len({argument.text for argument in arguments if argument is not None}) == 1
+
+
+class OpTable:
+    """The loaded table. `name` goes into reports as the op table used."""
+
+    def __init__(self, data: Mapping[str, Any], known_path: Path) -> None:
+        self.name: str = data["name"]
+        self.measured: Mapping[str, str] = data["measured"]
+        self.tags: Mapping[str, str] = data["tags"]
+        self._rows: list[Mapping[str, Any]] = data["ops"]
+        self._built: dict[int, Op] = {}
+        self._known_path = known_path
+        self._by_python: dict[str, int] = {}
+        self._by_aten: dict[tuple[str, str | None], int] = {}
+        for index, row in enumerate(self._rows):
+            for name in row["python"]:
+                self._by_python[name] = index
+            if row["aten"] is not None:
+                self._by_aten.setdefault((row["aten"], row["overload"]), index)
+
+    def python(self, name: str) -> Op | None:
+        """The entry of a fully qualified Python name (`torch.nonzero`, `torch.Tensor.nonzero`)."""
+        return self._op(self._by_python.get(name))
+
+    def method(self, name: str) -> Op | None:
+        """The entry of a tensor's method or attribute (`nonzero`, `shape`)."""
+        return self.python(f"torch.Tensor.{name}")
+
+    def aten(self, name: str, overload: str = "") -> Op | None:
+        """The entry of an aten op (`aten::nonzero`): its overload's own, else the one for all overloads."""
+        index = self._by_aten.get((name, overload))
+        return self._op(self._by_aten.get((name, None)) if index is None else index)
+
+    def knows_aten(self, name: str, overload: str = "") -> bool:
+        """Whether the torch version of `tags` has this op at all; one known but without an entry has no effect."""
+        return self.aten(name, overload) is not None or overload in self._known.get(name.removeprefix("aten::"), ())
+
+    def python_names(self) -> Sequence[str]:
+        return tuple(self._by_python)
+
+    def ops(self) -> Sequence[Op]:
+        return tuple(op for index in range(len(self._rows)) if (op := self._op(index)) is not None)
+
+    @cached_property
+    def _known(self) -> Mapping[str, Sequence[str]]:
+        data = _read(self._known_path, KNOWN_SCHEMA)
+        names: Mapping[str, Sequence[str]] = data["ops"]
+        return names
+
+    def _op(self, index: int | None) -> Op | None:
+        if index is None:
+            return None
+        if index not in self._built:
+            self._built[index] = _op(self._rows[index])
+        return self._built[index]
+
+
+def load_op_table(folder: Path) -> OpTable:
+    """The table in `folder` (rules/ops). Raises `OpTableError` with one line where a file is missing or malformed."""
+    return OpTable(_read(folder / "torch.json", OPS_SCHEMA), folder / "aten-known.json")
+
+
+def version_matches(version: str, spec: str) -> bool:
+    """Whether a torch version (`2.11.0+cu130`) lies in `spec` (`>=2.6,<2.12`). Pre-releases count as their release."""
+    have = _release(version)
+    for part in spec.split(","):
+        match = re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*([\d.]+)\s*", part)
+        if match is None:
+            raise ValueError(f"not a version range: {spec!r}")
+        operator, bound = match[1], _release(match[2])
+        order = (have > bound) - (have < bound)
+        if not {">=": order >= 0, "<=": order <= 0, "==": order == 0, "!=": order != 0, ">": order > 0, "<": order < 0}[
+            operator
+        ]:
+            return False
+    return True
+
+
+def _release(version: str) -> tuple[int, int, int]:
+    numbers = [int(n) for n in re.findall(r"\d+", version.split("+")[0])[:3]]
+    major, minor, patch = [*numbers, 0, 0, 0][:3]
+    return major, minor, patch
+
+
+def _any(answers: Any) -> bool | None:
+    seen = list(answers)
+    return True if True in seen else None if None in seen else False
+
+
+def _not(answer: bool | None) -> bool | None:
+    return None if answer is None else not answer
+
+
+def _kind_among(argument: Argument, kinds: Sequence[str]) -> bool | None:
+    if argument.kind is None:
+        return None
+    return argument.kind in kinds or (argument.kind == "mask" and "tensor" in kinds)
+
+
+def _literal_among(argument: Argument, values: Sequence[object]) -> bool | None:
+    if argument.literal is UNKNOWN:
+        return None
+    return any(type(argument.literal) is type(value) and argument.literal == value for value in values)
+
+
+def _read(path: Path, schema: str) -> Mapping[str, Any]:
+    try:
+        data: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OpTableError(path, error.strerror or "cannot be read") from error
+    except ValueError as error:
+        raise OpTableError(path, f"not JSON: {error}") from error
+    if not isinstance(data, dict) or data.get("schema") != schema:
+        raise OpTableError(path, f"not an op table: its schema is not {schema}")
+    return data
+
+
+def _op(row: Mapping[str, Any]) -> Op:
+    return Op(
+        aten=row["aten"],
+        overload=row["overload"],
+        python=tuple(row["python"]),
+        params=tuple(row.get("params", ())),
+        effects=tuple(_effect(effect) for effect in row.get("effects", ())),
+        result=_result(row["result"]),
+        cases=tuple(ResultCase(_condition(case["when"]), _result(case["result"])) for case in row.get("cases", ())),
+        placement=row.get("placement", "same"),
+        mutates=tuple(row.get("mutates", ())),
+        view=row.get("view", False),
+        basis=row["basis"],
+        evidence=tuple(row.get("evidence", ())),
+    )
+
+
+def _effect(row: Mapping[str, Any]) -> Effect:
+    return Effect(
+        kind=row["kind"],
+        rule=row["rule"],
+        how=row["how"],
+        when=_condition(row["when"]) if "when" in row else None,
+        unless=_condition(row["unless"]) if "unless" in row else None,
+        torch=row.get("torch"),
+    )
+
+
+def _condition(row: Mapping[str, Any]) -> Condition:
+    return Condition(
+        given=tuple(row.get("given", ())),
+        absent=tuple(row.get("absent", ())),
+        kinds={param: tuple(kinds) for param, kinds in row.get("kinds", {}).items()},
+        literals={param: tuple(values) for param, values in row.get("literals", {}).items()},
+        same=tuple(row.get("same", ())),
+        dtypes=tuple(row.get("dtypes", ())),
+    )
+
+
+def _result(row: str | Mapping[str, Any]) -> Result:
+    """Written short as its kind, or `reduction of mask`, or in full."""
+    if isinstance(row, str):
+        kind, _, of = row.partition(" of ")
+        return Result(kind, of or "tensor")  # type: ignore[arg-type]
+    return Result(row["kind"], row.get("of", "tensor"), tuple(row.get("elements", ())))
