@@ -1,6 +1,8 @@
 """The one protocol behind which CUDA and the simulated device stand; no probe names either.
 
-An implementation lives in one child process, is entered once, and makes at most one capture attempt.
+An implementation lives in one child process, is entered once, and makes at most one capture attempt. Everything of the
+user's (import, factory, steps) runs inside `entered()`; the probes' own reads and writes of tensors go through
+`to_host`, `store`, `poison` and `digest`, which are never seen by `watch`, by a recording or by the user's modes.
 """
 
 from __future__ import annotations
@@ -15,19 +17,32 @@ if TYPE_CHECKING:
 
     from graphsafe.report.model import CallSite
 
-StepEventKind = Literal["read", "wait", "query", "copy-to-host", "copy-to-device", "extent", "allocation", "random", "hidden-sync"]
+StepEventKind = Literal[
+    "read", "wait", "query", "copy-to-host", "copy-to-device", "extent", "allocation", "random", "hidden-sync"
+]
+Span = tuple[int, int, int, int]
+"First line, first column, last line, column after the last; lines from 1, columns from 0 in UTF-8 bytes, as `ast` counts."
 
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """One thing that an eager step did, with the user's frames that did it (outermost first; the last is the line to blame)."""
+    """One thing that an eager step did, with the user's frames that did it (outermost first; the last is the line to blame).
+
+    `graphsafe.capture.frames.user_frames()` makes `frames` and `span` from the live stack.
+    """
 
     kind: StepEventKind
     op: str
     "An aten name (`aten::_local_scalar_dense`) or a Python one (`torch.cuda.synchronize`)."
     frames: tuple[CallSite, ...]
+    span: Span | None = None
+    "The expression of the last frame that was running; `None` before Python 3.11."
+    via: str | None = None
+    """The outermost Python-level torch call around the event (`torch.Tensor.__bool__`, `torch.Tensor.item`, `torch.zeros`,
+    `torch.Tensor.__getitem__`), as the op table spells it."""
     nbytes: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+    """What tells rules apart: `pinned` and `non_blocking` (bools, for copies), `dtype`, `device` (where the work went)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +59,40 @@ class CaptureFailure:
     message: str
     chain: tuple[str, ...]
     frames: tuple[CallSite, ...]
+    span: Span | None = None
+    event: StepEvent | None = None
+    "What the guilty line did, where the device knows it without a second attempt."
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureAttempt:
+    """A capture that the user's own code began, in a constructor or in the step."""
+
+    device: str
+    frames: tuple[CallSite, ...]
+    "Where it began."
+    span: Span | None
+    nodes: int | None
+    failure: CaptureFailure | None
+    "`None` where the capture ended well; one left open has a failure that says so."
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The guilty line of a failed capture, found by an instrumented second attempt."""
+
+    cause: Literal["operation", "unjoined-stream", "foreign-stream"]
+    event: StepEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes. `total` and `free` speak of the device, the others of this process."""
+
+    total: int | None
+    free: int | None
+    allocated: int | None
+    peak: int | None
 
 
 class Recording(Protocol):
@@ -72,35 +121,86 @@ class Device(Protocol):
         """Around everything that runs the user's code: makes the device current (cuda), installs the modes (sim)."""
         ...
 
-    def seed(self, value: int) -> None: ...
+    def label(self) -> str:
+        """What the environment block says of it: `cuda:0 NVIDIA H200`, `sim:0`."""
+        ...
+
+    def driver(self) -> str | None: ...
+
+    def seed(self, value: int) -> None:
+        """Seed torch's default generators, host and device."""
+        ...
 
     def random_states(self) -> Mapping[str, RandomState]:
         """Seed and offset of the default generator of this device and of every device with a live context."""
         ...
 
-    def draw(self) -> str | None:
-        """Draw one number and put the offset back; the error's text where the generator is broken, else None."""
+    def draw(self, device: str) -> str | None:
+        """Draw one number on a device that `random_states` names and put the offset back; the error's text where the
+        generator is broken, else None."""
         ...
 
-    def repair_generator(self) -> None:
+    def repair_generator(self, device: str) -> None:
         """Put a fresh generator state with the old seed and offset in place of a broken one."""
         ...
 
     def capture_stream(self) -> AbstractContextManager[None]:
-        """The explicit side stream of this device on which warm-up and capture run."""
+        """The explicit side stream of this device on which warm-up and capture run; joined both ways."""
+        ...
+
+    def stands_on(self) -> str:
+        """The current device and stream, by symbolic name (`cuda:0, default stream`; `cuda:0, side stream`)."""
         ...
 
     def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
         """Report what an eager step does to `sink`, one event each, without stopping the step."""
         ...
 
+    def watch_captures(self, sink: Callable[[CaptureAttempt], None]) -> AbstractContextManager[None]:
+        """Report each capture that the user's code makes to `sink` when it ends, with what ended it."""
+        ...
+
     def record(self, step: Callable[[], Any]) -> Recording | CaptureFailure:
-        """The plain, uninstrumented attempt on `capture_stream`; one a process."""
+        """The plain, uninstrumented attempt on the capture stream; one a process."""
+        ...
+
+    def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
+        """The same attempt with every operation watched; only in a process of its own, after `record` failed elsewhere."""
         ...
 
     def synchronize(self) -> None: ...
 
     def is_on_device(self, tensor: torch.Tensor) -> bool: ...
+
+    def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A plain detached host copy of the values, whatever device the tensor is on (or plays)."""
+        ...
+
+    def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
+        """Write host `values` (same shape and dtype) into `tensor` in place."""
+        ...
+
+    def poison(self, tensor: torch.Tensor) -> None:
+        """Fill with values that no step computes: NaN, or the dtype's extreme."""
+        ...
+
+    def digest(self, tensor: torch.Tensor) -> str:
+        """A hash of the bytes; equal bytes give equal digests in every process on this kind of device."""
+        ...
+
+    def churn(self) -> None:
+        """Allocate and free blocks of many sizes filled with poison, so that memory freed too early shows."""
+        ...
+
+    def memory(self) -> Memory: ...
+
+    def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
+        """Milliseconds a call, on the device; `None` where a clock would say nothing (sim)."""
+        ...
+
+    def launches(self, step: Callable[[], Any]) -> int | None:
+        """Kernels that one eager step launches; `None` where unknown."""
+        ...
 
     def unknown_operations(self) -> tuple[str, ...]:
         """Operations that ran and that this device cannot vouch for; any of them makes a verdict inconclusive."""

@@ -1,0 +1,92 @@
+"""Which lines of the live stack are the user's.
+
+A user's frame is one that is neither torch's, nor graphsafe's, nor the standard library's: a library that the step calls
+(transformers, an engine) counts as the user's, because its lines are what stands in the way.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import sysconfig
+from types import CodeType, FrameType, TracebackType
+
+from graphsafe.capture.device.protocol import Span
+from graphsafe.report.model import CallSite
+
+_GRAPHSAFE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_STANDARD = tuple(
+    os.path.realpath(path) + os.sep for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")} if path
+)
+_SITES = ("site-packages", "dist-packages")
+_MACHINERY = ("torch", "torchgen", "triton", "functorch")
+
+
+@functools.lru_cache(maxsize=None)
+def is_user_file(filename: str) -> bool:
+    if filename.startswith("<"):
+        return False
+    path = os.path.abspath(filename)
+    if path.startswith(_GRAPHSAFE):
+        return False
+    parts = path.split(os.sep)
+    for site in _SITES:
+        if site in parts:
+            rest = parts[len(parts) - parts[::-1].index(site) :]
+            return bool(rest) and rest[0] not in _MACHINERY
+    return not os.path.realpath(path).startswith(_STANDARD)
+
+
+def function_name(code: CodeType) -> str | None:
+    """The qualified name without `<locals>`; the bare name before Python 3.11."""
+    name: str = getattr(code, "co_qualname", code.co_name)
+    return None if name == "<module>" else name.replace("<locals>.", "")
+
+
+def _position(code: CodeType, instruction: int) -> Span | None:
+    if sys.version_info < (3, 11) or instruction < 0:
+        return None
+    for index, (line, end_line, column, end_column) in enumerate(code.co_positions()):
+        if index == instruction // 2:
+            if line is None or end_line is None or column is None or end_column is None:
+                return None
+            return line, column, end_line, end_column
+    return None
+
+
+def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], Span | None]:
+    """The user's frames of the running stack, outermost first, and the span of the expression the last one is running."""
+    found: list[CallSite] = []
+    span: Span | None = None
+    frame = frame or sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if is_user_file(code.co_filename):
+            if not found:
+                span = _position(code, frame.f_lasti)
+            found.append(CallSite(os.path.abspath(code.co_filename), frame.f_lineno, function_name(code)))
+        frame = frame.f_back
+    return tuple(reversed(found)), span
+
+
+def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, ...], Span | None]:
+    """The same for an exception's traceback; the user's frames above the one that caught it are not in it."""
+    found: list[CallSite] = []
+    span: Span | None = None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if is_user_file(code.co_filename):
+            span = _position(code, traceback.tb_lasti)
+            found.append(CallSite(os.path.abspath(code.co_filename), traceback.tb_lineno, function_name(code)))
+        traceback = traceback.tb_next
+    return tuple(found), span
+
+
+def root_error(error: BaseException) -> tuple[BaseException, tuple[BaseException, ...]]:
+    """The first error of a chain and the whole chain, first to last: what reaches the user ("operation failed due to a
+    previous error during capture") hides the cause in `__context__`."""
+    chain = [error]
+    while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and earlier not in chain:
+        chain.append(earlier)
+    return chain[-1], tuple(reversed(chain))
