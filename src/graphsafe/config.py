@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from graphsafe.errors import RequestError, nearest
+from graphsafe.document import Convert, Document
+from graphsafe.errors import RequestError
 from graphsafe.report.model import LEVELS, Level
 
 AxisValue = int | float | str | bool
@@ -122,121 +123,77 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _from_table(root: Path, source: Path, table: object) -> Config:
-    if not isinstance(table, dict):
-        raise ConfigError(f"{source}: tool.graphsafe: expected a table")
-    read = _Reader(source, "tool.graphsafe." if source.name == "pyproject.toml" else "")
-    fields: dict[str, Any] = {}
-    for key, value in read.known(table, "", _KEYS):
-        name, convert = _KEYS[key]
-        fields[name] = convert(read, key, value)
-    return Config(root=root, source=source, **fields)
+    prefix = "tool.graphsafe." if source.name == "pyproject.toml" else ""
+    read = Document(str(source), ConfigError, prefix).read("", table, _KEYS)
+    packs = tuple(root / pack for pack in read.pop("rules", ()))
+    return Config(root=root, source=source, rule_packs=packs, **{key.replace("-", "_"): read[key] for key in read})
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Checks values and says where a wrong one stands."""
-
-    source: Path
-    prefix: str
-
-    def error(self, key: str, reason: str) -> ConfigError:
-        return ConfigError(f"{self.source}: {self.prefix}{key}: {reason}")
-
-    def known(self, table: Mapping[str, Any], within: str, keys: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        for key in table:
-            if key not in keys:
-                raise self.error(within + key, "unknown key" + nearest(key, keys))
-        return list(table.items())
-
-    def table(self, key: str, value: object) -> Mapping[str, Any]:
-        if not isinstance(value, dict):
-            raise self.error(key, f"expected a table, got {value!r}")
-        return value
-
-    def text(self, key: str, value: object) -> str:
-        if not isinstance(value, str) or not value:
-            raise self.error(key, f"expected a string, got {value!r}")
-        return value
-
-    def texts(self, key: str, value: object) -> tuple[str, ...]:
-        if not isinstance(value, list):
-            raise self.error(key, f"expected a list of strings, got {value!r}")
-        return tuple(self.text(f"{key}[{i}]", item) for i, item in enumerate(value))
-
-    def boolean(self, key: str, value: object) -> bool:
-        if not isinstance(value, bool):
-            raise self.error(key, f"expected true or false, got {value!r}")
-        return value
-
-    def level(self, key: str, value: object) -> Level:
-        if value not in LEVELS:
-            raise self.error(key, f"expected one of {', '.join(LEVELS)}, got {value!r}")
-        return value
-
-    def functions(self, key: str, value: object) -> tuple[FunctionPattern, ...]:
-        patterns = []
-        for i, item in enumerate(self.texts(key, value)):
-            where, colon, function = item.partition(":")
-            if not where or (colon and not function) or ":" in function:
-                raise self.error(f"{key}[{i}]", f"expected module.or.path.py:Qualified.name, got {item!r}")
-            patterns.append(FunctionPattern(where, function or "*"))
-        return tuple(patterns)
-
-    def files(self, key: str, value: object) -> tuple[Path, ...]:
-        return tuple(self.source.parent / item for item in self.texts(key, value))
-
-    def codes_by_file(self, key: str, value: object) -> Mapping[str, tuple[str, ...]]:
-        return {pattern: self.texts(f"{key}.{pattern}", codes) for pattern, codes in self.table(key, value).items()}
-
-    def targets(self, key: str, value: object) -> Mapping[str, Target]:
-        return {name: self.target(name, f"{key}.{name}", item) for name, item in self.table(key, value).items()}
-
-    def target(self, name: str, key: str, value: object) -> Target:
-        fields = {}
-        for part, item in self.known(self.table(key, value), f"{key}.", _TARGET_KEYS):
-            field_name, convert = _TARGET_KEYS[part]
-            fields[field_name] = convert(self, f"{key}.{part}", item)
-        if "factory" not in fields:
-            raise self.error(key, 'missing key "factory"')
-        return Target(name=name, **fields)
-
-    def factory(self, key: str, value: object) -> str:
-        text = self.text(key, value)
-        if not all(text.rpartition(":")):
-            raise self.error(key, f"expected FILE.py:FACTORY or package.module:FACTORY, got {text!r}")
-        return text
-
-    def devices(self, key: str, value: object) -> tuple[str, ...]:
-        devices = (self.text(key, value),) if isinstance(value, str) else self.texts(key, value)
-        for device in devices:
-            if not DEVICE.fullmatch(device):
-                raise self.error(key, f"expected cuda, cuda:N, all, sim or sim:N, got {device!r}")
-        return devices
-
-    def buckets(self, key: str, value: object) -> Mapping[str, tuple[AxisValue, ...]]:
-        buckets = {}
-        for axis, values in self.table(key, value).items():
-            if not isinstance(values, list) or not values or not all(isinstance(v, (int, float, str)) for v in values):
-                raise self.error(f"{key}.{axis}", f"expected a list of numbers or strings, got {values!r}")
-            buckets[axis] = tuple(values)
-        return buckets
+def _level(doc: Document, key: str, value: object) -> Level:
+    return doc.one_of(key, value, LEVELS)
 
 
-_KEYS: Mapping[str, tuple[str, Callable[[_Reader, str, object], Any]]] = {
-    "hot-paths": ("hot_paths", _Reader.functions),
-    "cold-paths": ("cold_paths", _Reader.functions),
-    "select": ("select", _Reader.texts),
-    "ignore": ("ignore", _Reader.texts),
-    "per-file-ignores": ("per_file_ignores", _Reader.codes_by_file),
-    "fail-level": ("fail_level", _Reader.level),
-    "exclude": ("exclude", _Reader.texts),
-    "rules": ("rule_packs", _Reader.files),
-    "settings": ("settings", _Reader.texts),
-    "targets": ("targets", _Reader.targets),
+def _functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern, ...]:
+    patterns = []
+    for name, item in doc.items(key, value):
+        where, colon, function = doc.text(name, item).partition(":")
+        if not where or (colon and not function) or ":" in function:
+            raise doc.error(name, f"expected module.or.path.py:Qualified.name, got {item!r}")
+        patterns.append(FunctionPattern(where, function or "*"))
+    return tuple(patterns)
+
+
+def _codes_by_file(doc: Document, key: str, value: object) -> Mapping[str, tuple[str, ...]]:
+    return {pattern: doc.texts(f"{key}.{pattern}", codes) for pattern, codes in doc.table(key, value).items()}
+
+
+def _targets(doc: Document, key: str, value: object) -> Mapping[str, Target]:
+    targets = {}
+    for name, item in doc.table(key, value).items():
+        read = doc.read(f"{key}.{name}", item, _TARGET_KEYS, required=("factory",))
+        targets[name] = Target(name, read.pop("factory"), devices=read.pop("device", ()), **read)
+    return targets
+
+
+def _factory(doc: Document, key: str, value: object) -> str:
+    text = doc.text(key, value)
+    if not all(text.rpartition(":")):
+        raise doc.error(key, f"expected FILE.py:FACTORY or package.module:FACTORY, got {text!r}")
+    return text
+
+
+def _devices(doc: Document, key: str, value: object) -> tuple[str, ...]:
+    devices = (value,) if isinstance(value, str) else doc.texts(key, value)
+    for device in devices:
+        if not DEVICE.fullmatch(device):
+            raise doc.error(key, f"expected cuda, cuda:N, all, sim or sim:N, got {device!r}")
+    return devices
+
+
+def _buckets(doc: Document, key: str, value: object) -> Mapping[str, tuple[AxisValue, ...]]:
+    buckets: dict[str, tuple[AxisValue, ...]] = {}
+    for axis, values in doc.table(key, value).items():
+        if not isinstance(values, list) or not values or not all(isinstance(v, int | float | str) for v in values):
+            raise doc.error(f"{key}.{axis}", f"expected a list of numbers or strings, got {values!r}")
+        buckets[axis] = tuple(values)
+    return buckets
+
+
+_KEYS: Mapping[str, Convert] = {
+    "hot-paths": _functions,
+    "cold-paths": _functions,
+    "select": Document.texts,
+    "ignore": Document.texts,
+    "per-file-ignores": _codes_by_file,
+    "fail-level": _level,
+    "exclude": Document.texts,
+    "rules": Document.texts,
+    "settings": Document.texts,
+    "targets": _targets,
 }
-_TARGET_KEYS: Mapping[str, tuple[str, Callable[[_Reader, str, object], Any]]] = {
-    "factory": ("factory", _Reader.factory),
-    "device": ("devices", _Reader.devices),
-    "buckets": ("buckets", _Reader.buckets),
-    "breaks": ("breaks", _Reader.boolean),
+_TARGET_KEYS: Mapping[str, Convert] = {
+    "factory": _factory,
+    "device": _devices,
+    "buckets": _buckets,
+    "breaks": Document.boolean,
 }

@@ -11,8 +11,8 @@ from graphsafe.errors import RequestError, nearest
 
 BAD_REQUEST = "bad-request"
 """The kind of the `Limit` that a report carries where the request itself was wrong: the target cannot be found,
-imported, built or stepped eagerly, or a device is absent. Its verdict is inconclusive, `why` is the one line for stderr,
-and the command exits with 2. Everything that fails only under capture or replay is a finding instead."""
+imported, built or stepped eagerly, or a device is absent. Its verdict is inconclusive, `why` is the one line for
+stderr, and the command exits with 2. Everything that fails only under capture or replay is a finding instead."""
 
 DTYPES: Mapping[str, str] = {
     "bool": "bool",

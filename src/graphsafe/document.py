@@ -1,0 +1,88 @@
+"""Checks the values of a configuration or rule file, and says where a wrong one stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from graphsafe.errors import RequestError, nearest
+
+Word = TypeVar("Word", bound=str)
+Convert = Callable[["Document", str, object], Any]
+"Takes the key's full name and its value; returns the checked value."
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One file. Every method takes a key's full name and a value, and raises `failure` with one line."""
+
+    source: str
+    failure: type[RequestError]
+    prefix: str = ""
+    "What stands before every key in an error: `tool.graphsafe.`."
+
+    def error(self, key: str, reason: str) -> RequestError:
+        return self.failure(f"{self.source}: {self.prefix}{key}: {reason}")
+
+    def read(self, key: str, value: object, converts: Mapping[str, Convert], required: Sequence[str] = ()) -> Any:
+        """A table with known keys -> the same keys with checked values. `key` is empty for the whole file."""
+        within = f"{key}." if key else ""
+        read = {}
+        for name, item in self.table(key, value).items():
+            if name not in converts:
+                raise self.error(f"{within}{name}", "unknown key" + nearest(str(name), converts))
+            read[name] = converts[name](self, within + name, item)
+        for name in required:
+            if name not in read:
+                raise self.error(f"{within}{name}", "missing")
+        return read
+
+    def table(self, key: str, value: object) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            raise self.error(key or "(the file)", f"expected a table, got {_shown(value)}")
+        return value
+
+    def items(self, key: str, value: object) -> list[tuple[str, Any]]:
+        """A list -> (full name, item) pairs."""
+        if not isinstance(value, list):
+            raise self.error(key, f"expected a list, got {_shown(value)}")
+        return [(f"{key}[{i}]", item) for i, item in enumerate(value)]
+
+    def text(self, key: str, value: object) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise self.error(key, f"expected a text, got {_shown(value)}")
+        return value
+
+    def line(self, key: str, value: object) -> str:
+        text = self.text(key, value).strip()
+        if "\n" in text:
+            raise self.error(key, "expected one line")
+        return text
+
+    def texts(self, key: str, value: object) -> tuple[str, ...]:
+        return tuple(self.text(name, item) for name, item in self.items(key, value))
+
+    def numbers(self, key: str, value: object) -> tuple[int, ...]:
+        return tuple(self.number(name, item) for name, item in self.items(key, value))
+
+    def number(self, key: str, value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.error(key, f"expected a whole number, got {_shown(value)}")
+        return value
+
+    def boolean(self, key: str, value: object) -> bool:
+        if not isinstance(value, bool):
+            raise self.error(key, f"expected true or false, got {_shown(value)}")
+        return value
+
+    def one_of(self, key: str, value: object, words: Sequence[Word]) -> Word:
+        for word in words:
+            if value == word:
+                return word
+        raise self.error(key, f"expected one of {', '.join(words)}, got {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,34 @@
+"""Files that are there whole or not at all, and where this user's caches lie."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from pathlib import Path
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write beside `path` and rename into place, so that no reader and no second writer sees half a file.
+
+    Raises OSError.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with beside.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def user_cache() -> Path:
+    """The folder of graphsafe's caches for this user; it need not exist."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "graphsafe"

@@ -1,0 +1,292 @@
+"""The rulebook: rules as data, from graphsafe's own rules/ and from a project's packs.
+
+YAML is slow to read, so rules are compiled to JSON: into the wheel when it is built, and in a checkout, as for a
+project's packs, on first use into the user's cache under a key made of the files' content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe import rulefile
+from graphsafe.errors import nearest
+from graphsafe.files import user_cache, write_atomically
+from graphsafe.report.model import Confidence, Level
+from graphsafe.rulefile import RulebookError
+from graphsafe.scan.events import EventKind
+
+if TYPE_CHECKING:
+    from graphsafe.optable import OpTable
+
+_PACKAGED = Path(__file__).parent / "_rules"
+_CHECKOUT = Path(__file__).parents[2] / "rules"
+COMPILED = "rulebook.json"
+_KEPT = 16
+"How many compiled rulebooks stay in the user's cache."
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Events that a rule is about; what is not None stands in for the rule's own."""
+
+    event: EventKind
+    how: tuple[str, ...]
+    "Empty means every how."
+    message: str | None
+    level: Level | None
+    fix_short: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A module's source that shows the rule; lines that must be found end with `# expect: CODE`."""
+
+    title: str
+    code: str
+    level: Level | None
+    "The level that its findings have, where it is not the rule's."
+    confidence: Confidence | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was measured, and under which torch."""
+
+    torch: str
+    device: str | None
+    atlas: tuple[str, ...]
+    "Rows of tests/data/op_atlas.jsonl."
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule, as its file says it. Texts are Markdown; `message` and `fix_short` take an event's words."""
+
+    code: str
+    name: str
+    level: Level
+    summary: str
+    what: str
+    why: str
+    fix: str
+    fix_short: str
+    message: str
+    error_text: tuple[str, ...]
+    checklist: tuple[int, ...]
+    "Items of NVIDIA's checklist for PyTorch and CUDA graphs."
+    dynamo: tuple[str, ...]
+    "Ids of Dynamo's graph-break registry."
+    torch: str
+    "Versions for which the rule holds; empty means all."
+    matches: tuple[Match, ...]
+    "Empty for a rule that only `capture` or graphsafe itself reports."
+    check: str | None
+    "The function of scan/checks/ that emits the events of a whole-program rule."
+    bad: tuple[Case, ...]
+    good: tuple[Case, ...]
+    evidence: tuple[Evidence, ...]
+    see_also: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownError:
+    """An error text of CUDA or PyTorch, what it means, and which rules find its cause."""
+
+    code: int | None
+    "CUDA's error number."
+    name: str | None
+    texts: tuple[str, ...]
+    torch: str
+    what: str
+    do: str
+    rules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rulebook:
+    """Rules by code, in order of code, and what else rules/ knows."""
+
+    rules: Mapping[str, Rule]
+    entry_points: frozenset[str]
+    "Names of functions that known engines call once a step."
+    errors: tuple[KnownError, ...]
+    home: Path
+    "Where the op table lies."
+    digest: str
+    "Changes with any rule; part of every cache's key."
+    index: Mapping[tuple[str, str], tuple[tuple[Rule, Match], ...]]
+
+    @property
+    def ops(self) -> OpTable:
+        return _op_table(self.home / "ops")
+
+    def matching(self, event: EventKind, how: str) -> Sequence[tuple[Rule, Match]]:
+        """The rules about such an event, by code."""
+        found = self.index.get((event, how), ())
+        return sorted((*found, *self.index.get((event, ""), ())), key=lambda pair: pair[0].code)
+
+    def codes(self, selectors: Iterable[str], where: str) -> frozenset[str]:
+        """The codes that selectors (`GS101`, `GS1`) stand for. Raises RulebookError; `where` is the option's name."""
+        codes: set[str] = set()
+        for selector in selectors:
+            named = {code for code in self.rules if code.startswith(selector)} if selector else set()
+            if not named:
+                raise RulebookError(f'{where}: unknown rule "{selector}"' + nearest(selector, self.rules))
+            codes |= named
+        return frozenset(codes)
+
+    def selected(self, select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
+        """The codes to report: those selected, every one where nothing is, less those ignored. Raises RulebookError."""
+        chosen = self.codes(select, "select") if select else frozenset(self.rules)
+        return chosen - self.codes(ignore, "ignore")
+
+
+def load_rulebook(packs: Sequence[Path] = ()) -> Rulebook:
+    """graphsafe's own rules, and those of a project's packs (files, or folders of them). Raises RulebookError."""
+    data = _own()
+    rules = [_rule(item) for item in data["rules"]]
+    digests = [data["digest"]]
+    for pack in packs:
+        compiled = _compiled([(path, _content(path)) for path in _pack_files(pack)])
+        for rule in map(_rule, compiled["rules"]):
+            if rule.code.startswith("GS"):
+                raise RulebookError(f"{pack}: {rule.code}: codes that begin with GS are graphsafe's own")
+            rules.append(rule)
+        digests.append(compiled["digest"])
+    return _rulebook(rules, data, "-".join(digests))
+
+
+def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
+    """The rulebook with a pack's rules, which stand in for graphsafe's own of the same code, and the pack's codes.
+
+    This is how a rule is tried before it is in use. Raises RulebookError.
+    """
+    data = _own()
+    compiled = _compiled([(path, _content(path)) for path in _pack_files(pack)])
+    tried = [_rule(item) for item in compiled["rules"]]
+    codes = frozenset(rule.code for rule in tried)
+    others = [rule for rule in map(_rule, data["rules"]) if rule.code not in codes]
+    return _rulebook([*others, *tried], data, f"{data['digest']}-{compiled['digest']}"), codes
+
+
+def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Rulebook:
+    by_code: dict[str, Rule] = {}
+    names: dict[str, str] = {}
+    for rule in sorted(rules, key=lambda rule: rule.code):
+        if rule.code in by_code:
+            raise RulebookError(f"{rule.code}: two rules have this code: {by_code[rule.code].name} and {rule.name}")
+        if rule.name in names:
+            raise RulebookError(f"{rule.code}: {names[rule.name]} has the same name, {rule.name}")
+        by_code[rule.code] = rule
+        names[rule.name] = rule.code
+    index: dict[tuple[str, str], tuple[tuple[Rule, Match], ...]] = {}
+    for rule in by_code.values():
+        for match in rule.matches:
+            for how in match.how or ("",):
+                index[match.event, how] = (*index.get((match.event, how), ()), (rule, match))
+    errors = tuple(KnownError(**_tuples(item)) for item in data["errors"])
+    return Rulebook(by_code, frozenset(data["entry_points"]), errors, _home(), digest, index)
+
+
+def compile_rules(folder: Path) -> str:
+    """rules/ as one JSON text, for the wheel. Raises RulebookError."""
+    return json.dumps(_compile(_own_files(folder)), ensure_ascii=False, separators=(",", ":"))
+
+
+@cache
+def _op_table(folder: Path) -> OpTable:
+    from graphsafe.optable import load_op_table
+
+    return load_op_table(folder)
+
+
+def _home() -> Path:
+    return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
+
+
+def _own() -> Mapping[str, Any]:
+    if _home() == _PACKAGED:
+        data: Mapping[str, Any] = json.loads((_PACKAGED / COMPILED).read_text(encoding="utf-8"))
+        return data
+    return _compiled(_own_files(_CHECKOUT))
+
+
+def _own_files(folder: Path) -> list[tuple[Path, bytes]]:
+    return [(path, _content(path)) for path in sorted(folder.glob("*.yaml"))]
+
+
+def _pack_files(pack: Path) -> list[Path]:
+    if pack.is_dir():
+        files = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml"))
+        if not files:
+            raise RulebookError(f"{pack}: no .yaml file in this folder")
+        return files
+    return [pack]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RulebookError(f"{path}: {error.strerror}") from None
+
+
+def _compiled(files: Sequence[tuple[Path, bytes]]) -> Mapping[str, Any]:
+    """From the user's cache, or compiled and put there; a cache that cannot be read or written costs only time."""
+    cached = user_cache() / f"rulebook-{_digest(files)}.json"
+    with contextlib.suppress(OSError, ValueError):
+        data: Mapping[str, Any] = json.loads(cached.read_text(encoding="utf-8"))
+        return data
+    fresh = _compile(files)
+    with contextlib.suppress(OSError):
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(cached, json.dumps(fresh, ensure_ascii=False, separators=(",", ":")))
+        for old in sorted(cached.parent.glob("rulebook-*.json"), key=lambda path: -path.stat().st_mtime)[_KEPT:]:
+            old.unlink()
+    return fresh
+
+
+def _digest(files: Iterable[tuple[Path, bytes]]) -> str:
+    """Also over the reader itself, so that no change to it is answered from an old cache."""
+    digest = hashlib.blake2b(Path(rulefile.__file__).read_bytes(), digest_size=16)
+    for path, content in files:
+        digest.update(f"\0{path.name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _compile(files: Sequence[tuple[Path, bytes]]) -> dict[str, Any]:
+    data: dict[str, Any] = {"digest": _digest(files), "rules": [], "entry_points": [], "errors": []}
+    for path, content in files:
+        if path.name == "engine-entry-points.yaml":
+            data["entry_points"] = rulefile.read_entry_points(path, content)
+        elif path.name == "errors.yaml":
+            data["errors"] = rulefile.read_errors(path, content)
+        else:
+            data["rules"] += rulefile.read_rules(path, content)
+    return data
+
+
+def _rule(item: Mapping[str, Any]) -> Rule:
+    fields = _tuples(item)
+    cases = fields.pop("cases")
+    return Rule(
+        **{key: fields[key] for key in fields if key not in ("match", "evidence")},
+        matches=tuple(Match(**_tuples(match)) for match in item["match"]),
+        bad=tuple(Case(**case) for case in cases["bad"]),
+        good=tuple(Case(**case) for case in cases["good"]),
+        evidence=tuple(Evidence(**_tuples(evidence)) for evidence in item["evidence"]),
+    )
+
+
+def _tuples(item: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in item.items()}

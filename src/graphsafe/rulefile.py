@@ -1,0 +1,254 @@
+"""A rule file: YAML -> checked plain data. Reading one runs no code of its author's.
+
+The data is JSON-able, so that it is checked once, when the package is built or first used, and then only loaded.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from graphsafe.document import Convert, Document
+from graphsafe.errors import RequestError
+from graphsafe.report.model import CONFIDENCES, LEVELS
+from graphsafe.scan.events import EventKind
+
+CODE = re.compile(r"[A-Z]{2,8}\d{3}")
+_EXPECT = re.compile(r"#\s*expect:\s*(?P<codes>[A-Z]{2,8}\d{3}(?:\s*,\s*[A-Z]{2,8}\d{3})*)\s*$")
+
+
+class RulebookError(RequestError):
+    """A rule file is malformed: one line with the file, the key and the reason."""
+
+
+def read_rules(path: Path, content: bytes) -> list[dict[str, Any]]:
+    """The rules of one file, which holds one rule or a list of them. Raises RulebookError."""
+    data = read_yaml(path, content)
+    doc = Document(str(path), RulebookError)
+    items = doc.items("", data) if isinstance(data, list) else [("", data)]
+    return [_rule(doc, key, item) for key, item in items]
+
+
+def read_entry_points(path: Path, content: bytes) -> list[str]:
+    """The names of the functions that engines call once a step, from a table of engine -> names."""
+    doc = Document(str(path), RulebookError)
+    table = doc.table("", read_yaml(path, content))
+    return sorted({name for engine, names in table.items() for name in doc.texts(engine, names)})
+
+
+def read_errors(path: Path, content: bytes) -> list[dict[str, Any]]:
+    """The error texts that `graphsafe explain` knows."""
+    doc = Document(str(path), RulebookError)
+    required = ("texts", "what", "do")
+    return [
+        _ERROR_DEFAULTS | doc.read(key, item, _ERROR_KEYS, required)
+        for key, item in doc.items("", read_yaml(path, content))
+    ]
+
+
+def read_yaml(path: Path, content: bytes) -> object:
+    """Plain data; no tag of YAML's makes an object. Raises RulebookError."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen = set()
+            for key, _ in node.value:
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f'the key "{key.value}" stands twice', problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(content.decode("utf-8"), Loader)
+    except UnicodeDecodeError as error:
+        raise RulebookError(f"{path}: not UTF-8 ({error.reason} at byte {error.start})") from None
+    except yaml.MarkedYAMLError as error:
+        line = f"{error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise RulebookError(f"{path}:{line}{error.problem}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise RulebookError(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def expected_lines(code: str, source: str) -> set[int]:
+    """The lines of a case that its `# expect: CODE` marks name for one code."""
+    lines = set()
+    for number, line in enumerate(source.splitlines(), start=1):
+        mark = _EXPECT.search(line)
+        if mark and code in re.split(r"\s*,\s*", mark["codes"]):
+            lines.add(number)
+    return lines
+
+
+def _rule(doc: Document, key: str, value: object) -> dict[str, Any]:
+    rule: dict[str, Any] = _RULE_DEFAULTS | doc.read(key, value, _RULE_KEYS, _RULE_REQUIRED)
+    within = f"{key}." if key else ""
+    if not key and not Path(doc.source).name.startswith(rule["code"]) and CODE.match(Path(doc.source).name):
+        raise doc.error("code", f"{rule['code']} does not fit the file's name")
+    if rule["match"] and not (rule["cases"]["bad"] and rule["cases"]["good"]):
+        raise doc.error(f"{within}cases", "a rule that matches events needs at least one bad and one good case")
+    if rule["check"] and not rule["match"]:
+        raise doc.error(f"{within}check", "a check emits events, but no match is given for them")
+    for i, case in enumerate(rule["cases"]["bad"]):
+        if not expected_lines(rule["code"], case["code"]):
+            raise doc.error(f"{within}cases.bad[{i}].code", f"no line ends with `# expect: {rule['code']}`")
+    for i, case in enumerate(rule["cases"]["good"]):
+        if expected_lines(rule["code"], case["code"]):
+            raise doc.error(f"{within}cases.good[{i}].code", f"expects {rule['code']}, so it is not a good case")
+    return rule
+
+
+def _code(doc: Document, key: str, value: object) -> str:
+    if not isinstance(value, str) or not CODE.fullmatch(value):
+        raise doc.error(key, f"expected capital letters and three digits, as in ABC101, got {value!r}")
+    return value
+
+
+def _codes(doc: Document, key: str, value: object) -> tuple[str, ...]:
+    return tuple(_code(doc, name, item) for name, item in doc.items(key, value))
+
+
+def _name(doc: Document, key: str, value: object) -> str:
+    text = doc.line(key, value)
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", text):
+        raise doc.error(key, f"expected small-letters-with-dashes, got {text!r}")
+    return text
+
+
+def _level(doc: Document, key: str, value: object) -> str:
+    return doc.one_of(key, value, LEVELS)
+
+
+def _confidence(doc: Document, key: str, value: object) -> str:
+    return doc.one_of(key, value, CONFIDENCES)
+
+
+def _template(doc: Document, key: str, value: object) -> str:
+    """One line with `{word}` placeholders; no attribute, index or format of a word, which could reach into objects."""
+    text = doc.line(key, value)
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError as error:
+        raise doc.error(key, str(error)) from None
+    for _, word, form, conversion in parts:
+        if word is not None and (not word.isidentifier() or form or conversion):
+            raise doc.error(key, f"expected plain placeholders such as {{expr}}, got {{{word}}}")
+    return text
+
+
+def _torch(doc: Document, key: str, value: object) -> str:
+    text = doc.line(key, value)
+    if not all(re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*\d+(\.\d+)*\s*", part) for part in text.split(",")):
+        raise doc.error(key, f'expected versions such as ">=2.6,<2.12", got {text!r}')
+    return text
+
+
+def _identifier(doc: Document, key: str, value: object) -> str:
+    text = doc.line(key, value)
+    if not text.isidentifier():
+        raise doc.error(key, f"expected the name of a function, got {text!r}")
+    return text
+
+
+def _event(doc: Document, key: str, value: object) -> str:
+    kinds: tuple[str, ...] = get_args(EventKind)
+    return doc.one_of(key, value, kinds)
+
+
+def _how(doc: Document, key: str, value: object) -> tuple[str, ...]:
+    hows = doc.texts(key, value)
+    if not hows:
+        raise doc.error(key, "an empty list matches nothing; leave the key out to match every how")
+    return hows
+
+
+def _matches(doc: Document, key: str, value: object) -> list[dict[str, Any]]:
+    return [_MATCH_DEFAULTS | doc.read(name, item, _MATCH_KEYS, ("event",)) for name, item in doc.items(key, value)]
+
+
+def _cases(doc: Document, key: str, value: object) -> dict[str, Any]:
+    cases: dict[str, Any] = doc.read(key, value, {"bad": _case_list, "good": _case_list})
+    return {"bad": [], "good": []} | cases
+
+
+def _case_list(doc: Document, key: str, value: object) -> list[dict[str, Any]]:
+    required = ("title", "code")
+    return [_CASE_DEFAULTS | doc.read(name, item, _CASE_KEYS, required) for name, item in doc.items(key, value)]
+
+
+def _evidence(doc: Document, key: str, value: object) -> list[dict[str, Any]]:
+    required = ("torch", "says")
+    return [_EVIDENCE_DEFAULTS | doc.read(name, item, _EVIDENCE_KEYS, required) for name, item in doc.items(key, value)]
+
+
+_RULE_KEYS: Mapping[str, Convert] = {
+    "code": _code,
+    "name": _name,
+    "level": _level,
+    "summary": Document.line,
+    "what": Document.text,
+    "why": Document.text,
+    "fix": Document.text,
+    "fix_short": _template,
+    "message": _template,
+    "error_text": Document.texts,
+    "checklist": Document.numbers,
+    "dynamo": Document.texts,
+    "torch": _torch,
+    "match": _matches,
+    "check": _identifier,
+    "cases": _cases,
+    "evidence": _evidence,
+    "see_also": _codes,
+}
+_RULE_REQUIRED = ("code", "name", "level", "summary", "what", "why", "fix", "fix_short", "message")
+_RULE_DEFAULTS: Mapping[str, Any] = {
+    "error_text": (),
+    "checklist": (),
+    "dynamo": (),
+    "torch": "",
+    "match": (),
+    "check": None,
+    "cases": {"bad": [], "good": []},
+    "evidence": (),
+    "see_also": (),
+}
+_MATCH_KEYS: Mapping[str, Convert] = {
+    "event": _event,
+    "how": _how,
+    "message": _template,
+    "level": _level,
+    "fix_short": _template,
+}
+_MATCH_DEFAULTS: Mapping[str, Any] = {"how": (), "message": None, "level": None, "fix_short": None}
+_CASE_KEYS: Mapping[str, Convert] = {
+    "title": Document.line,
+    "code": Document.text,
+    "level": _level,
+    "confidence": _confidence,
+}
+_CASE_DEFAULTS: Mapping[str, Any] = {"level": None, "confidence": None}
+_EVIDENCE_KEYS: Mapping[str, Convert] = {
+    "torch": Document.line,
+    "device": Document.line,
+    "atlas": Document.texts,
+    "says": Document.text,
+}
+_EVIDENCE_DEFAULTS: Mapping[str, Any] = {"device": None, "atlas": ()}
+_ERROR_KEYS: Mapping[str, Convert] = {
+    "code": Document.number,
+    "name": _identifier,
+    "texts": Document.texts,
+    "torch": _torch,
+    "what": Document.text,
+    "do": Document.text,
+    "rules": _codes,
+}
+_ERROR_DEFAULTS: Mapping[str, Any] = {"code": None, "name": None, "torch": "", "rules": ()}
