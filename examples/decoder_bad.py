@@ -107,7 +107,7 @@ class SparseMoe(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """`hidden` is [batch, 1, hidden]; `context_lens` [batch], the tokens each sequence attends to, this one included."""
+    """`hidden` is [batch, 1, hidden]; `context_lens` [batch], the tokens a sequence attends to, this one included."""
 
     def __init__(self, config: DecoderConfig, batch: int, device: torch.device) -> None:
         super().__init__()

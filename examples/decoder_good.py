@@ -1,7 +1,7 @@
 """The decoder layer of decoder_bad.py, repaired: one CUDA graph holds the whole step.
 
-The cache is a ring of fixed size written at a position that lives on the device, expert counts are a `scatter_add_` into
-a buffer, every expert runs on every token with a weight that may be zero, and what a step needs is built before it.
+The cache is a ring of fixed size written at a position that lives on the device, expert counts are a `scatter_add_`
+into a buffer, every expert runs on every token, its weight perhaps zero, and what a step needs is built before it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class SparseMoe(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """`hidden` is [batch, 1, hidden]; `context_lens` [batch], the tokens each sequence attends to, this one included."""
+    """`hidden` is [batch, 1, hidden]; `context_lens` [batch], the tokens a sequence attends to, this one included."""
 
     def __init__(self, config: DecoderConfig, batch: int, device: torch.device) -> None:
         super().__init__()
