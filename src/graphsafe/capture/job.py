@@ -1,0 +1,98 @@
+"""What the parent asks a child to do, and how the child answers: files in a folder of their own.
+
+Files, because they work alike for a forked and a spawned child, outlive a child that dies, and can be read half-way.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    child: str
+    "Which child: a name of `graphsafe.capture.child.CHILDREN`."
+    folder: str
+    "Where this child and its siblings write; `share` files go there under the names of their makers."
+    target: str
+    device: str
+    "`cuda:1`, `sim:0`; empty for the child that only lists devices."
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    warmup: int = 3
+    seed: int = 0
+    replays: int | None = None
+    kept: tuple[str, ...] = ()
+    "Inputs that must keep their values: new ones broke the process in an earlier attempt."
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Job:
+        data = json.loads(text)
+        return Job(**{**data, "inputs": tuple(data["inputs"]), "kept": tuple(data["kept"])})
+
+
+class Channel:
+    """A child's side: phases as they change, results as they are known, files for its siblings."""
+
+    def __init__(self, job: Job) -> None:
+        self.folder = Path(job.folder)
+        self.name = job.child
+        self._result: dict[str, Any] = {}
+
+    def phase(self, text: str) -> None:
+        with open(self.folder / f"{self.name}.phases", "a", encoding="utf-8") as phases:
+            phases.write(text + "\n")
+
+    def tell(self, **result: Any) -> None:
+        """Add to the result; what was told survives the child's death."""
+        self._result.update(result)
+        write_json(self.folder / f"{self.name}.result", self._result)
+
+    def share(self, name: str) -> Path:
+        """The path under which to write a file for siblings, with `publish` when it is complete."""
+        return self.folder / f"{name}.part"
+
+    def publish(self, name: str) -> None:
+        os.replace(self.folder / f"{name}.part", self.folder / name)
+
+
+def read_result(folder: Path, child: str) -> dict[str, Any]:
+    try:
+        result: dict[str, Any] = json.loads((folder / f"{child}.result").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return result
+
+
+def read_phases(folder: Path, child: str) -> list[str]:
+    try:
+        return (folder / f"{child}.phases").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Beside, then renamed: a reader never sees half a file."""
+    beside = path.with_name(path.name + ".part")
+    beside.write_text(json.dumps(_finite(data), allow_nan=False), encoding="utf-8")
+    os.replace(beside, path)
+
+
+def _finite(data: Any) -> Any:
+    """JSON has no NaN and no infinity; both are "no number" in a report."""
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, Mapping):
+        return {str(key): _finite(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_finite(value) for value in data]
+    return data

@@ -1,0 +1,22 @@
+"""What a factory may return when a callable and its arguments do not say enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step, how to give it new inputs, and how to put its state back.
+
+    `refresh(args, kwargs, k)` writes new values in place for replay `k` (1, 2, ...); torch, numpy and random are seeded
+    by `k` before it is called. `reset()` puts back the state that the step changes.
+    """
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    refresh: Callable[[tuple[Any, ...], Mapping[str, Any], int], Any] | None = None
+    reset: Callable[[], Any] | None = None

@@ -1,0 +1,205 @@
+"""From `FILE.py:FACTORY` to something that can be stepped. Runs in a child only: it imports the user's code."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from graphsafe.capture.frames import root_error, traceback_frames
+from graphsafe.capture.step import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+Stage = Literal["import", "build", "step"]
+
+
+class TargetError(Exception):
+    """The user's code failed eagerly. `line` is the one line for stderr; `stage` says how far it came."""
+
+    def __init__(self, stage: Stage, line: str) -> None:
+        super().__init__(line)
+        self.stage = stage
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A built target."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    refresh: Callable[[tuple[Any, ...], Mapping[str, Any], int], Any] | None = None
+    reset: Callable[[], Any] | None = None
+    bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    "For inputs made from `--input`: path as `state.inputs_of` spells it -> the range that was asked for."
+
+    def __call__(self) -> Any:
+        return self.fn(*self.args, **self.kwargs)
+
+
+@contextmanager
+def users_code(stage: Stage, doing: str) -> Iterator[None]:
+    """Whatever the user's code raises, `sys.exit()` included, becomes a TargetError that names its line."""
+    try:
+        yield
+    except TargetError:
+        raise
+    except BaseException as error:
+        raise TargetError(stage, f"{doing}: {describe(error)}") from error
+
+
+def describe(error: BaseException) -> str:
+    """`ValueError: no such head (model.py:12)`, of the first error of its chain."""
+    root, _ = root_error(error)
+    text = " ".join(str(root).split())
+    frames, _ = traceback_frames(root.__traceback__)
+    where = f" ({os.path.relpath(frames[-1].path)}:{frames[-1].line})" if frames else ""
+    if isinstance(root, SyntaxError) and root.filename:
+        where = f" ({os.path.relpath(root.filename)}:{root.lineno})"
+        text = root.msg
+    return f"{type(root).__name__}{f': {text[:300]}' if text else ''}{where}"
+
+
+def load_factory(target: str) -> Callable[..., Any]:
+    """Import the target's module and find its factory. Raises TargetError."""
+    where, _, name = target.rpartition(":")
+    if not where or not name:
+        raise TargetError("import", f"{target}: expected FILE.py:FACTORY or package.module:FACTORY")
+    with users_code("import", f"cannot import {where}"):
+        module = _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
+    found: Any = module
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise TargetError("import", f"{where} has no {name}") from None
+    if not callable(found):
+        raise TargetError("import", f"{target} is a {type(found).__name__}, not a function that builds the step")
+    return found  # type: ignore[no-any-return]
+
+
+def build(
+    factory: Callable[..., Any], device: torch.device, axes: Mapping[str, Any], inputs: tuple[Mapping[str, Any], ...]
+) -> Subject:
+    """Call the factory and make of its answer what can be stepped. Raises TargetError."""
+    arguments = (device,) if takes_device(factory, axes) else ()
+    with users_code("build", "the factory failed"):
+        answer = factory(*arguments, **axes)
+    return subject_of(answer, inputs, device)
+
+
+def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[str, ...] = ()) -> bool:
+    """Whether the factory's first argument is the device: any that must be given, or one that is called so."""
+    try:
+        parameters = list(inspect.signature(factory).parameters.values())
+    except (TypeError, ValueError):
+        return True
+    first = next((p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.kind is not p.VAR_KEYWORD), None)
+    if first is None or first.name in axes:
+        return False
+    required = first.default is first.empty
+    return required or first.name.startswith("dev") or "device" in str(first.annotation)
+
+
+def subject_of(answer: Any, inputs: tuple[Mapping[str, Any], ...], device: torch.device) -> Subject:
+    import torch
+
+    if isinstance(answer, Step):
+        return _checked(Subject(answer.fn, tuple(answer.args), dict(answer.kwargs), answer.refresh, answer.reset), inputs)
+    if isinstance(answer, torch.nn.Module):
+        if inputs:
+            return _from_specs(answer, inputs, device)
+        example = getattr(answer, "example_inputs", None)
+        if isinstance(example, (tuple, list)):
+            return _checked(Subject(answer, tuple(example), {}), ())
+        raise TargetError(
+            "build",
+            f"the factory returned a {type(answer).__name__} without example_inputs: "
+            "return (module, args), or say --input name:dtype[shape]",
+        )
+    if isinstance(answer, tuple) and len(answer) in (2, 3) and isinstance(answer[1], (tuple, list)):
+        kwargs = answer[2] if len(answer) == 3 else {}
+        if isinstance(kwargs, Mapping):
+            return _checked(Subject(answer[0], tuple(answer[1]), dict(kwargs)), inputs)
+    raise TargetError(
+        "build",
+        f"the factory returned {_kind(answer)}, not (callable, args), (callable, args, kwargs), a graphsafe.Step or an nn.Module",
+    )
+
+
+def _checked(subject: Subject, inputs: tuple[Mapping[str, Any], ...]) -> Subject:
+    if not callable(subject.fn):
+        raise TargetError("build", f"the factory's step is {_kind(subject.fn)}, which cannot be called")
+    if inputs:
+        raise TargetError("build", "--input is for a factory that returns an nn.Module alone; this one brings its inputs")
+    return subject
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {', '.join(type(item).__name__ for item in value[:4]) or 'nothing'}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _from_specs(module: Any, inputs: tuple[Mapping[str, Any], ...], device: torch.device) -> Subject:
+    """Arguments of `forward` as `--input` describes them, drawn on the host so that the device's generator stays."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    kwargs: dict[str, Any] = {}
+    bounds: dict[str, tuple[float | None, float | None]] = {}
+    for spec in inputs:
+        dtype = getattr(torch, spec["dtype"])
+        low, high = spec["low"], spec["high"]
+        if dtype.is_floating_point:
+            values = torch.randn(spec["shape"], generator=generator)
+            if low is not None and high is not None:
+                values = torch.rand(spec["shape"], generator=generator) * (high - low) + low
+        else:
+            first, last = (0, 1) if low is None or high is None else (int(low), int(high))
+            values = torch.randint(first, last + 1, spec["shape"], generator=generator)
+        kwargs[spec["name"]] = values.to(dtype).to(device)
+        bounds[f"kwargs[{spec['name']!r}]"] = (low, high)
+    return Subject(module, (), kwargs, bounds=bounds)
+
+
+def _import_module(name: str) -> Any:
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
+    return importlib.import_module(name)
+
+
+def _import_file(path: Path) -> Any:
+    path = path.resolve()
+    if not path.is_file():
+        raise TargetError("import", f"no such file: {os.path.relpath(path)}")
+    package = []
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        package.append(folder.name)
+        folder = folder.parent
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    if package:
+        return importlib.import_module(".".join([*reversed(package), path.stem]))
+    # A file called like a module that is there already (`json.py`) must not take its place for everyone else.
+    taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
+    name = f"graphsafe_target_{path.stem}" if taken or not path.stem.isidentifier() else path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
