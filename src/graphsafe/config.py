@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -54,6 +55,11 @@ class Target:
     buckets: Mapping[str, tuple[AxisValue, ...]] = field(default_factory=dict)
     breaks: bool = False
     "Whether eager breaks between captured regions are accepted: ready-with-breaks is then a success."
+
+    def factory_from(self, root: Path, folder: Path) -> str:
+        """The factory as one would type it in `folder`, given the project's root."""
+        where, _, factory = self.factory.rpartition(":")
+        return f"{os.path.relpath(root / where, folder)}:{factory}" if where.endswith(".py") else self.factory
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,7 @@
+"""`python -m graphsafe`."""
+
+import sys
+
+from graphsafe.cli import main
+
+sys.exit(main())

@@ -1,0 +1,425 @@
+"""The command line: parse, call, print. Everything heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from graphsafe import __version__
+from graphsafe.errors import RequestError
+
+if TYPE_CHECKING:
+    from graphsafe.capture.request import CaptureRequest
+    from graphsafe.config import Config
+    from graphsafe.report.model import Level, Report
+
+OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
+REPORT_FILE = "graphsafe-report.json"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    0: nothing stands in the way. 1: something does. 2: the request is wrong. 3: graphsafe itself failed.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = commands.main(args=argv, prog_name="graphsafe", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or OK)
+    except click.ClickException as error:
+        error.show()
+        return BAD_REQUEST
+    except RequestError as error:
+        _complain(str(error))
+        return BAD_REQUEST
+    except (KeyboardInterrupt, click.Abort):
+        _complain("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`| head`) has gone; without this Python complains once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINDINGS
+    except Exception as error:
+        from graphsafe.failure import what_to_report
+
+        click.echo(what_to_report(error, list(sys.argv[1:] if argv is None else argv)), err=True)
+        return INTERNAL_ERROR
+
+
+class _Form(click.ParamType[str]):
+    """A name of the registry of report forms, which is read only when one is given."""
+
+    name = "form"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "FORM"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from graphsafe.report.forms import FORMS
+
+        if value not in FORMS:
+            self.fail(f"{value!r} is not one of {', '.join(FORMS)}.", param, ctx)
+        return value
+
+
+_PATH = click.Path(path_type=Path)
+_LEVEL = click.Choice(["error", "warning", "note"])
+_form = click.option(
+    "--format",
+    "form",
+    type=_Form(),
+    default="terminal",
+    help="The form on stdout: terminal (default), concise, json, sarif, github, gitlab, junit or html.",
+)
+
+
+def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
+
+
+def _each(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Sequence[str]], tuple[Any, ...]]:
+    return lambda ctx, param, values: tuple(parse(value) for value in values)
+
+
+def _parsed(name: str) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        from graphsafe.capture import request
+
+        return getattr(request, name)(text)
+
+    return parse
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="graphsafe %(version)s")
+def commands() -> None:
+    """Can one step of your PyTorch code be captured and replayed as a CUDA graph?
+
+    \b
+    graphsafe scan src/                       name the lines that stand in the way; needs no torch and no GPU
+    graphsafe capture model.py:build          run the step and prove it, on a GPU or the simulated device
+    graphsafe explain GS101                   what a rule means, why it breaks a capture, what to write instead
+
+    \b
+    Exit codes: 0 nothing stands in the way, 1 something does, 2 the request is wrong, 3 graphsafe itself failed.
+    """
+
+
+@commands.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=_PATH)
+@_form
+@click.option("-o", "--output", type=_PATH, metavar="FILE", help="Write to FILE instead of stdout.")
+@click.option("--select", multiple=True, callback=_codes, metavar="CODES", help="Only these rules: GS101,GS2.")
+@click.option(
+    "--ignore", multiple=True, callback=_codes, metavar="CODES", help="Not these rules, besides configured ones."
+)
+@click.option("--fail-level", type=_LEVEL, help="Exit with 1 from this level on (default: error).")
+@click.option(
+    "--confidence",
+    type=click.Choice(["likely", "possible"]),
+    default="likely",
+    help="Also report what is only possible (default: likely).",
+)
+def scan(
+    paths: tuple[Path, ...],
+    form: str,
+    output: Path | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fail_level: Level | None,
+    confidence: str,
+) -> int:
+    """Lint the hot path of files and folders: which lines stand in the way of a CUDA graph, and what to write instead.
+
+    Nothing is imported and nothing is run. Findings are limited to code that a step reaches, for example from the
+    `forward` of a module; configure more with hot-paths in pyproject.toml, or mark a function with `# graphsafe: hot`.
+
+    \b
+    graphsafe scan src/
+    graphsafe scan model.py --select GS1,GS3 --format concise
+    graphsafe scan src/ --format sarif -o graphsafe.sarif
+    """
+    from graphsafe.scan.api import scan_paths
+
+    missing = [path for path in paths if not path.exists()]
+    for path in missing:
+        _complain(f"{path}: no such file or folder")
+    there = [path for path in paths if path.exists()]
+    if not there:
+        return BAD_REQUEST
+    _check_writable(output)
+    config = _config_for(there)
+    config = replace(
+        config,
+        select=select or config.select,
+        ignore=config.ignore + ignore,
+        fail_level=fail_level or config.fail_level,
+    )
+    report = scan_paths(there, config, confidence="possible" if confidence == "possible" else "likely")
+    _put([report], form, output)
+    return BAD_REQUEST if missing else _scan_code(report, config.fail_level)
+
+
+@commands.command()
+@click.argument("target", required=False)
+@click.option("--all", "all_targets", is_flag=True, help="Every target under [tool.graphsafe.targets].")
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    callback=_each(_parsed("parse_device")),
+    metavar="DEVICE",
+    help="cuda, cuda:N, all, sim or sim:N; repeatable. Default: the first GPU, or the simulated device.",
+)
+@click.option(
+    "--bucket",
+    "buckets",
+    multiple=True,
+    callback=_each(_parsed("parse_bucket")),
+    metavar="AXIS=V,V",
+    help="Values of a keyword argument of the factory: batch=1,2,4; repeatable.",
+)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    callback=_each(_parsed("parse_input")),
+    metavar="SPEC",
+    help="An argument of a module without example inputs: ids:i64[4,1]=0..31999; repeatable.",
+)
+@click.option("--warmup", type=click.IntRange(min=0), default=3, show_default=True, help="Steps before the capture.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=300, show_default=True, help="Seconds, a child."
+)
+@click.option("--replays", type=click.IntRange(min=1), metavar="N", help="Replay N times to look for growth and drift.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@_form
+@click.option(
+    "-o", "--output", type=_PATH, metavar="FILE", default=Path(REPORT_FILE), show_default=True, help="The JSON report."
+)
+def capture(
+    target: str | None,
+    all_targets: bool,
+    devices: tuple[str, ...],
+    buckets: tuple[Any, ...],
+    inputs: tuple[Any, ...],
+    warmup: int,
+    timeout: float,
+    replays: int | None,
+    seed: int,
+    form: str,
+    output: Path,
+) -> int:
+    """Run one step of TARGET, capture it, replay it on changed inputs, and say whether it is ready.
+
+    TARGET is FILE.py:FACTORY or package.module:FACTORY, or the name of a configured target. The factory takes the
+    device and returns (callable, args), or (callable, args, kwargs), or a module. The JSON report is always written.
+
+    \b
+    graphsafe capture model.py:build_layer --device cuda:1
+    graphsafe capture model.py:build_layer --device sim --bucket batch=1,2,4
+    graphsafe capture --all --format github
+    """
+    if (target is None) != all_targets:
+        raise RequestError("capture: give either a TARGET or --all")
+    _check_writable(output)
+    requests = _requests(
+        target,
+        devices=devices,
+        buckets=dict(buckets),
+        inputs=inputs,
+        warmup=warmup,
+        timeout=timeout,
+        replays=replays,
+        seed=seed,
+    )
+    from graphsafe.capture.api import capture_target
+
+    progress = _progress if sys.stderr.isatty() else None
+    reports = [capture_target(request, progress) for request in requests]
+    _put(reports, "json", output)
+    _put(reports, form, None)
+    return max(_capture_code(report, request.breaks) for report, request in zip(reports, requests, strict=True))
+
+
+@commands.command()
+@click.argument("words", metavar="CODE|ERROR", nargs=-1, required=True)
+def explain(words: tuple[str, ...]) -> None:
+    """Explain a rule, a CUDA error code, or the text of an error.
+
+    \b
+    graphsafe explain GS101
+    graphsafe explain E906
+    graphsafe explain 'Offset increment outside graph capture'
+    """
+    from graphsafe.explain import page_for
+    from graphsafe.rulebook import load_rulebook
+
+    _page(page_for(" ".join(words), load_rulebook(_config().rule_packs)))
+
+
+@commands.group(invoke_without_command=True)
+@click.pass_context
+def rules(context: click.Context) -> None:
+    """List the rulebook; `rules test` runs the cases inside rule files."""
+    if context.invoked_subcommand is None:
+        from graphsafe.rulebook import load_rulebook
+
+        for rule in load_rulebook(_config().rule_packs).rules.values():
+            click.echo(f"{rule.code}  {rule.level:<7}  {rule.name:<26}  {rule.summary}")
+
+
+@rules.command("test")
+@click.argument("packs", metavar="[PACK]...", nargs=-1, type=_PATH)
+def rules_test(packs: tuple[Path, ...]) -> int:
+    """Run the cases inside rule files: PACK is a file or a folder; without one, graphsafe's own rules."""
+    from graphsafe.ruletest import run_cases
+
+    failed = 0
+    ran = 0
+    for outcome in run_cases(packs):
+        ran += 1
+        if outcome.problem:
+            failed += 1
+            click.echo(f"{outcome.code} {outcome.kind} case {outcome.title!r}: {outcome.problem}")
+    click.echo(f"{ran - failed} of {ran} cases passed")
+    return FINDINGS if failed else OK
+
+
+@commands.command()
+@click.argument("file", type=_PATH)
+@_form
+@click.option("-o", "--output", type=_PATH, metavar="FILE", help="Write to FILE instead of stdout.")
+def report(file: Path, form: str, output: Path | None) -> None:
+    """Turn a saved JSON report into another form.
+
+    \b
+    graphsafe report graphsafe-report.json
+    graphsafe report graphsafe-report.json --format html -o report.html
+    """
+    from graphsafe.report.json_form import ReportError, read_reports
+
+    try:
+        reports = read_reports(file)
+    except ReportError as error:
+        raise RequestError(str(error)) from None
+    _check_writable(output)
+    _put(reports, form, output)
+
+
+def _scan_code(report: Report, fail_level: Level) -> int:
+    from graphsafe.report.model import LEVELS
+
+    failing = LEVELS[LEVELS.index(fail_level) :]
+    return FINDINGS if any(f.level in failing and f.suppressed is None for f in report.findings) else OK
+
+
+def _capture_code(report: Report, breaks: bool) -> int:
+    from graphsafe.capture.request import BAD_REQUEST as BAD
+
+    wrong = [limit for limit in report.limits if limit.kind == BAD]
+    for limit in wrong:
+        _complain(f"{limit.what}: {limit.why}")
+    if wrong:
+        return BAD_REQUEST
+    return OK if report.verdict == "ready" or (breaks and report.verdict == "ready-with-breaks") else FINDINGS
+
+
+def _requests(text: str | None, **options: Any) -> list[CaptureRequest]:
+    """One request a target; what the command line leaves open comes from the target's configuration."""
+    from graphsafe.capture.request import CaptureRequest, configured_target
+
+    if text is None:
+        config = _config()
+        if not config.targets:
+            raise RequestError("capture --all: no target under [tool.graphsafe.targets]")
+        targets = list(config.targets.values())
+    else:
+        file = Path(text.rpartition(":")[0])
+        config = _config_for([file]) if file.is_file() else _config()
+        target = configured_target(text, config)
+        if target is None:
+            return [CaptureRequest(text, config, **options)]
+        targets = [target]
+    return [
+        CaptureRequest(
+            target.factory_from(config.root, Path.cwd()),
+            config,
+            **{
+                **options,
+                "devices": options["devices"] or target.devices,
+                "buckets": options["buckets"] or target.buckets,
+                "breaks": target.breaks,
+            },
+        )
+        for target in targets
+    ]
+
+
+def _config() -> Config:
+    return _config_for([Path.cwd()])
+
+
+def _config_for(paths: Sequence[Path]) -> Config:
+    from graphsafe.config import load_config
+
+    absolute = [path.absolute() for path in paths]
+    try:
+        return load_config(Path(os.path.commonpath(absolute)))
+    except ValueError:  # paths on several drives
+        return load_config(absolute[0])
+
+
+def _check_writable(output: Path | None) -> None:
+    """Before the work: a capture takes minutes."""
+    if output is not None and (output.is_dir() or not os.access(output.absolute().parent, os.W_OK)):
+        raise RequestError(f"-o {output}: cannot be written")
+
+
+def _put(reports: Sequence[Report], form: str, output: Path | None) -> None:
+    from graphsafe.files import write_atomically
+    from graphsafe.report.forms import render
+
+    if output is None:
+        click.echo(render(reports, form, colour=_colour(), width=_width()), nl=False, color=True)
+        return
+    try:
+        write_atomically(output, render(reports, form, colour=False, width=_width()))
+    except OSError as error:
+        raise RequestError(f"-o {output}: {error.strerror}") from None
+
+
+def _page(markdown: str) -> None:
+    if _colour():
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        Console(width=min(_width(), 100)).print(Markdown(markdown))
+    else:
+        click.echo(markdown, nl=False)
+
+
+def _colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def _progress(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _complain(line: str) -> None:
+    click.echo(f"graphsafe: {line}", err=True)
