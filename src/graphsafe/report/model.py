@@ -6,7 +6,7 @@ Lines and columns count from 1 in Unicode code points; an end is exclusive.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -24,6 +24,18 @@ LEVELS: tuple[Level, ...] = ("note", "warning", "error")
 CONFIDENCES: tuple[Confidence, ...] = ("possible", "likely", "proven")
 VERDICTS: tuple[Verdict, ...] = ("ready", "ready-with-breaks", "inconclusive", "not-ready")
 """Best first: a report's verdict is the worst of its parts, which is `max` by this order."""
+
+PROBE_KEYS: Mapping[str, tuple[str, ...]] = {
+    "construct": ("status", "reason", "built", "left_capturing", "rng", "captures"),
+    "step": ("status", "reason", "ran", "syncs", "copies", "allocations", "by_line", "unknown_operations"),
+    "state": ("status", "reason", "changed"),
+    "capture": ("status", "reason", "phase", "nodes", "first_error", "empty", "misses_work", "unknown_operations"),
+    "replay": ("status", "reason", "first_error", "reference", "checks", "varied", "rng_law", "first_step"),
+    "memory": ("status", "reason", "pool_bytes", "peak_bytes"),
+    "timing": ("status", "reason", "eager_ms", "graph_ms", "launches"),
+}
+"""The keys that every probe has in every report, null where not known; what decides a verdict is told in `verdict.py`.
+A probe may have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,7 @@ class Suppression:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One cause on one line."""
 
@@ -77,16 +89,26 @@ class Finding:
     location: Location
     call_chain: tuple[CallSite, ...]
     "From the root to the caller of the function that holds the finding; empty where that function is the root."
+    further_roots: int = 0
+    count: int = 1
     message: str
     why: str
     fix: str
-    further_roots: int = 0
-    count: int = 1
     edits: tuple[Edit, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
     fingerprint: str = ""
     suppressed: Suppression | None = None
     status: JoinStatus | None = None
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """By file, place and code: the one order of every form."""
+
+    def place(finding: Finding) -> tuple[Any, ...]:
+        at = finding.location
+        return (at.path, at.line, at.column, finding.code, finding.device or "", finding.message)
+
+    return sorted(findings, key=place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +150,8 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """What one device said. `probes` has the keys construct, step, state, capture, replay, memory and timing,
-    each a mapping with at least `status`."""
+    """What one device said. `probes` has the keys of `PROBE_KEYS`, each a mapping with at least `status`; where there
+    are buckets, they are those of the worst one, the first of equals."""
 
     device: str
     verdict: Verdict
@@ -143,8 +165,9 @@ class Support:
     declared: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
+    schema: str = REPORT_SCHEMA
     tool: Tool
     command: Literal["scan", "capture"]
     created: str
@@ -158,4 +181,3 @@ class Report:
     devices: tuple[DeviceResult, ...] | None
     plan: Any = None
     support: Support | None = None
-    schema: str = REPORT_SCHEMA

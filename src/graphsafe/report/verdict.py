@@ -59,8 +59,6 @@ from graphsafe.report.model import VERDICTS, Verdict
 Probe = Mapping[str, Any]
 Probes = Mapping[str, Probe]
 
-PROBES: tuple[str, ...] = ("construct", "step", "state", "capture", "replay", "memory", "timing")
-
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

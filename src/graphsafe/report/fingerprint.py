@@ -1,0 +1,54 @@
+"""Fingerprints: what a finding is known by when lines above it move.
+
+A hash of the code, the path from the project root, the qualified function, the line's text without its spacing and its
+comment, and an ordinal that counts the places of one function where all of these are equal. It says nothing of devices:
+the same finding on two devices, or from `scan` and from `capture`, has one fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from graphsafe.report.model import Finding, in_order
+
+Source = Callable[[str], "Sequence[str] | None"]
+"""The lines of a file by its path as a location gives it; None where it cannot be read."""
+
+_STRING_OR_COMMENT = re.compile(r"""(?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|#.*""")
+
+
+def fingerprint(code: str, path: str, function: str | None, text: str, ordinal: int) -> str:
+    """16 hexadecimal digits. `path` is from the project root, with forward slashes; `ordinal` counts from 0."""
+    parts = (code, path, function or "", normalised(text), str(ordinal))
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def normalised(text: str) -> str:
+    """A line of Python without its comment, with every run of white space as one space."""
+    code = _STRING_OR_COMMENT.sub(lambda found: found["string"] or "", text)
+    return " ".join(code.split())
+
+
+def fingerprinted(findings: Iterable[Finding], source: Source, from_root: Callable[[str], str]) -> list[Finding]:
+    """The findings in order, each with its fingerprint; `from_root` turns a location's path into one from the root."""
+    places: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    found = []
+    for finding in in_order(findings):
+        at = finding.location
+        text = _line(source(at.path), at.line)
+        key = (finding.code, at.path, at.function or "", normalised(text))
+        seen = places.setdefault(key, [])
+        if (at.line, at.column) not in seen:
+            seen.append((at.line, at.column))
+        ordinal = seen.index((at.line, at.column))
+        found.append(
+            replace(finding, fingerprint=fingerprint(finding.code, from_root(at.path), at.function, text, ordinal))
+        )
+    return found
+
+
+def _line(lines: Sequence[str] | None, number: int) -> str:
+    return lines[number - 1] if lines is not None and 0 < number <= len(lines) else ""

@@ -1,0 +1,25 @@
+"""The lines that a location points into."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+
+@lru_cache(maxsize=256)
+def file_lines(path: str) -> Sequence[str] | None:
+    """The lines of a Python file without their ends, None if it cannot be read.
+
+    Only `\\n`, `\\r\\n` and `\\r` end a line, as for Python; `str.splitlines` would also count form feeds.
+    """
+    try:
+        content = Path(path).read_bytes()
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        text = content.decode(encoding, errors="replace")
+    except (OSError, SyntaxError, LookupError, ValueError):
+        return None
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return tuple(lines[:-1] if lines[-1] == "" else lines)

@@ -1,0 +1,27 @@
+"""What tests of every part share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema
+import pytest
+
+from graphsafe.report.schema import report_schema
+
+ValidReport = Callable[[str], Any]
+
+
+@pytest.fixture(scope="session")
+def valid_report() -> ValidReport:
+    """Parse a report's JSON text and hold it against the shipped schema."""
+    validator = jsonschema.Draft202012Validator(report_schema())
+
+    def parse(text: str) -> Any:
+        report = json.loads(text)
+        validator.validate(report)
+        return report
+
+    return parse
