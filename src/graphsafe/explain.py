@@ -1,0 +1,117 @@
+"""Pages of Markdown about rules and errors, made from the rulebook, for the terminal, the docs and SARIF."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from graphsafe.errors import RequestError, nearest
+from graphsafe.rulebook import Case, KnownError, Rule, Rulebook
+
+_CUDA_CODE = re.compile(r"(?:E|(?:CUDA )?error (?:code )?)?(\d{3})", re.IGNORECASE)
+_LEAST_WORDS = 3
+"Fewer words of an error than these could be part of any text."
+
+
+def page_for(text: str, rulebook: Rulebook) -> str:
+    """The page about a rule's code or name, CUDA's error number or name, or an error's text. Raises RequestError."""
+    for rule in rulebook.rules.values():
+        if text.upper() == rule.code or text.lower() == rule.name:
+            return rule_page(rule, rulebook)
+    number = _CUDA_CODE.fullmatch(text.strip())
+    known = [
+        error
+        for error in rulebook.errors
+        if (number and error.code == int(number[1])) or (error.name and error.name.lower() == text.lower())
+    ]
+    known = known or [error for error in rulebook.errors if _speaks_of(text, error.texts)]
+    if known:
+        return "\n".join(error_page(error, rulebook) for error in known)
+    rules = [rule for rule in rulebook.rules.values() if _speaks_of(text, rule.error_text)]
+    if rules:
+        return f"# {text}\n\n## Rules that find the cause\n\n{_listed(rules)}"
+    words = [*rulebook.rules, *(rule.name for rule in rulebook.rules.values())]
+    raise RequestError(f'explain: nothing is known about "{text}"' + nearest(text, words))
+
+
+def rule_page(rule: Rule, rulebook: Rulebook) -> str:
+    """Everything that a rule's file says, but only the first of its cases of each kind."""
+    parts = [
+        f"# {rule.code} {rule.name}\n\n{rule.summary} Level: {rule.level}.",
+        f"## What it finds\n\n{rule.what}",
+        f"## Why it breaks a capture\n\n{rule.why}",
+        f"## What to write instead\n\n{rule.fix}",
+    ]
+    if rule.bad:
+        parts.append(f"## Found\n\n{_shown(rule.bad[0], rule)}")
+    if rule.good:
+        parts.append(f"## Not found\n\n{_shown(rule.good[0], rule)}")
+    if rule.error_text:
+        parts.append("## What you would see\n\n" + _bullets(f"`{text}`" for text in rule.error_text))
+    if rule.evidence:
+        parts.append("## Measured\n\n" + _bullets(f"{_where(e.torch, e.device)}: {e.says}" for e in rule.evidence))
+    answers = [f"NVIDIA's checklist for PyTorch and CUDA graphs, item {n}" for n in rule.checklist]
+    answers += [f"Dynamo graph break {number}" for number in rule.dynamo]
+    if rule.torch:
+        answers.append(f"holds for torch {rule.torch}")
+    if answers:
+        parts.append("## Reference\n\n" + _bullets(answers))
+    if rule.see_also:
+        parts.append("## See also\n\n" + _listed_codes(rule.see_also, rulebook))
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def error_page(error: KnownError, rulebook: Rulebook) -> str:
+    title = f"E{error.code} {error.name}" if error.code else error.texts[0]
+    text = "\n".join(f"> {line}" for line in error.texts)
+    versions = f"\n\nText of torch {error.torch}." if error.torch else ""
+    parts = [f"# {title}", text + versions, f"## What it means\n\n{error.what}", f"## What to do\n\n{error.do}"]
+    codes = dict.fromkeys(error.rules)
+    codes.update(dict.fromkeys(rule.code for rule in rulebook.rules.values() if _same_text(error, rule)))
+    if codes:
+        parts.append("## Rules that find the cause\n\n" + _listed_codes(sorted(codes), rulebook))
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _same_text(error: KnownError, rule: Rule) -> bool:
+    return any(_speaks_of(text, error.texts) for text in rule.error_text)
+
+
+def _speaks_of(text: str, known: Sequence[str]) -> bool:
+    """Whether `text` holds a known text, as a log does, or is a good part of one."""
+    said = _words(text)
+    return any(
+        f" {words} " in f" {said} " or (said.count(" ") + 1 >= _LEAST_WORDS and f" {said} " in f" {words} ")
+        for words in map(_words, known)
+    )
+
+
+def _words(text: str) -> str:
+    """Without case, punctuation and numbers, which differ from one report to the next."""
+    return " ".join("n" if word.isdigit() else word for word in re.findall(r"\w+", text.lower()))
+
+
+def _shown(case: Case, rule: Rule) -> str:
+    code = re.sub(r"# expect: ", "# ", case.code).strip("\n")
+    return f"{case.title[:1].upper()}{case.title[1:]}:\n\n```python\n{code}\n```"
+
+
+def _where(torch: str, device: str | None) -> str:
+    return f"torch {torch} on {device}" if device else f"torch {torch}"
+
+
+def _listed_codes(codes: Iterable[str], rulebook: Rulebook) -> str:
+    return _bullets(_title(code, rulebook) for code in codes)
+
+
+def _listed(rules: Iterable[Rule]) -> str:
+    return _bullets(f"{rule.code} {rule.name}: {rule.summary}" for rule in rules) + "\n"
+
+
+def _title(code: str, rulebook: Rulebook) -> str:
+    rule = rulebook.rules.get(code)
+    return f"{code} {rule.name}: {rule.summary}" if rule else code
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join("- " + " ".join(line.split()) for line in lines)

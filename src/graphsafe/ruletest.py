@@ -1,0 +1,73 @@
+"""Runs the cases inside rule files: each is scanned as a project of one file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from graphsafe.config import Config
+from graphsafe.report.model import Report
+from graphsafe.rulebook import Case, Rule, Rulebook, load_pack, load_rulebook
+from graphsafe.rulefile import expected_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one case went; `problem` is None where it passed."""
+
+    code: str
+    kind: Literal["bad", "good"]
+    title: str
+    problem: str | None
+
+
+def run_cases(packs: Sequence[Path] = ()) -> Iterator[Outcome]:
+    """The cases of some packs, or of graphsafe's own rules. Raises RulebookError."""
+    if packs:
+        for pack in packs:
+            rulebook, codes = load_pack(pack)
+            yield from _run(rulebook, codes)
+    else:
+        rulebook = load_rulebook()
+        yield from _run(rulebook, frozenset(rulebook.rules))
+
+
+def _run(rulebook: Rulebook, codes: frozenset[str]) -> Iterator[Outcome]:
+    for rule in rulebook.rules.values():
+        if rule.code in codes:
+            for case in rule.bad:
+                yield Outcome(rule.code, "bad", case.title, _problem(rule, case, rulebook))
+            for case in rule.good:
+                yield Outcome(rule.code, "good", case.title, _problem(rule, case, rulebook))
+
+
+def _problem(rule: Rule, case: Case, rulebook: Rulebook) -> str | None:
+    from graphsafe.scan.api import scan_paths
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder).resolve() / "case.py"
+        path.write_text(case.code, encoding="utf-8")
+        config = Config(root=path.parent, select=(rule.code,))
+        confidence: Literal["likely", "possible"] = "possible" if case.confidence == "possible" else "likely"
+        return _difference(rule, case, scan_paths([path], config, confidence=confidence, rulebook=rulebook))
+
+
+def _difference(rule: Rule, case: Case, report: Report) -> str | None:
+    """Only this rule's findings count, and notes only where the case is about notes."""
+    expected = expected_lines(rule.code, case.code)
+    found = {
+        finding.location.line
+        for finding in report.findings
+        if finding.code == rule.code
+        and finding.suppressed is None
+        and (finding.level == case.level if case.level else finding.level != "note" or rule.level == "note")
+    }
+    problems = [
+        f"{verb} on line {', '.join(map(str, sorted(lines)))}"
+        for verb, lines in (("not found", expected - found), ("found", found - expected))
+        if lines
+    ]
+    return "; ".join(problems) or None
