@@ -1,0 +1,230 @@
+"""Under every operation: carries the tags from arguments to results, says what the operation does, and records it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphsafe.capture.device.sim import generators
+from graphsafe.capture.device.sim.effects import (
+    Happening,
+    happenings,
+    is_purpose,
+    is_unknown,
+    nbytes_of,
+    op_name,
+)
+from graphsafe.capture.device.sim.generators import Generator
+from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session, tensors_in
+from graphsafe.capture.device.sim.tags import HOST, index_of, pin, put_tag, storages
+from graphsafe.capture.device.sim.world import World
+
+_UNINITIALISED = frozenset(
+    {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided",
+     "aten::empty_permuted", "aten::resize_", "aten::set_", "aten::record_stream"}
+)  # fmt: skip
+"They launch nothing."
+_COPIES = frozenset({"aten::copy_", "aten::clone"})
+_WRITES_UNSAID = {"aten::native_batch_norm": (3, 4), "aten::cudnn_batch_norm": (3, 4)}
+"Arguments that an op writes although its schema does not say so."
+
+
+class Carry(TorchDispatchMode):
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Being skipped would import dynamo, seconds for nothing: no compiled code runs here."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.world.bypassed:
+            return func(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            return run(self.world, func, args, kwargs)
+
+
+def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    inputs = tensors_in((args, dict(kwargs)))
+    if any(tensor.device.type != "cpu" for tensor in inputs):  # meta tensors play no device
+        return func(*args, **kwargs)
+    indices = sorted({index_of(tensor) for tensor in inputs} - {HOST})
+    target = _target(world, func, inputs, indices)
+    if target == HOST and not indices:
+        return _on_host(world, func, args, kwargs)
+    device = indices[0] if target == HOST else target
+    world.touched.add(device)
+    if is_unknown(func, world.table):
+        world.unknown.setdefault(op_name(func))
+    stream = world.stream(device)
+    session = world.session
+    capturing = session if session is not None and stream in session.clocks else None
+    if capturing is not None:
+        capturing.admit()
+    for happening in happenings(func, args, kwargs, target, world.scope.literal, world.table):
+        _announce(world, func, happening, session, capturing)
+    draw = _draw(world, func, args, kwargs, device, capturing is not None)
+    frozen = None
+    if capturing is not None:
+        for tensor in _written(func, args, kwargs):
+            capturing.save(tensor)
+        frozen = _freeze((args, dict(kwargs)))
+    elif session is not None:
+        session.escaped.append(world.event("wait", op_name(func), device=f"cuda:{device}", stream=repr(stream)))
+
+    offset = 0
+    if draw is None:
+        result = func(*args, **kwargs)
+    else:
+        state = draw.state
+        offset = generators.advance(draw, capturing is not None)
+        base = state.offset if capturing is not None else 0
+        result = generators.draw(state.seed, base + offset, lambda: func(*args, **kwargs))
+
+    outputs = tensors_in(result)
+    _tag(world, func, args, kwargs, inputs, outputs, target, capturing)
+    if capturing is not None and frozen is not None:
+        node = _node(func, frozen, inputs, outputs, None if draw is None else Draw(draw, offset))
+        if node is not None:
+            capturing.add(stream, node)
+    return result
+
+
+def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        world.emit("random", op_name(func), device="cpu")
+    return func(*args, **kwargs)
+
+
+def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Sequence[int]) -> int:
+    """The device of the result: the one the call names, else its arguments', else (made from nothing) the scope's."""
+    scope = world.scope
+    if _takes_device(func) and (scope.explicit or not inputs):
+        return scope.place
+    return indices[0] if indices else HOST
+
+
+@functools.lru_cache(maxsize=None)
+def _takes_device(func: Any) -> bool:
+    return any(argument.name == "device" for argument in func._schema.arguments)
+
+
+def _announce(
+    world: World, func: Any, happening: Happening, session: Session | None, capturing: Session | None
+) -> None:
+    name = op_name(func)
+    if happening.data.get("certain") is False:
+        world.unknown.setdefault(f"{name} (what it does depends on an argument that could not be judged)")
+        return
+    world.emit(happening.kind, name, happening.nbytes, **happening.data)
+    refusal = happening.refusal
+    if refusal is None or session is None:
+        return
+    # PyTorch's own check asks only whether the current stream is capturing; CUDA refuses a wait anywhere.
+    if capturing is not None or refusal.invalidates:
+        session.refuse(refusal, name, happening.kind, **happening.data)
+
+
+def _draw(
+    world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], device: int, capturing: bool
+) -> Generator | None:
+    if not _is_random(func, args, kwargs):
+        return None
+    generator = world.scope.generator or world.generators[device]
+    if generator.index != device:
+        raise RuntimeError(f"Expected a 'cuda:{device}' generator device but found 'cuda:{generator.index}'")
+    default = generator is world.generators[device]
+    world.emit("random", op_name(func), device=f"cuda:{device}", generator="default" if default else "private")
+    generators.check(generator, capturing)
+    return generator
+
+
+def _is_random(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
+    for position, argument in enumerate(func._schema.arguments):
+        value = args[position] if position < len(args) else kwargs.get(argument.name, argument.default_value)
+        if argument.name in ("dropout_p", "dropout", "p") and value == 0:
+            return False
+        if argument.name in ("train", "training") and value is False:
+            return False
+    return True
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    found = []
+    for position, argument in enumerate(func._schema.arguments):
+        said = argument.alias_info is not None and argument.alias_info.is_write
+        if said or position in _WRITES_UNSAID.get(op_name(func), ()):
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            found += tensors_in(value)
+    return found
+
+
+def _freeze(value: Any) -> Any:
+    """The same arguments over detached aliases, so that what the user later does to a tensor's shape or `.data` does
+    not move the graph's addresses."""
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    if isinstance(value, (list, tuple)):
+        return type(value)(_freeze(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _freeze(item) for key, item in value.items()}
+    return value
+
+
+def _tag(
+    world: World,
+    func: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    inputs: Sequence[torch.Tensor],
+    outputs: Sequence[torch.Tensor],
+    target: int,
+    session: Session | None,
+) -> None:
+    if target == HOST:
+        if op_name(func) == "aten::_to_copy" and kwargs.get("non_blocking"):
+            for tensor in outputs:
+                pin(tensor)
+        return
+    before = {storage._cdata for tensor in inputs for storage in storages(tensor)}
+    for tensor in outputs:
+        if any(storage._cdata in before for storage in storages(tensor)):
+            continue
+        if put_tag(tensor, target, world.ledgers[target], session) and world.sink is not None:
+            world.emit(
+                "allocation",
+                op_name(func),
+                nbytes_of(tensor),
+                device=f"cuda:{target}",
+                purpose=is_purpose(func, args, kwargs, world.table),
+            )
+
+
+def _node(
+    func: Any, frozen: Any, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], draw: Draw | None
+) -> Node | None:
+    """What a replay runs; `None` for an op that launches nothing, such as a view."""
+    name = op_name(func)
+    if name in _UNINITIALISED:
+        return None
+    mutable = func._schema.is_mutable or name in _WRITES_UNSAID
+    if not mutable and outputs:
+        before = {storage._cdata for tensor in inputs for storage in storages(tensor)}
+        if all(storage._cdata in before for tensor in outputs for storage in storages(tensor)):
+            return None
+    args, kwargs = frozen
+    kind: NodeKind = "kernel"
+    if name in _COPIES and len({tensor.dtype for tensor in (*inputs, *outputs)}) == 1:
+        kind = "memcpy"
+    if name == "aten::_to_copy" and HOST in {index_of(tensor) for tensor in (*inputs, *outputs)}:
+        kind = "memcpy"
+    return Node(lambda: func(*args, **kwargs), tuple(tensor.detach() for tensor in outputs), kind, draw)

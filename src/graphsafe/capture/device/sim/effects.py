@@ -1,0 +1,252 @@
+"""What one operation does to the host and to a capture, before it runs.
+
+Copies, indexing and scalar reads follow from the tags of the arguments; everything else is asked of the op table.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from graphsafe.capture.device.protocol import StepEventKind
+from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
+from graphsafe.optable import UNKNOWN, Argument, Call, Op, OpTable
+
+_KINDS: Mapping[str, StepEventKind] = {
+    "reads-host": "read",
+    "dynamic-shape": "extent",
+    "hidden-sync": "hidden-sync",
+    "waits": "wait",
+}
+"Effects of the op table that stop a capture; `copies`, `random` and `allocates` are seen from tags and tensors."
+
+_TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_copy_from"})
+_GETS = frozenset({"aten::index", "aten::_unsafe_index"})
+_PUTS = frozenset({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"})
+_READS = frozenset({"aten::_local_scalar_dense", "aten::_linalg_check_errors"})
+_OPEN_NAMESPACES = frozenset({"profiler", "prim", "prims"})
+"Bookkeeping and decompositions of PyTorch's own; no op of another namespace than these and aten can be vouched for."
+
+_TAKES_HOST_SCALARS = frozenset(
+    {
+        "aten::fill", "aten::fill_", "aten::masked_fill", "aten::masked_fill_", "aten::index_fill", "aten::index_fill_",
+        "aten::_foreach_add", "aten::_foreach_add_", "aten::_foreach_mul", "aten::_foreach_mul_",
+        "aten::_foreach_div", "aten::_foreach_div_", "aten::_fused_adam_", "aten::_fused_adamw_", "aten::_fused_sgd_",
+        "aten::_assert_tensor_metadata",
+    }
+)  # fmt: skip
+_TAKES_HOST_TENSORS = frozenset(
+    {"aten::_pack_padded_sequence", "aten::_pad_packed_sequence", "aten::_ctc_loss", "aten::set_", "aten::_cudnn_rnn"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    kind: StepEventKind
+    refusal: Refusal | None = None
+    nbytes: int | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def happenings(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int, literal: bool, table: OpTable
+) -> tuple[Happening, ...]:
+    """What the call does. `target` is the device of its result (`HOST` for the CPU). Raises `RuntimeError` in PyTorch's
+    words where it mixes devices."""
+    name = op_name(func)
+    if name in _READS:
+        return (Happening("read", NOT_PERMITTED, data={"dtype": _dtype(args[0])}),)
+    if name in _TRANSFERS:
+        return _transfer(name, args, kwargs, target, literal)
+    if name in _GETS:
+        return _indexed(args[0], args[1])
+    if name in _PUTS:
+        return _stored(args[0], args[1], args[2])
+    if name == "aten::where" and len(args) == 3:
+        return tuple(_upload(value) for value in args[1:] if _is_host_scalar(value))
+    _refuse_mixed(func, name, args, kwargs)
+    return _tabled(func, args, kwargs, table)
+
+
+@functools.lru_cache(maxsize=None)
+def op_name(func: Any) -> str:
+    return str(func._schema.name)
+
+
+def is_unknown(func: Any, table: OpTable) -> bool:
+    """Whether nothing is known of an op: another library's, or newer than the table."""
+    name = op_name(func)
+    namespace = name.partition("::")[0]
+    if namespace in _OPEN_NAMESPACES:
+        return False
+    return namespace != "aten" or not table.knows_aten(name, func._schema.overload_name)
+
+
+def _transfer(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], target: int, literal: bool
+) -> tuple[Happening, ...]:
+    if name == "aten::_to_copy":
+        source, destination = args[0], None
+        non_blocking = bool(kwargs.get("non_blocking", False))
+        here, there = index_of(source), target
+    else:
+        destination, source = args[0], args[1]
+        non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+        here, there = index_of(source), index_of(destination)
+    if (here == HOST) == (there == HOST):
+        return ()
+    if there == HOST:
+        # `.to("cpu", non_blocking=True)` puts its result into pinned memory.
+        pinned = non_blocking if destination is None else is_pinned(destination)
+    else:
+        pinned = is_pinned(source)
+    data = {"pinned": pinned, "non_blocking": non_blocking, "dtype": _dtype(source), "literal": literal}
+    kind: StepEventKind = "copy-to-host" if there == HOST else "copy-to-device"
+    return (Happening(kind, of_transfer(pinned, non_blocking), nbytes_of(source), data),)
+
+
+def _indexed(self: torch.Tensor, indices: Sequence[Any]) -> tuple[Happening, ...]:
+    if index_of(self) == HOST:
+        for index in indices:
+            if index is not None and index_of(index) != HOST:
+                raise RuntimeError(
+                    f"indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+                )
+        return ()
+    found = []
+    for index in indices:
+        if index is None:
+            continue
+        if index_of(index) == HOST:
+            found.append(_upload(index, index=True))
+        if index.dtype in (torch.bool, torch.uint8):
+            found.append(Happening("extent", NOT_PERMITTED, data={"mask": True}))
+    return tuple(found)
+
+
+def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor) -> tuple[Happening, ...]:
+    """`x[mask] = scalar` is a masked fill; any other mask asks how many elements it selects."""
+    if index_of(self) == HOST:
+        return _indexed(self, indices)
+    masked = [index for index in indices if index is not None and index.dtype in (torch.bool, torch.uint8)]
+    on_host = index_of(value) == HOST
+    if on_host and value.numel() == 1 and masked and len(masked) == sum(index is not None for index in indices):
+        return ()
+    found = list(_indexed(self, indices))
+    if on_host:
+        if value.dim() != 0:
+            raise _mixed(index_of(self), HOST)
+        found.append(_upload(value))
+    return tuple(found)
+
+
+def _upload(value: torch.Tensor, **data: Any) -> Happening:
+    pinned = is_pinned(value)
+    return Happening(
+        "copy-to-device",
+        NOT_PERMITTED if pinned else PAGEABLE,
+        nbytes_of(value),
+        {"pinned": pinned, "non_blocking": False, "dtype": _dtype(value), **data},
+    )
+
+
+def _refuse_mixed(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """CUDA kernels take tensors of one device; pointwise ones also take a 0-d host tensor, as a number."""
+    from graphsafe.capture.device.sim.graphs import tensors_in
+
+    found = [(tensor, index_of(tensor)) for tensor in tensors_in((args, dict(kwargs)))]
+    devices = {index for _, index in found}
+    if len(devices) < 2 or name in _TAKES_HOST_TENSORS:
+        return
+    accelerators = sorted(devices - {HOST})
+    if len(accelerators) > 1:
+        raise _mixed(*accelerators[:2])
+    scalars = name in _TAKES_HOST_SCALARS or (torch.Tag.pointwise in func.tags and "clamp" not in name)
+    if any(index == HOST and not (scalars and tensor.dim() == 0) for tensor, index in found):
+        raise _mixed(accelerators[0], HOST)
+
+
+def _mixed(one: int, other: int) -> RuntimeError:
+    names = ["cpu" if index == HOST else f"cuda:{index}" for index in (one, other)]
+    return RuntimeError(
+        f"Expected all tensors to be on the same device, but found at least two devices, {names[0]} and {names[1]}!"
+    )
+
+
+def _is_host_scalar(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and index_of(value) == HOST and value.dim() == 0
+
+
+def _tabled(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable
+) -> tuple[Happening, ...]:
+    entry = table_entry(func, table)
+    if entry is None or not entry.effects:
+        return ()
+    found = []
+    for hit in entry.effects_of(_call(func, args, kwargs), torch.__version__):
+        kind = _KINDS.get(hit.effect.kind)
+        if kind is not None:
+            found.append(Happening(kind, of_hidden_wait(op_name(func)), data={"certain": hit.certain}))
+    return tuple(found)
+
+
+def is_purpose(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> bool:
+    """Whether allocating is what the call is for (`zeros`, `clone`), not an op's ordinary result."""
+    entry = table_entry(func, table)
+    return entry is not None and any(effect.kind == "allocates" for effect in entry.effects)
+
+
+_entries: dict[tuple[int, Any], Op | None] = {}
+
+
+def table_entry(func: Any, table: OpTable) -> Op | None:
+    key = (id(table), func)
+    if key not in _entries:
+        _entries[key] = table.aten(op_name(func), func._schema.overload_name)
+    return _entries[key]
+
+
+def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    """The aten call as the op table asks about calls: by the schema's argument names."""
+    named = {}
+    for parameter, value in zip(func._schema.arguments, args, strict=False):
+        named[parameter.name] = _argument(value)
+    for name, value in kwargs.items():
+        named[name] = _argument(value)
+    tensor = next((value for value in args if isinstance(value, torch.Tensor)), None)
+    return Call(keywords=named, dtype=None if tensor is None else _dtype(tensor))
+
+
+def _argument(value: Any) -> Argument:
+    if value is None:
+        return Argument("none", None)
+    if isinstance(value, torch.Tensor):
+        text = f"{value.data_ptr() if value.layout == torch.strided else id(value)}:{tuple(value.shape)}"
+        if index_of(value) == HOST:
+            return Argument("host-tensor", UNKNOWN, text)
+        return Argument("mask" if value.dtype == torch.bool else "tensor", UNKNOWN, text)
+    if isinstance(value, bool):
+        return Argument("bool", value, str(value))
+    if isinstance(value, (int, float, complex)):
+        return Argument("number", value, str(value))
+    if isinstance(value, str):
+        return Argument("string", value, value)
+    if isinstance(value, (list, tuple)):
+        return Argument("sequence")
+    if isinstance(value, torch.dtype):
+        return Argument("dtype", str(value).removeprefix("torch."))
+    return Argument("other")
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def nbytes_of(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()

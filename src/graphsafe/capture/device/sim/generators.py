@@ -1,0 +1,146 @@
+"""Random numbers as a GPU's generator gives them: a seed and an offset that every draw advances.
+
+The numbers come from the CPU's generator, seeded by (seed, offset) for each operation and put back after it: the same
+state gives the same numbers, eager and replayed, and host code that draws sees nothing of it. The capturing flag
+follows torch <= 2.11: set when a capture begins, cleared only when one ends well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from graphsafe.capture.device.sim import world as worlds
+from graphsafe.capture.device.sim.legality import LEFT_CAPTURING, RESEEDED, UNREGISTERED
+
+DEFAULT_SEED = 67280421310721
+INCREMENT = 4
+"Philox numbers that a small operation uses per thread; larger ones use more on a GPU, always a multiple of it."
+_MASK = (1 << 64) - 1
+
+
+@dataclass(slots=True)
+class State:
+    """What `graphsafe_get_state` hands out: shared by reference."""
+
+    seed: int = DEFAULT_SEED
+    offset: int = 0
+    capturing: bool = False
+    drawn: int = 0
+    "How far the open capture has advanced it."
+
+
+class Generator(torch._C.Generator):
+    """`torch.Generator(device="cuda")`."""
+
+    state: State
+    index: int
+
+    def __new__(cls, device: Any = "cuda") -> Generator:
+        from graphsafe.capture.device.sim.streams import device_index
+
+        made: Generator = super().__new__(cls)
+        made.state = State()
+        made.index = device_index(device)
+        return made
+
+    def __init__(self, device: Any = "cuda") -> None: ...
+
+    @classmethod
+    def default(cls, index: int) -> Generator:
+        return cls(torch.device("cuda", index))
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device("cuda", self.index)
+
+    def manual_seed(self, seed: int) -> Generator:
+        seed = int(seed) & _MASK
+        if worlds.current().is_capturing():
+            if seed != self.state.seed:
+                raise RESEEDED.error()
+            return self
+        self.state.seed, self.state.offset = seed, 0
+        return self
+
+    def seed(self) -> int:
+        fresh = int.from_bytes(os.urandom(8), "little")
+        self.manual_seed(fresh)
+        return fresh
+
+    def initial_seed(self) -> int:
+        return self.state.seed
+
+    def get_offset(self) -> int:
+        return self.state.offset
+
+    def set_offset(self, offset: int) -> None:
+        self.state.offset = int(offset)
+
+    def get_state(self) -> torch.Tensor:
+        words = self.state.seed.to_bytes(8, "little") + self.state.offset.to_bytes(8, "little")
+        return torch.frombuffer(bytearray(words), dtype=torch.uint8).clone()
+
+    def set_state(self, new_state: torch.Tensor) -> Generator:
+        words = bytes(new_state.tolist())
+        self.state.seed = int.from_bytes(words[:8], "little")
+        self.state.offset = int.from_bytes(words[8:16], "little")
+        return self
+
+    def graphsafe_get_state(self) -> Generator:
+        other = Generator(self.device)
+        other.state = self.state
+        return other
+
+    def graphsafe_set_state(self, state: Generator) -> Generator:
+        self.state = state.state
+        return self
+
+    def clone_state(self) -> Generator:
+        other = Generator(self.device)
+        other.state = replace(self.state)
+        return other
+
+    def __reduce__(self) -> Any:
+        return Generator, (self.device,), None
+
+
+def check(generator: Generator, capturing: bool) -> None:
+    """Raise what a draw from `generator` raises; `capturing` says whether its stream is."""
+    if capturing and not generator.state.capturing:
+        raise UNREGISTERED.error()
+    if not capturing and generator.state.capturing:
+        raise LEFT_CAPTURING.error()
+
+
+def advance(generator: Generator, capturing: bool) -> int:
+    """The offset of this draw; moves the generator, or the count of the open capture, past it."""
+    state = generator.state
+    if capturing:
+        state.drawn += INCREMENT
+        return state.drawn - INCREMENT
+    state.offset += INCREMENT
+    return state.offset - INCREMENT
+
+
+def draw(seed: int, offset: int, operation: Callable[[], Any]) -> Any:
+    """Run `operation` with the host's default generator playing (seed, offset), and put that back."""
+    host = torch.default_generator
+    before = host.get_state()
+    host.manual_seed(_mix(seed, offset))
+    try:
+        return operation()
+    finally:
+        host.set_state(before)
+
+
+def _mix(seed: int, offset: int) -> int:
+    """splitmix64 of the pair, so that neighbouring offsets give unrelated numbers."""
+    value = (seed + 0x9E3779B97F4A7C15 * (offset + 1)) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)

@@ -1,0 +1,299 @@
+"""A capture as it happens (`Session`), what it leaves (`CUDAGraph`), and its replay.
+
+A graph holds the operations with their storages and Python values fixed. While a capture runs nothing is done on a
+GPU; here the operations are run, because the code needs shapes, and what they wrote to memory that existed before is
+put back when the capture ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from graphsafe.capture.device.protocol import CaptureAttempt, CaptureFailure, Span, StepEvent, StepEventKind
+from graphsafe.capture.device.sim import generators
+from graphsafe.capture.device.sim import world as worlds
+from graphsafe.capture.device.sim.generators import Generator
+from graphsafe.capture.device.sim.legality import EARLIER_ERROR, NOT_PERMITTED, UNJOINED, Refusal
+from graphsafe.capture.device.sim.streams import Stream, StreamContext
+from graphsafe.capture.device.sim.tags import storages, tag_of
+from graphsafe.capture.frames import user_frames
+from graphsafe.report.model import CallSite
+
+NodeKind = Literal["kernel", "memcpy", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    generator: Generator
+    offset: int
+    "Relative to the generator's offset when the graph starts."
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    call: Callable[[], Any]
+    "The operation on its frozen arguments."
+    outputs: tuple[torch.Tensor, ...]
+    "Detached aliases of what it returned at capture, `None` shapes never: replay writes into them."
+    kind: NodeKind
+    draw: Draw | None
+
+    def run(self, offsets: Mapping[Generator, int]) -> None:
+        if self.draw is None:
+            results = self.call()
+        else:
+            source = self.draw.generator
+            results = generators.draw(source.state.seed, offsets[source] + self.draw.offset, self.call)
+        for recorded, new in zip(self.outputs, tensors_in(results), strict=False):
+            if recorded.layout == torch.strided and recorded.data_ptr() == new.data_ptr():
+                continue
+            if recorded.shape != new.shape:
+                raise RuntimeError(f"a replayed operation changed its output's shape: {recorded.shape} to {new.shape}")
+            recorded.copy_(new)
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in tensors_in(item)]
+    if isinstance(value, dict):
+        return [tensor for item in value.values() for tensor in tensors_in(item)]
+    return []
+
+
+class Session:
+    """An open capture."""
+
+    def __init__(self, graph: CUDAGraph, origin: Stream) -> None:
+        self.graph = graph
+        self.origin = origin
+        self.clocks: dict[Stream, dict[Stream, int]] = {origin: {origin: 0}}
+        self.nodes: list[Node] = []
+        self.escaped: list[StepEvent] = []
+        "Work on this process's devices that was done while the capture ran and is not in the graph."
+        self.first_error: Refusal | None = None
+        self.first_event: StepEvent | None = None
+        self.last_work: dict[Stream, StepEvent] = {}
+        self.saved: dict[int, tuple[Any, Any]] = {}
+        self.frames: tuple[CallSite, ...]
+        self.span: Span | None
+        self.frames, self.span = user_frames()
+
+    def refuse(self, refusal: Refusal, op: str, kind: StepEventKind, **data: Any) -> None:
+        """Raise `refusal`; remember the first one, with its line."""
+        if self.first_error is not None and refusal.invalidates:
+            raise EARLIER_ERROR.error()
+        if self.first_event is None:
+            self.first_event = worlds.current().event(kind, op, **data)
+        if refusal.invalidates:
+            self.first_error = refusal
+        raise refusal.error()
+
+    def admit(self) -> None:
+        """Raise where an earlier error has invalidated the capture."""
+        if self.first_error is not None:
+            raise EARLIER_ERROR.error()
+
+    def join(self, stream: Stream, clock: Mapping[Stream, int]) -> None:
+        self.admit()
+        own = self.clocks.setdefault(stream, {stream: 0})
+        for other, count in clock.items():
+            own[other] = max(own.get(other, 0), count)
+
+    def add(self, stream: Stream, node: Node) -> None:
+        self.nodes.append(node)
+        if stream != self.origin:
+            self.last_work[stream] = worlds.current().event("wait", "torch.cuda.Stream.wait_stream", stream="side stream")
+        self.clocks[stream][stream] += 1
+
+    def save(self, tensor: torch.Tensor) -> None:
+        """Remember the values of memory that this capture is about to write and that existed before it."""
+        tag = tag_of(tensor)
+        if tag is not None and tag.session is self:
+            return
+        for storage in storages(tensor):
+            if storage._cdata not in self.saved:
+                self.saved[storage._cdata] = (storage, storage.clone())
+
+    def restore(self) -> None:
+        for storage, values in self.saved.values():
+            if storage.nbytes() == values.nbytes():
+                storage.copy_(values)
+        self.saved.clear()
+
+    def unjoined(self) -> StepEvent | None:
+        """The last work of a stream that the first one never caught up with."""
+        seen = self.clocks[self.origin]
+        for stream, clock in self.clocks.items():
+            if clock[stream] > seen.get(stream, 0):
+                return self.last_work.get(stream)
+        return None
+
+
+class CUDAGraph:
+    """`torch.cuda.CUDAGraph`."""
+
+    _handles = 0
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        self.nodes: list[Node] = []
+        self.escaped: tuple[StepEvent, ...] = ()
+        self.draws: dict[Generator, int] = {}
+        "How far one replay advances each generator."
+        self.session: Session | None = None
+        self.guilty: StepEvent | None = None
+        self._registered: list[Generator] = []
+        self._pool = graph_pool_handle()
+        self._captured = False
+
+    def register_generator_state(self, generator: Generator) -> None:
+        self._registered.append(generator)
+
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **_: Any) -> None:
+        world = worlds.current()
+        stream = world.stream()
+        if stream.number == 0:
+            raise RuntimeError(
+                "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them "
+                "on the default stream.)"
+            )
+        if world.session is not None:
+            if stream in world.session.clocks:
+                world.session.refuse(NOT_PERMITTED, "torch.cuda.CUDAGraph.capture_begin", "wait")
+            raise NOT_PERMITTED.error()
+        if pool is not None:
+            self._pool = pool
+        self._generators = [*self._registered, world.generators[world.device]]
+        for generator in self._generators:
+            generator.state.capturing = True
+            generator.state.drawn = 0
+        self.session = world.session = Session(self, stream)
+
+    def capture_end(self) -> None:
+        world = worlds.current()
+        session = self.session
+        if session is None or world.session is not session:
+            raise RuntimeError("capture_end called before capture_begin")
+        world.session = self.session = None
+        with world.unseen():
+            session.restore()
+        self.guilty = session.first_event
+        self.escaped = tuple(session.escaped)
+        error = EARLIER_ERROR if session.first_error is not None else None
+        loose = session.unjoined()
+        if error is None and loose is not None:
+            error, session.first_error, self.guilty = UNJOINED, UNJOINED, loose
+        if world.attempts is not None:
+            world.attempts(_attempt(session, self.guilty))
+        if error is not None:
+            raise error.error()
+        for generator in self._generators:
+            generator.state.capturing = False
+            self.draws[generator] = generator.state.drawn
+        self.nodes = session.nodes
+        self._captured = True
+        if not self.kinds():
+            world.warn_empty()
+
+    def replay(self) -> None:
+        if not self._captured:
+            raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
+        world = worlds.current()
+        with world.unseen():
+            self.run()
+        if world.session is not None and world.is_capturing():
+            world.session.nodes.extend(self.nodes)
+
+    def run(self) -> None:
+        offsets = {generator: generator.state.offset for generator in self.draws}
+        with torch.no_grad():
+            for node in self.nodes:
+                node.run(offsets)
+        for generator, advance in self.draws.items():
+            generator.state.offset += advance
+
+    def kinds(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for node in self.nodes:
+            if node.kind != "none":
+                found[node.kind] = found.get(node.kind, 0) + 1
+        return found
+
+    def reset(self) -> None:
+        self.nodes = []
+        self._captured = False
+
+    def instantiate(self) -> None: ...
+
+    def pool(self) -> tuple[int, int]:
+        return self._pool
+
+    def enable_debug_mode(self) -> None: ...
+
+    def debug_dump(self, debug_path: str) -> None: ...
+
+
+def _attempt(session: Session, guilty: StepEvent | None) -> CaptureAttempt:
+    return CaptureAttempt(
+        device=f"sim:{session.origin.device_index}",
+        frames=session.frames,
+        span=session.span,
+        nodes=None if session.first_error else sum(node.kind != "none" for node in session.nodes),
+        failure=None if session.first_error is None else failure_of(session.first_error, guilty),
+    )
+
+
+def failure_of(refusal: Refusal, guilty: StepEvent | None, later: tuple[str, ...] = ()) -> CaptureFailure:
+    return CaptureFailure(
+        error_type=type(refusal.error()).__name__,
+        message=refusal.message,
+        chain=(refusal.message, *later),
+        frames=guilty.frames if guilty is not None else (),
+        span=guilty.span if guilty is not None else None,
+        event=guilty,
+    )
+
+
+def graph_pool_handle() -> tuple[int, int]:
+    CUDAGraph._handles += 1
+    return 0, CUDAGraph._handles
+
+
+class graph:  # noqa: N801  torch.cuda.graph
+    """`torch.cuda.graph(...)`: one default stream for the whole process, which the first device to capture owns; after
+    a failed capture the process stays on the capture's stream. Both are what PyTorch does."""
+
+    def __init__(
+        self,
+        cuda_graph: CUDAGraph,
+        pool: Any = None,
+        stream: Stream | None = None,
+        capture_error_mode: str = "global",
+        **_: Any,
+    ) -> None:
+        world = worlds.current()
+        if stream is None:
+            if world.capture_stream is None:
+                world.capture_stream = Stream()
+            stream = world.capture_stream
+        self.capture_stream = stream
+        self.stream_ctx = StreamContext(stream)
+        self.cuda_graph = cuda_graph
+        self.pool = pool
+        self.capture_error_mode = capture_error_mode
+
+    def __enter__(self) -> None:
+        world = worlds.current()
+        if world.session is not None:
+            world.session.refuse(NOT_PERMITTED, "torch.cuda.graph", "wait")
+        self.stream_ctx.__enter__()
+        self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)
+
+    def __exit__(self, *error: object) -> None:
+        self.cuda_graph.capture_end()
+        self.stream_ctx.__exit__(*error)

@@ -1,0 +1,56 @@
+"""What a capture refuses, and in which words.
+
+Two kinds of refusal. The CUDA runtime invalidates the capture: every later operation on its streams fails, so does
+`capture_end`, and (torch <= 2.11) the generator is left capturing. PyTorch's own checks raise before CUDA saw
+anything: the capture goes on. Texts as torch 2.11 on an H200 gave them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    message: str
+    invalidates: bool = True
+
+    def error(self) -> Exception:
+        if self.invalidates:
+            kind: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)
+            return kind(self.message)
+        return RuntimeError(self.message)
+
+
+NOT_PERMITTED = Refusal("CUDA error: operation not permitted when stream is capturing")
+EVENT_IN_CAPTURE = Refusal("CUDA error: operation not permitted on an event last recorded in a capturing stream")
+EARLIER_ERROR = Refusal("CUDA error: operation failed due to a previous error during capture")
+UNJOINED = Refusal("CUDA error: capturing stream has unjoined work")
+PAGEABLE = Refusal(
+    "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. Please use "
+    "tensor.pin_memory() or allocate the tensor with pin_memory=True.",
+    invalidates=False,
+)
+UNREGISTERED = Refusal("Attempt to increase offset for a CUDA generator not in capture mode.", invalidates=False)
+LEFT_CAPTURING = Refusal("Offset increment outside graph capture encountered unexpectedly.", invalidates=False)
+RESEEDED = Refusal(
+    "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is the same as the "
+    "original seed.",
+    invalidates=False,
+)
+
+COPIES_PAGEABLE_INSIDE = frozenset({"aten::bincount", "aten::histc", "aten::_ctc_loss", "aten::linalg_matrix_exp"})
+"Their first forbidden act is a copy to pageable memory, which PyTorch's own check refuses (op_atlas.jsonl)."
+
+
+def of_hidden_wait(op: str) -> Refusal:
+    return PAGEABLE if op in COPIES_PAGEABLE_INSIDE else NOT_PERMITTED
+
+
+def of_transfer(pinned: bool, non_blocking: bool) -> Refusal | None:
+    """Of a copy between host and device: pageable memory is refused by PyTorch, a wait by CUDA."""
+    if not pinned:
+        return PAGEABLE
+    return None if non_blocking else NOT_PERMITTED

@@ -1,0 +1,191 @@
+"""Streams and events as Python objects, with the order that a capture would see.
+
+Each stream of a capture has a clock: how much of every other stream's captured work it is ordered after. A stream
+joins a capture by waiting on an event recorded in it, and is joined where the capture's first stream has caught up.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphsafe.capture.device.sim import world as worlds
+from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, NOT_PERMITTED
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.sim.graphs import Session
+
+_numbers = itertools.count(1)
+
+
+def device_index(device: Any) -> int:
+    """The index that `device` names (an int, a string, a torch.device or None); the current one where it names none."""
+    world = worlds.current()
+    if device is None:
+        return world.device
+    if isinstance(device, int):
+        return world.device if device < 0 else world.checked(device)
+    named = torch.device(device)
+    if named.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {named}")
+    return world.device if named.index is None else world.checked(named.index)
+
+
+class Stream:
+    """`torch.cuda.Stream`."""
+
+    def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
+        self.device_index = device_index(device)
+        self.priority = priority
+        self.number = next(_numbers)
+
+    @classmethod
+    def default(cls, index: int) -> Stream:
+        stream = cls(index)
+        stream.number = 0
+        return stream
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cuda", self.device_index)
+
+    @property
+    def cuda_stream(self) -> int:
+        return self.number
+
+    stream_id = cuda_stream
+    _as_parameter_ = cuda_stream
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        return 0, -5
+
+    def wait_event(self, event: Event) -> None:
+        session = worlds.current().session
+        if session is None or not event.recorded:
+            return
+        if event.session is session:
+            session.join(self, event.clock)
+        elif self in session.clocks:
+            session.refuse(NOT_PERMITTED, "torch.cuda.Stream.wait_event", "wait")
+
+    def wait_stream(self, stream: Stream) -> None:
+        self.wait_event(stream.record_event())
+
+    def record_event(self, event: Event | None = None) -> Event:
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def query(self) -> bool:
+        worlds.current().host_wait("torch.cuda.Stream.query", "query")
+        return True
+
+    def synchronize(self) -> None:
+        worlds.current().host_wait("torch.cuda.Stream.synchronize", "wait")
+
+    def __enter__(self) -> Stream:
+        self._previous = StreamContext(self)
+        self._previous.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._previous.__exit__()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and (self.device_index, self.number) == (other.device_index, other.number)
+
+    def __hash__(self) -> int:
+        return hash((self.device_index, self.number))
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Stream device=cuda:{self.device_index} cuda_stream={self.number:#x}>"
+
+
+class Event:
+    """`torch.cuda.Event`."""
+
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any
+    ) -> None:
+        self.enable_timing = enable_timing
+        self.recorded = False
+        self.session: Session | None = None
+        self.clock: dict[Stream, int] = {}
+
+    def record(self, stream: Stream | None = None) -> None:
+        world = worlds.current()
+        stream = stream or world.stream()
+        self.recorded = True
+        session = world.session
+        if session is not None and stream in session.clocks:
+            self.session = session
+            self.clock = dict(session.clocks[stream])
+        else:
+            self.session = None
+
+    def wait(self, stream: Stream | None = None) -> None:
+        (stream or worlds.current().stream()).wait_event(self)
+
+    def query(self) -> bool:
+        self._host_wait("torch.cuda.Event.query", "query")
+        return True
+
+    def synchronize(self) -> None:
+        self._host_wait("torch.cuda.Event.synchronize", "wait")
+
+    def elapsed_time(self, end_event: Event) -> float:
+        end_event._host_wait("torch.cuda.Event.elapsed_time", "query")
+        return 0.0
+
+    def _host_wait(self, op: str, kind: worlds.WaitKind) -> None:
+        """A host call on an event that this capture did not record is legal in it, as on an H200."""
+        world = worlds.current()
+        captured = world.session is not None and self.session is world.session
+        world.host_wait(op, kind, EVENT_IN_CAPTURE if captured else None)
+
+    def __repr__(self) -> str:
+        return "<torch.cuda.Event>"
+
+
+class StreamContext:
+    """`torch.cuda.stream(...)`: also makes the stream's device current."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is None:
+            return
+        world = worlds.current()
+        self._device = world.device
+        self._before = world.streams[self.stream.device_index]
+        world.set_stream(self.stream)
+
+    def __exit__(self, *_: object) -> None:
+        if self.stream is None:
+            return
+        world = worlds.current()
+        world.streams[self.stream.device_index] = self._before
+        world.device = self._device
+
+
+class DeviceContext:
+    """`torch.cuda.device(...)`; a device of another kind, or -1, changes nothing."""
+
+    def __init__(self, device: Any) -> None:
+        if isinstance(device, (str, torch.device)) and torch.device(device).type != "cuda":
+            device = None
+        self.idx = -1 if device is None or device == -1 else device_index(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        world = worlds.current()
+        self.prev_idx = world.device
+        if self.idx >= 0:
+            world.device = self.idx
+
+    def __exit__(self, *_: object) -> None:
+        worlds.current().device = self.prev_idx

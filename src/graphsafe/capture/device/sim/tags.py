@@ -1,0 +1,97 @@
+"""Which device a tensor plays.
+
+The tag sits on the Python object of the tensor's storage. PyTorch keeps that object for as long as the storage lives,
+so views, detached aliases and parameters share one tag, it dies with the memory, and there is no table to leak.
+A tag counts its bytes in its ledger while it lives, which is what `memory_allocated` answers with.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+HOST = -1
+"The index that stands for the CPU."
+_ATTRIBUTE = "_graphsafe_tag"
+_PINNED = "_graphsafe_pinned"
+
+
+class Ledger:
+    """Bytes that live on one simulated device."""
+
+    __slots__ = ("allocated", "peak")
+
+    def __init__(self) -> None:
+        self.allocated = 0
+        self.peak = 0
+
+    def add(self, nbytes: int) -> None:
+        self.allocated += nbytes
+        self.peak = max(self.peak, self.allocated)
+
+
+class Tag:
+    __slots__ = ("index", "ledger", "nbytes", "session")
+
+    def __init__(self, index: int, nbytes: int, ledger: Ledger, session: object) -> None:
+        self.index = index
+        self.nbytes = nbytes
+        self.ledger = ledger
+        self.session = session
+        "The capture in whose pool the storage was born, or `None`."
+        ledger.add(nbytes)
+
+    def __del__(self) -> None:
+        self.ledger.allocated -= self.nbytes
+
+
+def storages(tensor: torch.Tensor) -> list[Any]:
+    """The storages that hold a tensor's values; a sparse tensor has several. Call it with torch functions disabled."""
+    layout = tensor.layout
+    if layout == torch.strided:
+        try:
+            return [tensor.untyped_storage()]
+        except (NotImplementedError, RuntimeError):
+            return []
+    if layout == torch.sparse_coo:
+        return [tensor._indices().untyped_storage(), tensor._values().untyped_storage()]
+    if layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [part.untyped_storage() for part in (tensor.crow_indices(), tensor.col_indices(), tensor.values())]
+    if layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [part.untyped_storage() for part in (tensor.ccol_indices(), tensor.row_indices(), tensor.values())]
+    return []
+
+
+def tag_of(tensor: torch.Tensor) -> Tag | None:
+    for storage in storages(tensor):
+        tag: Tag | None = getattr(storage, _ATTRIBUTE, None)
+        if tag is not None:
+            return tag
+    return None
+
+
+def index_of(tensor: torch.Tensor) -> int:
+    """The simulated device's index, or `HOST`."""
+    tag = tag_of(tensor)
+    return HOST if tag is None else tag.index
+
+
+def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = None) -> int:
+    """Tag what is not tagged yet; the bytes that this put on the device (0 for a view of something there)."""
+    new = 0
+    for storage in storages(tensor):
+        if getattr(storage, _ATTRIBUTE, None) is None:
+            nbytes = storage.nbytes()
+            setattr(storage, _ATTRIBUTE, Tag(index, nbytes, ledger, session))
+            new += nbytes
+    return new
+
+
+def pin(tensor: torch.Tensor) -> None:
+    for storage in storages(tensor):
+        setattr(storage, _PINNED, True)
+
+
+def is_pinned(tensor: torch.Tensor) -> bool:
+    return any(getattr(storage, _PINNED, False) for storage in storages(tensor))

@@ -1,0 +1,151 @@
+"""Everything that the simulated devices of a process remember: current device and streams, generators, the open capture."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from graphsafe.capture.device.protocol import CaptureAttempt, StepEvent, StepEventKind
+from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
+from graphsafe.capture.device.sim.tags import HOST, Ledger
+from graphsafe.capture.frames import user_frames
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.sim.graphs import Session
+    from graphsafe.capture.device.sim.generators import Generator
+    from graphsafe.capture.device.sim.streams import Stream
+    from graphsafe.optable import OpTable
+
+WaitKind = Literal["wait", "query"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a Python-level torch call asked for, while the operations it is made of run."""
+
+    via: str | None = None
+    "The outermost such call, as the op table spells it."
+    place: int = HOST
+    "Where a tensor made from nothing is put."
+    explicit: bool = False
+    "The call names the device itself."
+    generator: Generator | None = None
+    literal: bool = False
+    "The values come from Python objects."
+
+
+class World:
+    def __init__(self, count: int, device: int, table: OpTable) -> None:
+        from graphsafe.capture.device.sim.generators import Generator
+        from graphsafe.capture.device.sim.streams import Stream
+
+        self.count = count
+        self.device = device
+        self.table = table
+        self.ledgers = [Ledger() for _ in range(count)]
+        global _current
+        before, _current = _current, self
+        self.defaults: list[Stream] = [Stream.default(index) for index in range(count)]
+        self.generators: list[Generator] = [Generator.default(index) for index in range(count)]
+        _current = before
+        self.streams: list[Stream] = list(self.defaults)
+        self.touched: set[int] = {device}
+        "Devices with a live context."
+        self.session: Session | None = None
+        self.scope = Scope()
+        self.sink: Callable[[StepEvent], None] | None = None
+        self.attempts: Callable[[CaptureAttempt], None] | None = None
+        self.unknown: dict[str, None] = {}
+        "Operations the device cannot vouch for, in the order in which they ran."
+        self.limits: dict[tuple[str, str], str] = {}
+        self.bypassed = False
+        "Operations run as what they are, CPU tensors, and nobody is told."
+        self.capture_stream: Stream | None = None
+        "The one that `torch.cuda.graph` makes for itself, for the whole process."
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        global _current
+        before, _current = _current, self
+        try:
+            yield
+        finally:
+            _current = before
+
+    def checked(self, index: int) -> int:
+        if not 0 <= index < self.count:
+            raise RuntimeError("CUDA error: invalid device ordinal")
+        return index
+
+    def stream(self, index: int | None = None) -> Stream:
+        return self.streams[self.device if index is None else index]
+
+    def set_stream(self, stream: Stream) -> None:
+        self.device = stream.device_index
+        self.streams[stream.device_index] = stream
+
+    def is_capturing(self, index: int | None = None) -> bool:
+        return self.session is not None and self.stream(index) in self.session.clocks
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        before, self.bypassed = self.bypassed, True
+        try:
+            with torch._C.DisableTorchFunction():
+                yield
+        finally:
+            self.bypassed = before
+
+    def warn_empty(self) -> None:
+        warnings.warn(
+            "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong device "
+            "or stream.",
+            stacklevel=3,
+        )
+
+    @contextmanager
+    def within(self, scope: Scope) -> Iterator[None]:
+        before, self.scope = self.scope, scope
+        try:
+            yield
+        finally:
+            self.scope = before
+
+    @contextmanager
+    def via(self, name: str) -> Iterator[None]:
+        """Name the Python-level call around what follows, unless one is named already."""
+        with self.within(Scope(via=self.scope.via or name)):
+            yield
+
+    def event(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> StepEvent:
+        frames, span = user_frames()
+        return StepEvent(kind, op, frames, span, self.scope.via, nbytes, data)
+
+    def emit(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
+        if self.sink is not None:
+            self.sink(self.event(kind, op, nbytes, **data))
+
+    def host_wait(self, op: str, kind: WaitKind, refusal: Refusal | None = NOT_PERMITTED) -> None:
+        """The host waits for, or asks after, the device."""
+        with self.via(op):
+            self.emit(kind, op)
+            if self.session is not None and refusal is not None:
+                self.session.refuse(refusal, op, kind)
+
+
+_current: World | None = None
+
+
+def current() -> World:
+    if _current is None:
+        raise RuntimeError("a simulated device is used outside its entered()")
+    return _current
+
+
+def active() -> World | None:
+    return _current

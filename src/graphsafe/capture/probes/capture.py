@@ -1,0 +1,282 @@
+"""The plain attempt: warm up on the capture stream, capture, replay on changed inputs, compare with the reference.
+
+Nothing here is instrumented, because an instrument changes the program; this child decides, the others explain.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.compare import Difference, difference
+from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.session import (
+    CAPTURE_SEED,
+    FIRST_SEED,
+    PAIR,
+    REPLAYS,
+    Session,
+    load_values,
+    opened,
+    outside_modes,
+)
+from graphsafe.capture.state import reach_of
+from graphsafe.capture.targets import TargetError, describe, users_code
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.device.protocol import Recording
+    from graphsafe.capture.job import Channel, Job
+
+GONE = "reference.gone"
+"The file by which the parent says that there will be no reference."
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        session.load_sets()
+        built = reach_of(session.subject).tensors
+        channel.phase("wait for the reference to be built")
+        unmatched = _take_over(session, built)
+        channel.tell(unmatched=unmatched)
+        with session.device.capture_stream():
+            session.warm_up()
+        channel.tell(capture={"status": "skipped", "phase": "capture", "reason": "the attempt did not end"})
+        session.seed(CAPTURE_SEED)
+        gc.collect()
+        channel.phase("capture")
+        answer = session.device.record(session.subject)
+        channel.tell(capture=_captured(session, answer))
+        if isinstance(answer, CaptureFailure):
+            return
+        channel.phase("wait for the reference")
+        reference = _reference(session)
+        if reference is None or unmatched:
+            why = "two builds of the target differ in " + ", ".join(unmatched[:3]) if unmatched else "no reference"
+            channel.tell(replay={"status": "skipped", "reason": why, "reference": None, "checks": []})
+            return
+        channel.tell(replay={"status": "skipped", "reference": "independent", "reason": "the replays did not end"})
+        _Replays(session, answer, reference).run(built)
+
+
+def _take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
+    """Start from the values that the reference started from; what cannot be matched is returned."""
+    path = _wait_for(session, "given.pt")
+    if path is None:
+        return []
+    given = load_values(path)
+    unmatched = []
+    for name, tensor in built.items():
+        if session.device.digest(tensor) == given["digests"].get(name):
+            continue
+        if name not in given["values"]:
+            unmatched.append(name)
+            continue
+        session.device.store(tensor, given["values"][name])
+    return unmatched
+
+
+def _wait_for(session: Session, name: str) -> Any:
+    folder = session.channel.folder
+    while not (folder / name).exists():
+        if (folder / GONE).exists():
+            return None
+        time.sleep(0.02)
+    return folder / name
+
+
+def _reference(session: Session) -> Mapping[str, Any] | None:
+    path = _wait_for(session, "reference.pt")
+    return None if path is None else load_values(path)
+
+
+def _captured(session: Session, answer: Recording | CaptureFailure) -> dict[str, Any]:
+    unknown = list(session.device.unknown_operations())
+    if isinstance(answer, CaptureFailure):
+        error = asdict(answer)
+        return {"status": "fail", "phase": "capture", "nodes": {}, "first_error": error, "unknown_operations": unknown}
+    nodes = dict(answer.nodes())
+    return {
+        "status": "pass" if nodes else "fail",
+        "phase": "capture",
+        "nodes": nodes,
+        "empty": not nodes,
+        "first_error": None,
+        "unknown_operations": unknown,
+        "pool_bytes": answer.pool_bytes(),
+    }
+
+
+@dataclass
+class _Check:
+    """One output or piece of state over all replays."""
+
+    equal: bool = True
+    max_abs: float | None = 0.0
+    floor: float | None = 0.0
+    replay: int | None = None
+
+    def add(self, replay: int, apart: Difference, floor: float | None) -> None:
+        """Keep the worst: one beyond its floor, else the largest."""
+        if apart.equal:
+            return
+        beyond = floor is None or apart.largest is None or apart.largest > floor
+        seen = self.floor is None or self.max_abs is None or self.max_abs > self.floor
+        if self.equal or (beyond and not seen):
+            self.equal, self.max_abs, self.floor, self.replay = False, apart.largest, floor, replay
+
+
+class _Replays:
+    def __init__(self, session: Session, recording: Recording, reference: Mapping[str, Any]) -> None:
+        self._session = session
+        self._recording = recording
+        self._reference = reference
+        self._checks: dict[str, _Check] = {}
+        self._law: dict[str, Any] = {}
+
+    def run(self, built: Mapping[str, torch.Tensor]) -> None:
+        session = self._session
+        try:
+            for k in range(1, REPLAYS + 1):
+                session.channel.phase(f"replay {k}")
+                session.put_inputs(k)
+                self._replay()
+                self._compare(k)
+            session.channel.phase("two replays without seeding")
+            session.put_inputs(PAIR)
+            pair = []
+            for k in (PAIR, PAIR + 1):
+                advance = self._replay()
+                pair.append((advance, self._output_digests()))
+                self._compare(k)
+            law = self._rng_law(pair)
+        except TargetError:
+            raise
+        except Exception as error:
+            session.channel.tell(replay={"status": "fail", "reference": "independent", "checks": self._told(),
+                                         "first_error": {"message": describe(error)}})
+            return
+        result = {"reference": "independent", "checks": self._told(), "rng_law": law, "rng": self._law}
+        differs = any(_beyond(check) for check in self._checks.values())
+        result["status"] = "fail" if differs or law == "fail" else "pass"
+        lazy = self._reference["first_step"] is not None
+        result["first_step"] = "crashed" if lazy else "skipped"
+        session.channel.tell(replay=result)
+        if lazy:
+            session.channel.phase("a first step put back")
+            result["first_step"] = self._first_step(built)
+            session.channel.tell(replay=result)
+
+    def _replay(self) -> int | None:
+        """One replay into poisoned outputs, after the allocator was stirred; how far the generator moved."""
+        session, device = self._session, self._session.device
+        device.churn()
+        kept = {_storage(tensor) for tensor in reach_of(session.subject).tensors.values()}
+        for tensor in session.outputs_of(self._recording.outputs).tensors.values():
+            if _storage(tensor) not in kept and device.is_on_device(tensor):
+                device.poison(tensor)
+        before = session.offset()
+        self._recording.replay()
+        device.synchronize()
+        after = session.offset()
+        return None if before is None or after is None else after - before
+
+    def _output_digests(self) -> dict[str, str]:
+        tensors = self._session.outputs_of(self._recording.outputs).tensors
+        return {path: self._session.device.digest(tensor) for path, tensor in tensors.items()}
+
+    def _compare(self, k: int) -> None:
+        session, expected, floors = self._session, self._reference["steps"][k - 1], self._reference["floors"][k - 1]
+        outputs = session.outputs_of(self._recording.outputs)
+        self._outputs(k, outputs, expected, floors)
+        tensors = reach_of(session.subject).tensors
+        for path, digest in expected["state"].items():
+            if path not in tensors:
+                self._add(f"state {path}", k, Difference(False, None), floors.get(path, 0.0))
+            elif session.device.digest(tensors[path]) != digest:
+                value = expected["values"].get(path)
+                apart = Difference(False, None)
+                if value is not None:
+                    apart = self._apart(tensors[path], value)
+                self._add(f"state {path}", k, apart, floors.get(path, 0.0))
+            else:
+                self._checks.setdefault(f"state {path}", _Check())
+
+    def _outputs(self, k: int, outputs: Any, expected: Mapping[str, Any], floors: Mapping[str, float | None]) -> None:
+        for path, value in expected["outputs"].items():
+            apart = Difference(False, None)
+            if path in outputs.tensors:
+                apart = self._apart(outputs.tensors[path], value)
+            self._add(path, k, apart, floors.get(path, 0.0))
+        for path, text in expected["hosts"].items():
+            self._add(path, k, Difference(outputs.hosts.get(path) == text, None), floors.get(path, 0.0))
+
+    def _apart(self, tensor: torch.Tensor, value: torch.Tensor) -> Difference:
+        ours = self._session.device.to_host(tensor)
+        with outside_modes():
+            return difference(ours, value)
+
+    def _add(self, name: str, k: int, apart: Difference, floor: float | None) -> None:
+        self._checks.setdefault(name, _Check()).add(k, apart, floor)
+
+    def _told(self) -> list[dict[str, Any]]:
+        """Every output; of the state, what differs, and one line for the rest."""
+        told = []
+        same = 0
+        for name, check in self._checks.items():
+            if name.startswith("state ") and check.equal:
+                same += 1
+            else:
+                told.append({"name": name, **asdict(check)})
+        if same:
+            told.append({"name": f"state ({same} tensors)", **asdict(_Check())})
+        return told
+
+    def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> str:
+        """Replays advance the generator as eager steps do, and two in a row differ exactly if two eager steps differ."""
+        steps = self._reference["steps"][PAIR - 1 :]
+        eager = [step["advance"] for step in steps]
+        ours = [advance for advance, _ in pair]
+        self._law = {"eager": eager, "replay": ours}
+        if not any(eager) and not any(ours):
+            return "skipped"
+        if eager != ours:
+            return "fail"
+        with outside_modes():
+            differ = any(
+                not difference(value, steps[1]["outputs"][path]).equal
+                for path, value in steps[0]["outputs"].items()
+                if path in steps[1]["outputs"]
+            )
+        self._law |= {"eager_differ": differ, "replays_differ": pair[0][1] != pair[1][1]}
+        return "pass" if differ == (pair[0][1] != pair[1][1]) else "fail"
+
+    def _first_step(self, built: Mapping[str, torch.Tensor]) -> str:
+        """Whether a replay from the state of construction gives what a first eager step gives."""
+        session = self._session
+        with users_code("step", "the state could not be put back"):
+            for path, value in self._reference["start"].items():
+                if path in built:
+                    session.device.store(built[path], value)
+            session.put_inputs(1)
+            session.seed(FIRST_SEED)
+            self._replay()
+        first = self._reference["first_step"]
+        checks = dict(self._checks)
+        self._checks = {}
+        self._outputs(1, session.outputs_of(self._recording.outputs), first, self._reference["floors"][0])
+        differs = any(_beyond(check) for check in self._checks.values())
+        self._checks = checks
+        return "fail" if differs else "pass"
+
+
+def _beyond(check: _Check) -> bool:
+    return not check.equal and (check.floor is None or check.max_abs is None or check.max_abs > check.floor)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

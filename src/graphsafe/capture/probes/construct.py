@@ -1,0 +1,86 @@
+"""What construction did to the device: generators, captures of its own, the current device and stream, threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.session import opened
+from graphsafe.capture.state import Snapshot, reach_of
+from graphsafe.capture.trial import Broken, try_inputs
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.protocol import CaptureAttempt, Device, RandomState
+    from graphsafe.capture.job import Channel, Job
+    from graphsafe.capture.session import Session
+
+
+def run(job: Job, channel: Channel) -> None:
+    """The build child: first and alone. Looks at what construction left, then finds inputs that can be varied."""
+    attempts: list[CaptureAttempt] = []
+    threads = set(threading.enumerate())
+    with opened(job, channel, attempts) as session:
+        channel.phase("look at what construction left")
+        device = session.device
+        channel.tell(
+            construct=construct(session, attempts, threads),
+            environment={"device": device.label(), "driver": device.driver(), **_versions()},
+        )
+        snapshot = Snapshot(device, session.subject)
+        channel.tell(digests=snapshot.digests, unreadable=reach_of(session.subject).unreadable)
+        try:
+            channel.tell(limits=try_inputs(session, snapshot))
+        except Broken as broken:
+            channel.tell(broken_by=broken.path)
+        memory = device.memory()
+        channel.tell(memory=asdict(memory))
+
+
+def construct(session: Session, attempts: list[CaptureAttempt], threads: set[threading.Thread]) -> dict[str, Any]:
+    device = session.device
+    states = device.random_states()
+    draws = {name: device.draw(name) for name in states}
+    broken = [name for name, error in draws.items() if error is not None]
+    repaired = {name: _repaired(device, name) for name in broken}
+    left_capturing = any("captur" in (draws[name] or "") for name in broken)
+    return {
+        "status": "fail" if broken else "pass",
+        "built": True,
+        "left_capturing": left_capturing,
+        "rng": {name: _random(state, draws[name], session.job.seed) for name, state in states.items()},
+        "repaired": repaired,
+        "captures": [asdict(attempt) for attempt in attempts],
+        "stands_on": device.stands_on(),
+        "generators": sorted(reach_of(session.subject).generators),
+        "threads": sorted(thread.name for thread in set(threading.enumerate()) - threads),
+    }
+
+
+def _random(state: RandomState, draw: str | None, seed: int) -> Mapping[str, Any]:
+    """Construction starts from a known seed at offset 0."""
+    return {
+        "seed": state.seed,
+        "reseeded": state.seed != seed * 1_000_003,
+        "offset_before": 0,
+        "offset_after": state.offset,
+        "draw": draw,
+    }
+
+
+def _repaired(device: Device, name: str) -> bool:
+    """Whether the repair works: applied here, then drawn again."""
+    try:
+        device.repair_generator(name)
+    except RuntimeError:
+        return False
+    return device.draw(name) is None
+
+
+def _versions() -> dict[str, str | None]:
+    import torch
+
+    return {"torch": torch.__version__, "cuda": torch.version.cuda}
+
+

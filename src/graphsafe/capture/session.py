@@ -1,0 +1,152 @@
+"""A child's target, built on its device: how every child builds, seeds, feeds and steps it, so that all do it alike."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.device import open_device
+from graphsafe.capture.state import Reach, inputs_of, reach_of, walk
+from graphsafe.capture.targets import Subject, TargetError, build, load_factory, users_code
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.device.protocol import CaptureAttempt, Device
+    from graphsafe.capture.job import Channel, Job
+
+REPLAYS = 3
+"Replays on changed inputs."
+PAIR = REPLAYS + 1
+"The set of inputs, and the seed, of the two steps that are made without seeding in between."
+CAPTURE_SEED = 7_777
+"Current at capture, and at no other time."
+FIRST_SEED = 1_000
+"Of the first warm-up step; the next ones count on."
+
+
+@dataclass
+class Session:
+    job: Job
+    channel: Channel
+    device: Device
+    subject: Subject
+    sets: tuple[Mapping[str, torch.Tensor], ...] = ()
+    "New values for the inputs, for replay 1, 2, ...; from the build child, which tried them."
+
+    def seed(self, k: int) -> None:
+        seed_all(self.device, self.job.seed * 1_000_003 + k)
+        for generator in reach_of(self.subject).generators.values():
+            generator.manual_seed(self.job.seed * 1_000_003 + k)
+
+    def step(self) -> Any:
+        with users_code("step", "the step failed"):
+            outputs = self.subject()
+            self.device.synchronize()
+        return outputs
+
+    def warm_up(self, done: int = 0) -> None:
+        for k in range(done, self.job.warmup):
+            self.channel.phase(f"warm-up {k + 1}")
+            self.seed(FIRST_SEED + k)
+            self.step()
+
+    def put_inputs(self, k: int) -> None:
+        """The inputs of replay `k`, and everything seeded by `k`."""
+        self.seed(k)
+        if self.subject.refresh is not None:
+            with users_code("step", "refresh failed"):
+                self.subject.refresh(self.subject.args, self.subject.kwargs, k)
+        elif self.sets:
+            inputs = inputs_of(self.subject)
+            for path, values in self.sets[k - 1].items():
+                self.device.store(inputs[path], values)
+        self.seed(k)
+
+    def offset(self) -> int | None:
+        state = self.device.random_states().get(self.device_key)
+        return None if state is None else state.offset
+
+    @property
+    def device_key(self) -> str:
+        return self.device.name
+
+    def outputs_of(self, outputs: Any) -> Reach:
+        return walk({"output": outputs})
+
+    def load_sets(self) -> None:
+        """What the build child found to change the step's results."""
+        path = self.channel.folder / "inputs.pt"
+        if path.exists():
+            self.sets = tuple(load_values(path)["sets"])
+
+
+@contextmanager
+def opened(job: Job, channel: Channel, watched: list[CaptureAttempt] | None = None) -> Iterator[Session]:
+    """The device entered and the target built. Raises TargetError.
+
+    With `watched`, the constructor's own captures are added to it. Without, a generator that the constructor left
+    capturing is repaired, so that a child can go on to find what else there is.
+    """
+    channel.phase("open the device")
+    with ExitStack() as stack:
+        try:
+            device = open_device(job.device)
+            stack.enter_context(device.entered())
+        except (RuntimeError, AssertionError) as error:
+            raise TargetError("build", f"cannot use {job.device}: {' '.join(str(error).split())[:300]}") from error
+        seed_all(device, job.seed * 1_000_003)
+        if watched is not None:
+            stack.enter_context(device.watch_captures(watched.append))
+        channel.phase("import")
+        factory = load_factory(job.target)
+        channel.phase("build")
+        subject = build(factory, device.torch_device, job.axes, job.inputs)
+        if watched is None:
+            for name in device.random_states():
+                if device.draw(name) is not None:
+                    device.repair_generator(name)
+        yield Session(job, channel, device, subject)
+
+
+def seed_all(device: Device, value: int) -> None:
+    device.seed(value)
+    random.seed(value)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(value % 2**32)
+
+
+@contextmanager
+def outside_modes() -> Iterator[None]:
+    """Where torch does what it says: no function mode and no dispatch mode, the simulated device's included."""
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield
+
+
+def save_values(channel: Channel, name: str, data: Any) -> None:
+    """Host tensors and plain data, for siblings."""
+    import torch
+
+    with outside_modes():
+        torch.save(data, channel.share(name))
+    channel.publish(name)
+
+
+def load_values(path: Path) -> Any:
+    import torch
+
+    with outside_modes():
+        return torch.load(path, weights_only=True, map_location="cpu")
+
+
+def host_values(device: Device, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {path: device.to_host(tensor) for path, tensor in tensors.items()}
