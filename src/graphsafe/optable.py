@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +20,11 @@ from typing import Any, Final, Literal
 OPS_SCHEMA: Final = "graphsafe/ops/1"
 KNOWN_SCHEMA: Final = "graphsafe/aten-known/1"
 
-EffectKind = Literal["reads-host", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits"]
-ResultKind = Literal["tensor", "mask", "int", "float", "reduction", "host", "shape", "none", "tuple", "self"]
+EffectKind = Literal[
+    "reads-host", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value"
+]
+"`waits` is an explicit wait or query; `host-value` a Python value that differs from step to step, frozen in a graph."
+ResultKind = Literal["tensor", "mask", "int", "float", "same", "reduction", "host", "shape", "none", "tuple", "self"]
 ArgumentKind = Literal[
     "tensor",
     "mask",
@@ -31,14 +34,18 @@ ArgumentKind = Literal[
     "string",
     "none",
     "sequence",
+    "tensors",
     "dtype",
     "device",
     "host-device",
     "other",
 ]
 """`tensor` is on the device, and so is `mask`, one of bool: a condition that names `tensor` holds for both. `device` is
-an accelerator, `host-device` the CPU. `sequence` is a list or tuple; one that holds device tensors is a `tensor`."""
-Basis = Literal["measured", "tag", "schema"]
+an accelerator, `host-device` the CPU. `sequence` is a list or tuple, `tensors` one that holds device tensors. The literal
+of a `dtype` is its name (`bool`)."""
+Basis = Literal["measured", "tag", "documented", "schema"]
+"""How an entry is known: run on a GPU; by PyTorch's op tags; by PyTorch's documentation and sources, not run; or its
+schema alone, which says what it returns and nothing of waits."""
 Placement = Literal["same", "argument", "host", "accelerator"]
 
 
@@ -127,9 +134,9 @@ class Hit:
 class Result:
     """What an op returns.
 
-    `reduction` is a 0-d tensor whose values are `of`; `self` is the first argument itself (in-place methods);
-    `tuple` unpacks into `elements`, of which a single one stands for any number. The others are device tensors
-    (`tensor`, `mask` of bool, `int`, `float`), or Python values on the host (`host`, `shape`), or nothing (`none`).
+    Tensors of `placement`: `mask` of bool, `int`, `float`, `same` (values like the first argument's), `tensor` (dtype
+    not known); `reduction` is 0-d, its values are `of`; `self` is the first argument itself (in-place methods). `tuple`
+    unpacks into `elements`, of which a single one stands for any number. `host` and `shape` are Python values.
     """
 
     kind: ResultKind
@@ -153,7 +160,7 @@ class Op:
     "`None` stands for every overload that has no entry of its own; `''` is the one without a name."
     python: tuple[str, ...]
     params: tuple[str, ...]
-    "Parameter names in positional order, as Python callers write them; `a|b` where a parameter has two names."
+    "Parameter names in positional order; `a|b` where one has two names, a last `size*` takes all that are left."
     effects: tuple[Effect, ...]
     result: Result
     cases: tuple[ResultCase, ...]
@@ -164,6 +171,8 @@ class Op:
     "Parameters written in place."
     view: bool
     "The result shares storage with the first argument, and nothing is launched."
+    pointwise: bool
+    "The result has the broadcast shape of the tensor arguments: 0-d from 0-d."
     basis: Basis
     evidence: tuple[str, ...]
     "Rows of tests/data/op_atlas.jsonl."
@@ -186,15 +195,16 @@ class Op:
                 return case.result
         return self.result
 
-    def argument(self, call: Call, param: str) -> Argument | None:
-        """The argument that `call` passes for `param` (any of its names), or `None`."""
-        for position, names in enumerate(self.params):
-            if param in names.split("|"):
-                for name in names.split("|"):
-                    if name in call.keywords:
-                        return call.keywords[name]
-                return call.positional[position] if position < len(call.positional) else None
-        return call.keywords.get(param)
+    def arguments(self, call: Call, param: str) -> Sequence[Argument]:
+        """What `call` passes for `param` (any of its names): one argument, several for a `size*`, or none."""
+        for position, declared in enumerate(self.params):
+            names = declared.removesuffix("*").split("|")
+            if param in names:
+                keyword = next((call.keywords[name] for name in names if name in call.keywords), None)
+                if keyword is not None:
+                    return (keyword,)
+                return call.positional[position : None if declared.endswith("*") else position + 1]
+        return (call.keywords[param],) if param in call.keywords else ()
 
     def _holds(self, condition: Condition, call: Call) -> bool | None:
         parts = []
@@ -213,23 +223,22 @@ class Op:
         return _not(_any(_not(part) for part in parts))
 
     def _given(self, call: Call, param: str) -> bool | None:
-        argument = self.argument(call, param)
-        if argument is None:
+        arguments = self.arguments(call, param)
+        if not arguments:
             return None if call.open else False
-        return not (argument.kind == "none" or argument.literal is None)
+        return not all(argument.kind == "none" or argument.literal is None for argument in arguments)
 
-    def _is(self, call: Call, param: str, test: Any) -> bool | None:
-        argument = self.argument(call, param)
-        if argument is None:
+    def _is(self, call: Call, param: str, test: Callable[[Argument], bool | None]) -> bool | None:
+        arguments = self.arguments(call, param)
+        if not arguments:
             return None if call.open else False
-        answer: bool | None = test(argument)
-        return answer
+        return _any(test(argument) for argument in arguments)
 
     def _same(self, call: Call, params: Sequence[str]) -> bool | None:
-        arguments = [self.argument(call, param) for param in params]
-        if any(argument is None or not argument.text for argument in arguments):
+        texts = [argument.text for param in params for argument in self.arguments(call, param)]
+        if len(texts) < len(params) or not all(texts):
             return None if call.open else False
-        return len({argument.text for argument in arguments if argument is not None}) == 1
+        return len(set(texts)) == 1
 
 
 class OpTable:
@@ -314,7 +323,7 @@ def _release(version: str) -> tuple[int, int, int]:
     return major, minor, patch
 
 
-def _any(answers: Any) -> bool | None:
+def _any(answers: Iterable[bool | None]) -> bool | None:
     seen = list(answers)
     return True if True in seen else None if None in seen else False
 
@@ -359,6 +368,7 @@ def _op(row: Mapping[str, Any]) -> Op:
         placement=row.get("placement", "same"),
         mutates=tuple(row.get("mutates", ())),
         view=row.get("view", False),
+        pointwise=row.get("pointwise", False),
         basis=row["basis"],
         evidence=tuple(row.get("evidence", ())),
     )

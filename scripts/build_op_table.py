@@ -1,0 +1,299 @@
+"""Build rules/ops/torch.json and rules/ops/aten-known.json from three sources.
+
+PyTorch's op schemas and tags (what an op returns, whether it is a view, writes in place, draws random numbers, has an
+output whose shape depends on data); scripts/op_seed.yaml (what these do not say); and the measured rows of
+tests/data/op_atlas.jsonl and tests/data/op_extra.jsonl, which the seed names as evidence.
+
+    python scripts/build_op_table.py           # write the files
+    python scripts/build_op_table.py --check   # exit 1 where they differ from what would be written
+
+Needs torch and PyYAML; the result depends on the torch version alone, which is written into the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+SEED = ROOT / "scripts" / "op_seed.yaml"
+MEASURED = [ROOT / "tests" / "data" / "op_atlas.jsonl", ROOT / "tests" / "data" / "op_extra.jsonl"]
+TABLE = ROOT / "rules" / "ops" / "torch.json"
+KNOWN = ROOT / "rules" / "ops" / "aten-known.json"
+
+NAMESPACES = {
+    "torch": (torch, ""),
+    "torch.Tensor": (torch.Tensor, ""),
+    "torch.nn.functional": (torch.nn.functional, ""),
+    "torch.linalg": (torch.linalg, "linalg_"),
+    "torch.fft": (torch.fft, "fft_"),
+    "torch.special": (torch.special, "special_"),
+}
+"Where Python callers find aten ops, and what the aten name has in front there."
+TAG_EFFECTS = {
+    "dynamic_output_shape": {"kind": "dynamic-shape", "rule": "GS201", "how": "op"},
+    "data_dependent_output": {"kind": "reads-host", "rule": "GS101", "how": "method"},
+    "nondeterministic_seeded": {"kind": "random", "rule": None, "how": "draw"},
+}
+PRIVATE_GENERATOR = {"kind": "random", "rule": "GS502", "how": "private-generator", "when": {"given": ["generator"]}}
+DTYPE_CASE = {"when": {"literals": {"dtype": ["bool"]}}, "result": "mask"}
+FIELDS = ("params", "effects", "result", "cases", "placement", "mutates", "view", "pointwise", "evidence")
+"What a block of the seed may set."
+
+Row = dict[str, Any]
+
+
+class SeedError(Exception):
+    pass
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a file is out of date")
+    check = parser.parse_args().check
+    try:
+        files = {TABLE: table_text(), KNOWN: known_text()}
+    except SeedError as error:
+        print(f"{SEED.name}: {error}", file=sys.stderr)
+        return 2
+    stale = [path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        if check:
+            print(f"{path.relative_to(ROOT)} is out of date: run scripts/build_op_table.py", file=sys.stderr)
+        else:
+            path.write_text(files[path], encoding="utf-8")
+    return 1 if check and stale else 0
+
+
+def table_text() -> str:
+    atlas = [json.loads(line) for path in MEASURED for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = list(schema_rows())
+    lay_seed_over(rows, {row["name"] for row in atlas})
+    give_inplace_their_base(rows)
+    head = {
+        "schema": "graphsafe/ops/1",
+        "name": f"torch-{measured_version(atlas)}",
+        "measured": {"torch": measured_version(atlas), "device": "NVIDIA H200"},
+        "tags": {"torch": torch.__version__.split("+")[0]},
+    }
+    lines = [json.dumps(finished(row), separators=(",", ":")) for row in sorted(rows, key=order) if worth_a_line(row)]
+    return json.dumps(head)[:-1] + ', "ops": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def known_text() -> str:
+    overloads: dict[str, list[str]] = defaultdict(list)
+    for schema in torch._C._jit_get_all_schemas():
+        if schema.name.startswith("aten::"):
+            overloads[schema.name.removeprefix("aten::")].append(schema.overload_name)
+    head = {"schema": "graphsafe/aten-known/1", "torch": torch.__version__.split("+")[0]}
+    lines = [f"{json.dumps(name)}:{json.dumps(sorted(overloads[name]))}" for name in sorted(overloads)]
+    return json.dumps(head)[:-1] + ', "ops": {\n' + ",\n".join(lines) + "\n}}\n"
+
+
+def measured_version(atlas: list[Mapping[str, Any]]) -> str:
+    (version,) = {row["torch"] for row in atlas}
+    return str(version).split("+")[0]
+
+
+def schema_rows() -> Iterator[Row]:
+    """One entry an aten op name, from its schemas and tags."""
+    schemas: dict[str, list[Any]] = defaultdict(list)
+    for schema in torch._C._jit_get_all_schemas():
+        if schema.name.startswith("aten::") and not is_out_variant(schema):
+            schemas[schema.name.removeprefix("aten::")].append(schema)
+    for name in sorted(schemas):
+        yield schema_row(name, schemas[name])
+
+
+def schema_row(name: str, schemas: list[Any]) -> Row:
+    # Of several overloads the one with most positional parameters names them all, as far as one list can.
+    widest = max((s for s in schemas if "Dimname" not in str(s)), key=lambda s: len(positional(s)), default=schemas[0])
+    tags = {tag for schema in schemas for tag in tags_of(schema)}
+    effects = [dict(effect) for tag, effect in TAG_EFFECTS.items() if tag in tags]
+    if "nondeterministic_seeded" in tags and any("generator" in str(schema) for schema in schemas):
+        effects.append(PRIVATE_GENERATOR)
+    row: Row = {
+        "aten": f"aten::{name}",
+        "overload": None,
+        "python": [f"{space}.{short}" for space, short in python_names(name)],
+        "params": ["input" if p == "self" else "dim|axis" if p == "dim" else p for p in positional(widest)],
+        "effects": effects,
+        "result": result_of(widest),
+        "mutates": [a.name for a in widest.arguments if a.alias_info is not None and a.alias_info.is_write],
+        "view": is_view(widest),
+        "pointwise": "pointwise" in tags,
+        "basis": "tag" if effects else "schema",
+    }
+    if row["mutates"] == ["self"]:
+        row["mutates"] = ["input"]
+        row["result"] = "self"
+    options = {a.name for schema in schemas for a in schema.arguments}
+    if "device" in options and not any(str(a.type) == "Tensor" for a in widest.arguments):
+        row["placement"] = "argument"
+    if "dtype" in options and row["result"] == "tensor":
+        row["cases"] = [DTYPE_CASE]
+    return row
+
+
+def is_out_variant(schema: Any) -> bool:
+    return any(a.kwarg_only and a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
+
+
+def positional(schema: Any) -> list[str]:
+    return [argument.name for argument in schema.arguments if not argument.kwarg_only]
+
+
+def tags_of(schema: Any) -> set[str]:
+    try:
+        packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::"))
+        return {tag.name for tag in getattr(packet, schema.overload_name or "default").tags}
+    except AttributeError:  # a TorchScript builtin that no dispatcher knows
+        return set()
+
+
+def python_names(name: str) -> Iterator[tuple[str, str]]:
+    for space, (module, prefix) in NAMESPACES.items():
+        short = name.removeprefix(prefix)
+        if name.startswith(prefix) and not short.startswith("_") and not isinstance(getattr(module, short, type), type):
+            yield space, short
+
+
+def result_of(schema: Any) -> Any:
+    kinds = [
+        "tensor" if kind == "Tensor" else "many" if kind == "List[Tensor]" else "host"
+        for kind in (str(value.type) for value in schema.returns)
+    ]
+    if kinds == ["many"]:
+        return {"kind": "tuple", "elements": ["tensor"]}
+    if len(kinds) > 1:
+        return {"kind": "tuple", "elements": ["tensor" if kind == "tensor" else "host" for kind in kinds]}
+    return kinds[0] if kinds else "none"
+
+
+def is_view(schema: Any) -> bool:
+    return len(schema.returns) > 0 and all(
+        value.alias_info is not None and not value.alias_info.is_write for value in schema.returns
+    )
+
+
+def lay_seed_over(rows: list[Row], measured: set[str]) -> None:
+    by_aten = {row["aten"].removeprefix("aten::"): row for row in rows}
+    by_python = {name: row for row in rows for name in row["python"]}
+    for block in yaml.safe_load(SEED.read_text(encoding="utf-8")):
+        unknown = set(block) - {"ops", *FIELDS}
+        if unknown:
+            raise SeedError(f"unknown field {sorted(unknown)[0]!r}")
+        missing = [name for name in block.get("evidence", ()) if name not in measured]
+        if missing:
+            raise SeedError(f"no measured row is named {missing[0]!r}")
+        for name in block["ops"]:
+            row = own_row(name, rows, by_python) if "." in name else by_aten.get(name)
+            if row is None:
+                raise SeedError(f"torch {torch.__version__} has no aten op {name!r}")
+            lay_over(row, block)
+
+
+def own_row(name: str, rows: list[Row], by_python: dict[str, Row]) -> Row:
+    """The entry of one Python name, taken out of the entry that it shares with others."""
+    check_exists(name)
+    row = by_python.get(name)
+    if row is not None and row["python"] == [name]:
+        return row
+    own: Row = {"aten": None, "overload": None, "params": [], "effects": [], "result": "tensor", "basis": "schema"}
+    if row is not None:
+        row["python"].remove(name)
+        own = {**row, "aten": None}
+    own["python"] = [name]
+    rows.append(own)
+    by_python[name] = own
+    return own
+
+
+def check_exists(name: str) -> None:
+    """A misspelt name of torch's would never match anything and never be noticed."""
+    if not name.startswith("torch."):
+        return
+    found: Any = torch
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)
+        if found is None and part not in ("grad_fn", "names"):
+            raise SeedError(f"torch {torch.__version__} has no {name!r}")
+
+
+def lay_over(row: Row, block: Mapping[str, Any]) -> None:
+    for key in FIELDS:
+        if key in block and key != "evidence":
+            row[key] = block[key]
+            row.setdefault("by_hand", set()).add(key)
+    if "evidence" in block:
+        row["evidence"] = [
+            *row.get("evidence", ()),
+            *(e for e in block["evidence"] if e not in row.get("evidence", ())),
+        ]
+    if row.get("evidence"):
+        row["basis"] = "measured"
+    elif "effects" in block:
+        row["basis"] = "documented"
+
+
+def give_inplace_their_base(rows: list[Row]) -> None:
+    """`masked_fill_` waits where `masked_fill` does; drawing in place allocates nothing, so allocations are left out."""
+    by_aten = {row["aten"]: row for row in rows if row["aten"] is not None}
+    for row in rows:
+        base = by_aten.get((row["aten"] or "").removesuffix("_"))
+        if base is None or not row["aten"].endswith("_") or "effects" in row.get("by_hand", ()):
+            continue
+        if base["params"][:1] != ["input"]:  # `normal_` fills a tensor, `normal` makes one
+            continue
+        row["effects"] = [effect for effect in base["effects"] if effect["kind"] != "allocates"]
+        row["params"] = base["params"]
+        if row["effects"] and row["basis"] != "measured":
+            row["basis"] = base["basis"]
+            row["evidence"] = base.get("evidence", [])
+
+
+def worth_a_line(row: Row) -> bool:
+    """An op that no Python caller names and that does nothing is in aten-known.json only."""
+    return bool(row["python"] or row["effects"])
+
+
+def finished(row: Row) -> Row:
+    """The entry as written: fields that say nothing are left out."""
+    cases = list(row.get("cases", ()))
+    result = row["result"]
+    if isinstance(result, str) and result.startswith("reduction") and "cases" not in row.get("by_hand", ()):
+        cases = [{"when": {"given": ["dim"]}, "result": result.partition(" of ")[2] or "tensor"}]
+    if result in ("float", "int", "same") and DTYPE_CASE not in cases and row.get("cases") == [DTYPE_CASE]:
+        cases.append(DTYPE_CASE)
+    done = {key: row[key] for key in ("aten", "overload", "python")}
+    done["python"] = sorted(row["python"])
+    if row["params"] and (row["effects"] or cases):
+        done["params"] = row["params"]
+    if row["effects"]:
+        done["effects"] = row["effects"]
+    done["result"] = result
+    if cases:
+        done["cases"] = cases
+    for key in ("placement", "mutates", "view", "pointwise"):
+        if row.get(key):
+            done[key] = row[key]
+    done["basis"] = row["basis"]
+    if row.get("evidence"):
+        done["evidence"] = row["evidence"]
+    return done
+
+
+def order(row: Row) -> tuple[bool, str, list[str]]:
+    return (row["aten"] is None, row["aten"] or "", row["python"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
