@@ -1,0 +1,38 @@
+# Everything is set up in .venv; delete it to start afresh. PYTHON chooses the interpreter, JOBS the test processes.
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test docs clean
+
+demo: .venv/demo-ready
+	@examples/demo.sh
+
+test: .venv/test-ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict src
+	$(BIN)/pytest -n $(JOBS)
+
+docs: .venv/docs-ready
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf .venv build dist site .graphsafe_cache .mypy_cache .pytest_cache .ruff_cache graphsafe-*.json
+
+.venv/pip-ready:
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/demo-ready: .venv/pip-ready pyproject.toml constraints.txt
+	$(INSTALL) -e '.[capture]'
+	@touch $@
+
+.venv/test-ready: .venv/pip-ready pyproject.toml constraints.txt
+	$(INSTALL) -e '.[dev]'
+	@touch $@
+
+.venv/docs-ready: .venv/pip-ready pyproject.toml constraints.txt
+	$(INSTALL) -e '.[docs]'
+	@touch $@

@@ -1,0 +1,205 @@
+"""The rulebook: graphsafe's own rules hold together, packs are read, and a malformed file is one clear line."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphsafe.report.model import LEVELS
+from graphsafe.rulebook import RulebookError, load_pack, load_rulebook
+from graphsafe.rulefile import CODE, expected_lines
+
+RULES = Path(__file__).parents[1] / "rules"
+
+PACK = """
+code: OUR101
+name: our-rule
+level: warning
+summary: It does what we do not want.
+what: Text.
+why: Text.
+fix: Text.
+fix_short: do the other thing
+message: "`{expr}` reads {value}"
+match:
+  - event: HostRead
+    how: [method]
+  - event: Branch
+cases:
+  bad:
+    - title: a read
+      code: |
+        x.item()  # expect: OUR101
+  good:
+    - title: nothing
+      code: |
+        pass
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def edited(old: str, new: str) -> str:
+    assert old in PACK
+    return PACK.replace(old, new)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(variable, str(tmp_path / "cache"))
+    return tmp_path / "cache" / "graphsafe"
+
+
+def test_the_rules_of_graphsafe_hold_together() -> None:
+    rulebook = load_rulebook()
+    files = {path.name for path in RULES.glob("GS*.yaml")}
+    assert {f"{rule.code}-{rule.name}.yaml" for rule in rulebook.rules.values()} == files
+    for rule in rulebook.rules.values():
+        assert CODE.fullmatch(rule.code) and rule.level in LEVELS
+        assert rule.evidence or not rule.matches, f"{rule.code} matches source but shows no evidence"
+    assert "execute_model" in rulebook.entry_points
+    assert rulebook.ops.method("item") is not None
+
+
+def test_every_rule_and_error_refers_to_rules_that_exist() -> None:
+    rulebook = load_rulebook()
+    for rule in rulebook.rules.values():
+        assert set(rule.see_also) <= set(rulebook.rules), rule.code
+    for error in rulebook.errors:
+        assert set(error.rules) <= set(rulebook.rules), error.texts
+
+
+def test_every_case_of_graphsafes_own_rules_passes() -> None:
+    from graphsafe.ruletest import run_cases
+
+    problems = [f"{o.code} {o.kind} case {o.title!r}: {o.problem}" for o in run_cases() if o.problem]
+    assert not problems, "\n".join(problems)
+
+
+def test_a_pack_joins_the_rulebook_and_its_matches_are_found(tmp_path: Path) -> None:
+    rulebook = load_rulebook([write(tmp_path / "pack.yaml", PACK)])
+    codes = {rule.code for rule, _ in rulebook.matching("HostRead", "method")}
+    assert codes == {"GS101", "OUR101"}
+    assert "OUR101" in {rule.code for rule, _ in rulebook.matching("Branch", "any how at all")}
+    assert "OUR101" not in {rule.code for rule, _ in rulebook.matching("HostRead", "cast")}
+    assert rulebook.digest != load_rulebook().digest
+
+
+def test_a_pack_may_be_a_folder_and_a_file_may_hold_a_list(tmp_path: Path) -> None:
+    second = PACK.replace("OUR101", "OUR102").replace("our-rule", "our-other-rule").strip()
+    listed = "\n".join("- " + text.replace("\n", "\n  ") for text in (PACK.strip(), second))
+    (tmp_path / "pack").mkdir()
+    write(tmp_path / "pack" / "ours.yaml", listed)
+    assert {"OUR101", "OUR102"} <= set(load_rulebook([tmp_path / "pack"]).rules)
+
+
+def test_a_pack_that_is_tried_stands_in_for_graphsafes_own_rule(tmp_path: Path) -> None:
+    own = (RULES / "GS101-scalar-read.yaml").read_text(encoding="utf-8")
+    changed = re.sub(r"^summary:.*$", "summary: Changed.", own, flags=re.MULTILINE)
+    rulebook, codes = load_pack(write(tmp_path / "GS101.yaml", changed))
+    assert codes == {"GS101"}
+    assert rulebook.rules["GS101"].summary == "Changed."
+    assert "GS102" in rulebook.rules
+
+
+MALFORMED = {
+    "unknown key": (edited("summary:", "sumary:"), 'sumary: unknown key (did you mean "summary"?)'),
+    "missing key": (edited("why: Text.\n", ""), "why: missing"),
+    "wrong type": (edited("name: our-rule", "name: [a]"), "name: expected a text, got ['a']"),
+    "code": (edited("code: OUR101", "code: our1"), "code: expected capital letters and three digits"),
+    "level": (edited("level: warning", "level: fatal"), "level: expected one of note, warning, error, got 'fatal'"),
+    "event": (edited("event: Branch", "event: Brunch"), "match[1].event: expected one of"),
+    "match key": (edited("how: [method]", "hov: [method]"), 'match[0].hov: unknown key (did you mean "how"?)'),
+    "empty how": (edited("[method]", "[]"), "match[0].how: an empty list matches nothing"),
+    "placeholder": (edited("{value}", "{value.__class__}"), "message: expected plain placeholders"),
+    "brace": (edited("{value}", "{value"), "message: expected '}' before end of string"),
+    "two lines": (edited("do the other thing", "|\n  one\n  two"), "fix_short: expected one line"),
+    "no mark": (edited("  # expect: OUR101", ""), "cases.bad[0].code: no line ends with `# expect: OUR101`"),
+    "no cases": (PACK[: PACK.index("cases:")], "cases: a rule that matches events needs at least one bad and one good"),
+    "twice": (PACK + "level: error\n", 'the key "level" stands twice'),
+    "not yaml": ("code: [", "pack.yaml:2: "),
+    "not a rule": ("just text", "expected a table, got 'just text'"),
+    "an object": ("!!python/object/apply:os.system ['exit 1']", "could not determine a constructor"),
+    "versions": (PACK + "torch: new\n", "torch: expected versions such as \">=2.6,<2.12\", got 'new'"),
+    "reserved": (PACK.replace("OUR101", "GS999"), "codes that begin with GS are graphsafe's own"),
+    "same name": (edited("our-rule", "scalar-read"), "OUR101: GS101 has the same name, scalar-read"),
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_a_malformed_rule_is_one_line_with_file_key_and_reason(tmp_path: Path, kind: str) -> None:
+    text, problem = MALFORMED[kind]
+    path = write(tmp_path / "pack.yaml", text)
+    with pytest.raises(RulebookError) as raised:
+        load_rulebook([path])
+    line = str(raised.value)
+    assert problem in line and "\n" not in line
+    assert kind == "same name" or str(path) in line
+
+
+def test_two_rules_with_one_code_are_refused(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"{name}.yaml", PACK.replace("our-rule", name)) for name in ("one", "two")]
+    with pytest.raises(RulebookError, match="OUR101: two rules have this code: one and two"):
+        load_rulebook(paths)
+
+
+@pytest.mark.parametrize("name", ["absent.yaml", "empty"])
+def test_a_pack_that_is_not_there_is_one_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RulebookError, match=name):
+        load_rulebook([tmp_path / name])
+
+
+def test_selectors_are_codes_or_their_beginnings() -> None:
+    rulebook = load_rulebook()
+    assert rulebook.selected(["GS10"], ["GS102"]) == rulebook.codes(["GS10"], "select") - {"GS102"}
+    assert rulebook.selected([], []) == frozenset(rulebook.rules)
+    for wrong in ("GS999", "item", ""):
+        with pytest.raises(RulebookError, match=f'select: unknown rule "{wrong}"'):
+            rulebook.selected([wrong], [])
+
+
+def test_expectations_are_read_from_the_ends_of_lines() -> None:
+    source = 'x.item()  # expect: GS101, GS104\n"# expect: GS101 in a text"\ny()  # expect: GS104'
+    assert expected_lines("GS101", source) == {1}
+    assert expected_lines("GS104", source) == {1, 3}
+
+
+def test_a_cached_pack_is_used_until_its_content_changes(tmp_path: Path, own_cache: Path) -> None:
+    path = write(tmp_path / "pack.yaml", PACK)
+    load_rulebook([path])
+    before = set(own_cache.iterdir())
+    assert load_rulebook([path]).rules["OUR101"].level == "warning"
+    assert set(own_cache.iterdir()) == before
+    write(path, edited("level: warning", "level: error"))
+    assert load_rulebook([path]).rules["OUR101"].level == "error"
+
+
+def test_a_broken_or_unwritable_cache_costs_only_time(tmp_path: Path, own_cache: Path) -> None:
+    path = write(tmp_path / "pack.yaml", PACK)
+    load_rulebook([path])
+    for cached in own_cache.iterdir():
+        write(cached, "{")
+    assert "OUR101" in load_rulebook([path]).rules
+    for cached in own_cache.iterdir():
+        cached.unlink()
+    own_cache.rmdir()
+    write(own_cache, "a file where the folder should be")
+    assert "OUR101" in load_rulebook([path]).rules
+
+
+def test_processes_that_start_together_on_an_empty_cache_agree(own_cache: Path) -> None:
+    script = "from graphsafe.rulebook import load_rulebook; print(load_rulebook().digest)"
+    started = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    digests = {process.communicate()[0].strip() for process in started}
+    assert digests == {load_rulebook().digest}
+    assert all(json.loads(path.read_text(encoding="utf-8"))["rules"] for path in own_cache.iterdir())
