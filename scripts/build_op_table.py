@@ -245,7 +245,7 @@ def lay_over(row: Row, block: Mapping[str, Any]) -> None:
 
 
 def give_inplace_their_base(rows: list[Row]) -> None:
-    """`masked_fill_` waits where `masked_fill` does; drawing in place allocates nothing, so allocations are left out."""
+    """`masked_fill_` waits where `masked_fill` does; but writing in place allocates nothing."""
     by_aten = {row["aten"]: row for row in rows if row["aten"] is not None}
     for row in rows:
         base = by_aten.get((row["aten"] or "").removesuffix("_"))
@@ -276,7 +276,8 @@ def finished(row: Row) -> Row:
     done = {key: row[key] for key in ("aten", "overload", "python")}
     done["python"] = sorted(row["python"])
     if row["params"] and (row["effects"] or cases):
-        done["params"] = row["params"]
+        # A dispatch mode knows arguments by the schema's names, where the first one is `self`.
+        done["params"] = ["input|self" if name == "input" and row["aten"] else name for name in row["params"]]
     if row["effects"]:
         done["effects"] = row["effects"]
     done["result"] = result

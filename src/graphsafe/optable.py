@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -26,23 +26,12 @@ EffectKind = Literal[
 "`waits` is an explicit wait or query; `host-value` a Python value that differs from step to step, frozen in a graph."
 ResultKind = Literal["tensor", "mask", "int", "float", "same", "reduction", "host", "shape", "none", "tuple", "self"]
 ArgumentKind = Literal[
-    "tensor",
-    "mask",
-    "host-tensor",
-    "number",
-    "bool",
-    "string",
-    "none",
-    "sequence",
-    "tensors",
-    "dtype",
-    "device",
-    "host-device",
-    "other",
-]
-"""`tensor` is on the device, and so is `mask`, one of bool: a condition that names `tensor` holds for both. `device` is
-an accelerator, `host-device` the CPU. `sequence` is a list or tuple, `tensors` one that holds device tensors. The literal
-of a `dtype` is its name (`bool`)."""
+    "tensor", "mask", "tensors", "host-tensor", "number", "bool", "string", "none", "sequence", "dtype", "device",
+    "host-device", "other",
+]  # fmt: skip
+"""`tensor` is on the device, and so is `mask`, one of bool: a condition that names `tensor` holds for both. `sequence`
+is a list or tuple, `tensors` one that holds device tensors (as the `indices` of an index, a `mask` where it holds one).
+`device` is an accelerator, `host-device` the CPU. The literal of a `dtype` is its name (`bool`)."""
 Basis = Literal["measured", "tag", "documented", "schema"]
 """How an entry is known: run on a GPU; by PyTorch's op tags; by PyTorch's documentation and sources, not run; or its
 schema alone, which says what it returns and nothing of waits."""
@@ -213,9 +202,9 @@ class Op:
         if condition.absent:
             parts.append(_not(_any(self._given(call, param) for param in condition.absent)))
         for param, kinds in condition.kinds.items():
-            parts.append(self._is(call, param, lambda argument, kinds=kinds: _kind_among(argument, kinds)))
+            parts.append(self._is(call, param, partial(_kind_among, kinds)))
         for param, values in condition.literals.items():
-            parts.append(self._is(call, param, lambda argument, values=values: _literal_among(argument, values)))
+            parts.append(self._is(call, param, partial(_literal_among, values)))
         if condition.same:
             parts.append(self._same(call, condition.same))
         if condition.dtypes:
@@ -276,9 +265,6 @@ class OpTable:
         """Whether the torch version of `tags` has this op at all; one known but without an entry has no effect."""
         return self.aten(name, overload) is not None or overload in self._known.get(name.removeprefix("aten::"), ())
 
-    def python_names(self) -> Sequence[str]:
-        return tuple(self._by_python)
-
     def ops(self) -> Sequence[Op]:
         return tuple(op for index in range(len(self._rows)) if (op := self._op(index)) is not None)
 
@@ -310,9 +296,15 @@ def version_matches(version: str, spec: str) -> bool:
             raise ValueError(f"not a version range: {spec!r}")
         operator, bound = match[1], _release(match[2])
         order = (have > bound) - (have < bound)
-        if not {">=": order >= 0, "<=": order <= 0, "==": order == 0, "!=": order != 0, ">": order > 0, "<": order < 0}[
-            operator
-        ]:
+        answers = {
+            ">=": order >= 0,
+            "<=": order <= 0,
+            "==": order == 0,
+            "!=": order != 0,
+            ">": order > 0,
+            "<": order < 0,
+        }
+        if not answers[operator]:
             return False
     return True
 
@@ -332,13 +324,13 @@ def _not(answer: bool | None) -> bool | None:
     return None if answer is None else not answer
 
 
-def _kind_among(argument: Argument, kinds: Sequence[str]) -> bool | None:
+def _kind_among(kinds: Sequence[str], argument: Argument) -> bool | None:
     if argument.kind is None:
         return None
     return argument.kind in kinds or (argument.kind == "mask" and "tensor" in kinds)
 
 
-def _literal_among(argument: Argument, values: Sequence[object]) -> bool | None:
+def _literal_among(values: Sequence[object], argument: Argument) -> bool | None:
     if argument.literal is UNKNOWN:
         return None
     return any(type(argument.literal) is type(value) and argument.literal == value for value in values)
