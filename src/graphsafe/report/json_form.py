@@ -23,10 +23,12 @@ class ReportError(RequestError):
     """A saved report that cannot be read; the text is one line."""
 
 
-def render_json(reports: Sequence[Report]) -> str:
-    """One report by itself; any other number of them under `graphsafe/reports/1`."""
-    written = [as_json(report) for report in reports]
-    whole = written[0] if len(written) == 1 else {"schema": REPORTS_SCHEMA, "reports": written}
+def render_json(reports: Report | Sequence[Report]) -> str:
+    """A report by itself (`graphsafe/report/1`), or a sequence of any length (`graphsafe/reports/1`)."""
+    if isinstance(reports, Report):
+        whole = as_json(reports)
+    else:
+        whole = {"schema": REPORTS_SCHEMA, "reports": [as_json(report) for report in reports]}
     text = json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -37,8 +39,8 @@ def as_json(report: Report) -> dict[str, Any]:
     return written
 
 
-def read_reports(path: Path) -> tuple[Report, ...]:
-    """The reports of a saved file, one or many.
+def read_reports(path: Path) -> Report | tuple[Report, ...]:
+    """What a file holds: a report, or the reports of `capture --all`.
 
     Raises `ReportError` with one line that names the file and the first place where it is not a report.
     """
@@ -54,7 +56,7 @@ def read_reports(path: Path) -> tuple[Report, ...]:
         raise ReportError(f"{path}: {error}") from error
 
 
-def parse_reports(text: str) -> tuple[Report, ...]:
+def parse_reports(text: str) -> Report | tuple[Report, ...]:
     """As `read_reports`, from text; the error names no file."""
     try:
         saved = json.loads(text)
@@ -64,7 +66,8 @@ def parse_reports(text: str) -> tuple[Report, ...]:
         raise ReportError("not a report: nested too deeply") from error
     schema = saved.get("schema") if isinstance(saved, dict) else None
     if schema == REPORT_SCHEMA:
-        return (_read(Report, saved, ""),)
+        report: Report = _read(Report, saved, "")
+        return report
     if schema == REPORTS_SCHEMA:
         if not isinstance(saved.get("reports"), list):
             raise ReportError("reports: expected a list")

@@ -55,6 +55,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.report.model import VERDICTS, Verdict
+from graphsafe.report.text import count, first_line, listed
 
 Probe = Mapping[str, Any]
 Probes = Mapping[str, Probe]
@@ -75,7 +76,7 @@ def judge(probes: Probes, plan: Mapping[str, Any] | None = None) -> Judgement:
     doubts = _doubts(probes)
     if not against and not beyond_plan and not doubts:
         varied = probes["replay"]["varied"]
-        return Judgement("ready", (f"captured, and {_count(varied, 'replay')} on changed inputs equal the reference",))
+        return Judgement("ready", (f"captured, and {count(varied, 'replay')} on changed inputs equal the reference",))
     unknown = _unknown_operations(probes)
     if not beyond_plan and not unknown and _covers_something(plan):
         share = f"a verified plan covers {_percent((plan or {})['coverage'])} of the step"
@@ -125,7 +126,7 @@ def _against(probes: Probes) -> tuple[str, ...]:
     if replay.get("reference") == "independent":
         differing = [check["name"] for check in _checks(replay) if _differs(check)]
         if differing:
-            reasons.append(f"replay differs from the reference in {_some(differing)}")
+            reasons.append(f"replay differs from the reference in {listed(differing, most=3)}")
     if replay.get("rng_law") == "fail":
         reasons.append("replays do not draw the random numbers that eager steps draw")
     return tuple(reasons)
@@ -145,7 +146,7 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
     reasons = []
     unknown = _unknown_operations(probes)
     if unknown:
-        reasons.append(f"the simulated device cannot vouch for {_some(unknown)}")
+        reasons.append(f"the simulated device cannot vouch for {listed(unknown, most=3)}")
     if construct.get("left_capturing") is None:
         reasons.append("the generators were not checked after construction")
     if replay.get("status") not in ("pass", "fail"):
@@ -158,7 +159,7 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
     else:
         undecided = [check["name"] for check in _checks(replay) if _undecided(check)]
         if undecided:
-            reasons.append(f"the reference does not repeat itself in {_some(undecided)}")
+            reasons.append(f"the reference does not repeat itself in {listed(undecided, most=3)}")
         if not replay.get("varied"):
             reasons.append("no changed input changed the reference, so replay was not put to the test")
     if replay.get("rng_law") not in ("pass", "skipped", "fail"):
@@ -208,22 +209,13 @@ def _ended(probe: Probe) -> str:
 
 
 def _because(probe: Probe) -> str:
-    return f": {probe['reason']}" if probe.get("reason") else ""
+    return f": {first_line(probe['reason'])}" if probe.get("reason") else ""
 
 
 def _error(probe: Probe) -> str:
-    message = (probe.get("first_error") or {}).get("message")
+    message = first_line((probe.get("first_error") or {}).get("message") or "")
     return f": {message}" if message else _because(probe)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _percent(share: float) -> str:
     return "less than 1 %" if share < 0.01 else f"{math.floor(share * 100)} %"
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

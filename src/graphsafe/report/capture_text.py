@@ -1,0 +1,173 @@
+"""What a capture's devices, buckets and probes said, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphsafe.report.model import PROBE_KEYS, DeviceResult, Report, Verdict
+from graphsafe.report.text import Paint, count, first_line, listed, printable, wrapped
+from graphsafe.report.verdict import judge
+
+Probe = Mapping[str, Any]
+
+VERDICT_STYLES: Mapping[Verdict, str] = {
+    "ready": "bold green",
+    "ready-with-breaks": "bold yellow",
+    "inconclusive": "bold yellow",
+    "not-ready": "bold red",
+}
+_STATUS_STYLES = {
+    "pass": "green",
+    "fail": "bold red",
+    "crashed": "bold red",
+    "timeout": "bold yellow",
+    "skipped": "dim",
+}
+_STATUS_WIDTH = max(map(len, _STATUS_STYLES)) + 2
+_NAME_WIDTH = max(map(len, PROBE_KEYS)) + 2
+
+
+def capture_blocks(report: Report, width: int, paint: Paint) -> list[list[str]]:
+    """A block of lines a device: the verdict and its reason, for every bucket, and what each probe saw."""
+    blocks = [_device(device, report.plan, width, paint) for device in report.devices or ()]
+    if report.evidence == "predicted":
+        said = "Predicted on the simulated device; only a run on a GPU measures."
+        blocks.append(wrapped(said, width))
+    return blocks
+
+
+def reason(probes: Mapping[str, Probe], plan: Any, verdict: Verdict) -> str:
+    """Why, in one sentence; empty where these probes do not give that verdict (a report of another version)."""
+    judgement = judge(probes, plan if isinstance(plan, Mapping) else None)
+    return judgement.reasons[0] if judgement.verdict == verdict else ""
+
+
+def bucket_name(axes: Mapping[str, Any]) -> str:
+    return " ".join(f"{axis}={value}" for axis, value in axes.items())
+
+
+def probe_text(name: str, probe: Probe) -> str:
+    """The probe's numbers, or why it has none; empty where it says nothing."""
+    why = first_line(probe.get("reason") or "")
+    if probe["status"] not in ("pass", "fail"):
+        return why
+    return first_line((probe.get("first_error") or {}).get("message") or "") or _TEXTS[name](probe) or why
+
+
+def verdict_lines(what: str, verdict: Verdict, then: str, indent: str, width: int, paint: Paint) -> list[str]:
+    title = f"{indent}{printable(what)}: "
+    first, *rest = wrapped(verdict + then, width, title, f"{indent}    ")
+    return [first.replace(f"{title}{verdict}", title + paint(VERDICT_STYLES[verdict], verdict), 1), *rest]
+
+
+def _device(device: DeviceResult, plan: Any, width: int, paint: Paint) -> list[str]:
+    if not device.buckets:
+        then = _then(device.probes, plan, device.verdict)
+        return [
+            *verdict_lines(device.device, device.verdict, then, "", width, paint),
+            *_probes(device.probes, "  ", width, paint),
+        ]
+    lines = verdict_lines(device.device, device.verdict, "", "", width, paint)
+    worst = next((bucket for bucket in device.buckets if bucket.verdict == device.verdict), None)
+    for bucket in device.buckets:
+        then = _then(bucket.probes, plan, bucket.verdict)
+        lines += verdict_lines(bucket_name(bucket.axes), bucket.verdict, then, "  ", width, paint)
+        if bucket is worst:
+            lines += _probes(bucket.probes, "    ", width, paint)
+    return lines
+
+
+def _then(probes: Mapping[str, Probe], plan: Any, verdict: Verdict) -> str:
+    why = reason(probes, plan, verdict)
+    return f": {why}" if why else ""
+
+
+def _probes(probes: Mapping[str, Probe], indent: str, width: int, paint: Paint) -> list[str]:
+    lines = []
+    for name in PROBE_KEYS:
+        probe = probes.get(name) or {"status": "skipped"}
+        status = probe["status"]
+        label = f"{indent}{name:{_NAME_WIDTH}}"
+        first, *rest = wrapped(
+            probe_text(name, probe), width, f"{label}{status:{_STATUS_WIDTH}}", " " * (len(label) + _STATUS_WIDTH)
+        )
+        lines += [(label + paint(_STATUS_STYLES[status], status) + first[len(label + status) :]).rstrip(), *rest]
+    return lines
+
+
+def _construct(probe: Probe) -> str:
+    if probe.get("built") is False:
+        return "not built"
+    if probe.get("left_capturing"):
+        return "a random-number generator was left capturing"
+    captures = probe.get("captures") or ()
+    return f"{count(len(captures), 'capture')} while building" if captures else ""
+
+
+def _step(probe: Probe) -> str:
+    nouns = (("syncs", "sync"), ("copies", "copy"), ("allocations", "allocation"))
+    return listed([count(probe[key], noun) for key, noun in nouns if probe.get(key) is not None])
+
+
+def _state(probe: Probe) -> str:
+    changed = probe.get("changed")
+    if changed is None:
+        return ""
+    names = [
+        item if isinstance(item, str) else str(item.get("name")) for item in changed if isinstance(item, (str, dict))
+    ]
+    return f"a step changes {listed(names, most=3)}" if names else "no attribute changes"
+
+
+def _capture(probe: Probe) -> str:
+    nodes = probe.get("nodes")
+    if not nodes:
+        return "the graph is empty" if probe.get("empty") else ""
+    kinds = [f"{number} {kind}" for kind, number in nodes.items()]
+    return f"{count(sum(nodes.values()), 'node')}: {listed(kinds)}"
+
+
+def _replay(probe: Probe) -> str:
+    checks = probe.get("checks") or ()
+    equal = sum(check["equal"] is True for check in checks)
+    parts = [f"{count(len(checks), 'check')}, {equal} equal bit for bit"] if checks else []
+    if probe.get("varied") is not None:
+        parts.append(f"inputs changed in {count(probe['varied'], 'replay')}")
+    law = {"pass": "random numbers as in eager steps", "fail": "random numbers differ from eager steps"}
+    if probe.get("rng_law") in law:
+        parts.append(law[probe["rng_law"]])
+    return "; ".join(parts)
+
+
+def _memory(probe: Probe) -> str:
+    keys = (("pool_bytes", "pool"), ("peak_bytes", "peak"))
+    return ", ".join(f"{name} {_size(probe[key])}" for key, name in keys if probe.get(key) is not None)
+
+
+def _timing(probe: Probe) -> str:
+    eager, graph = probe.get("eager_ms"), probe.get("graph_ms")
+    parts = [f"{name} {ms:.3g} ms" for name, ms in (("eager", eager), ("graph", graph)) if ms is not None]
+    if eager is not None and graph:
+        parts.append(f"{eager / graph:.1f} times as fast")
+    return ", ".join(parts)
+
+
+_TEXTS: Mapping[str, Callable[[Probe], str]] = {
+    "construct": _construct,
+    "step": _step,
+    "state": _state,
+    "capture": _capture,
+    "replay": _replay,
+    "memory": _memory,
+    "timing": _timing,
+}
+
+
+def _size(number: int) -> str:
+    size = float(number)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -1,0 +1,156 @@
+"""The terminal form: what a person reads. Findings with their code come first, what sums them up stands last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from graphsafe.report.capture_text import capture_blocks, verdict_lines
+from graphsafe.report.fingerprint import Source
+from graphsafe.report.frame import code_frame
+from graphsafe.report.model import LEVELS, Finding, Level, Limit, Report, in_order
+from graphsafe.report.text import Paint, cells, chained, count, listed, painter, printable, wrapped
+
+STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+_FOLDED = "GS401"
+"""A function that allocates does so on many lines, and one repair mends them all: one line a function."""
+_MOST_LIMITS = 20
+
+
+def render_terminal(reports: Sequence[Report], source: Source, *, colour: bool, width: int) -> str:
+    """At most `width` cells a line, but for the place of a finding, which stays whole so that it can be opened."""
+    paint = painter(colour)
+    blocks = [block for report in reports for block in _blocks(report, source, max(width, 40), paint)]
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def _blocks(report: Report, source: Source, width: int, paint: Paint) -> list[list[str]]:
+    shown = [finding for finding in in_order(report.findings) if finding.suppressed is None]
+    notes = [finding for finding in shown if finding.level == "note"]
+    folded = [finding for finding in shown if finding.level != "note" and finding.code == _FOLDED]
+    framed = [finding for finding in shown if finding.level != "note" and finding.code != _FOLDED]
+    blocks = [_finding(same, source, width, paint) for same in _by_place(framed)]
+    if folded:
+        blocks.append(_functions(folded, width, paint))
+    if notes:
+        blocks.append([line for same in _by_place(notes) for line in _note(same[0], width, paint)])
+    if report.limits:
+        blocks.append(_limits(report.limits, width, paint))
+    if report.devices is not None:
+        blocks += capture_blocks(report, width, paint)
+    return [*blocks, _summary(report, shown, width, paint)]
+
+
+def _by_place(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """What several devices say of one span is said once."""
+
+    def place(finding: Finding) -> tuple[object, ...]:
+        return (finding.location, finding.code, finding.level, finding.message)
+
+    return [list(same) for _, same in groupby(findings, place)]
+
+
+def _finding(same: Sequence[Finding], source: Source, width: int, paint: Paint) -> list[str]:
+    finding, at = same[0], same[0].location
+    style = STYLES[finding.level]
+    lines = [
+        *_titled(f"{finding.code} {finding.level}:", finding.message, width, paint, style),
+        *_place(same, width, paint),
+        *code_frame(at, source(at.path), width, paint, style),
+        *_chain(finding, width),
+    ]
+    for label, text in (("why", finding.why), ("fix", finding.fix)):
+        if text:
+            lines += _labelled(label, _first_paragraph(text), width, paint)
+    return lines
+
+
+def _titled(title: str, text: str, width: int, paint: Paint, style: str) -> list[str]:
+    first, *rest = wrapped(text, width, f"{title} ", "    ")
+    return [paint(style, title) + paint("bold", first[len(title) :]), *(paint("bold", line) for line in rest)]
+
+
+def _labelled(label: str, text: str, width: int, paint: Paint) -> list[str]:
+    first, *rest = wrapped(text, width, f"  {label}: ", "       ")
+    return [f"  {paint('bold', f'{label}:')}{first[len(label) + 3 :]}", *rest]
+
+
+def _place(same: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+    finding, at = same[0], same[0].location
+    place = printable(f"{at.path}:{at.line}:{at.column}")
+    about: list[str] = [finding.confidence]
+    devices = list(dict.fromkeys(one.device for one in same if one.device))
+    if devices:
+        about[0] += f" on {listed(devices)}"
+    if finding.status:
+        about.append(finding.status)
+    if finding.count > 1:
+        about.append(f"{finding.count} times")
+    where = f"in {at.function} ({', '.join(about)})" if at.function else f"({', '.join(about)})"
+    return _pointed(place, where, width, paint)
+
+
+def _pointed(place: str, where: str, width: int, paint: Paint) -> list[str]:
+    if len("  --> ") + cells(place) + 1 + cells(where) <= width:
+        return [f"  --> {paint('cyan', place)} {printable(where)}"]
+    return [f"  --> {paint('cyan', place)}", *wrapped(where, width, "      ", "      ")]
+
+
+def _chain(finding: Finding, width: int) -> list[str]:
+    """How a step comes here. A line that capture saw may have run in a constructor, so it is not called hot."""
+    calls = [f"{call.function or 'module level'} ({call.path}:{call.line})" for call in finding.call_chain]
+    further = f" (and from {count(finding.further_roots, 'further root')})" if finding.further_roots else ""
+    if finding.source != "scan":
+        return chained([*calls, f"here{further}"], width, "  called by: ", "      ") if calls else []
+    if calls:
+        return chained([*calls, f"here{further}"], width, "  hot because: ", "      ")
+    if finding.location.function is None or finding.code.startswith("GS9"):
+        return []
+    return wrapped(f"{finding.location.function} begins a step{further}", width, "  hot because: ", "      ")
+
+
+def _functions(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+    first = findings[0]
+    text = f"{count(len(findings), 'fresh buffer')} every step"
+    lines = _titled(f"{first.code} {first.level}:", text, width, paint, STYLES[first.level])
+
+    def function(finding: Finding) -> tuple[str, str]:
+        return (finding.location.path, finding.location.function or "module level")
+
+    for (path, name), group in groupby(sorted(findings, key=function), function):
+        numbers = list(dict.fromkeys(str(finding.location.line) for finding in group))
+        place = f"{path}:{numbers[0]}"
+        others = f", and line {listed(numbers[1:], most=8)}" if len(numbers) > 1 else ""
+        lines += _pointed(printable(place), f"in {name}{others}", width, paint)
+    return [*lines, *_labelled("fix", _first_paragraph(first.fix), width, paint)]
+
+
+def _note(finding: Finding, width: int, paint: Paint) -> list[str]:
+    at = finding.location
+    place = printable(f"{at.path}:{at.line}:{at.column}:")
+    line, *rest = wrapped(f"{finding.code} note: {finding.message}", width, f"{place} ", "    ")
+    return [line.replace(place, paint("cyan", place), 1), *rest]
+
+
+def _limits(limits: Sequence[Limit], width: int, paint: Paint) -> list[str]:
+    lines = [paint("bold", "Not known:")]
+    for limit in limits[:_MOST_LIMITS]:
+        lines += wrapped(f"{limit.what}: {limit.why} [{limit.kind}]", width, "  ", "    ")
+    more = len(limits) - _MOST_LIMITS
+    return [*lines, f"  and {more} more, in the JSON form"] if more > 0 else lines
+
+
+def _summary(report: Report, shown: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+    levels = [finding.level for finding in shown]
+    parts = [count(levels.count(level), level) for level in reversed(LEVELS) if level in levels]
+    files = len({finding.location.path for finding in shown})
+    text = f"{listed(parts)} in {count(files, 'file')}" if parts else "no findings"
+    suppressed = len(report.findings) - len(shown)
+    text += f"; {suppressed} suppressed" if suppressed else ""
+    if report.verdict is None:
+        return wrapped(text, width)
+    return verdict_lines(report.target or "capture", report.verdict, "; " + text, "", width, paint)
+
+
+def _first_paragraph(text: str) -> str:
+    return text.strip().split("\n\n")[0]

@@ -1,0 +1,98 @@
+"""Text for a terminal: what can be printed, how many cells it takes, wrapping, colour."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+
+Paint = Callable[[str, str], str]
+"""`paint("bold red", text)`; where there is no colour, the text itself."""
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+
+
+def painter(colour: bool) -> Paint:
+    def paint(style: str, text: str) -> str:
+        codes = ";".join(_CODES[word] for word in style.split())
+        return f"\033[{codes}m{text}\033[0m" if text else text
+
+    return paint if colour else lambda style, text: text
+
+
+def printable(text: str) -> str:
+    """One line that cannot move a terminal's cursor, colour it, or turn the direction of writing."""
+    return "".join("?" if unicodedata.category(c) in ("Cc", "Cf", "Cs") else c for c in text.expandtabs(4))
+
+
+def cells(text: str) -> int:
+    """Columns that printable text takes: two for a wide character, none for a combining one."""
+    return len(text) if text.isascii() else sum(map(_cells, text))
+
+
+def _cells(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def wrapped(text: str, width: int, first: str = "", rest: str = "", *, cut: bool = True) -> list[str]:
+    """Lines of at most `width` cells; `first` and `rest` stand before the first line and the others.
+
+    Breaks at white space; a word that is too long for a line is cut, or with `cut=False` stays whole.
+    """
+    lines: list[str] = []
+    line, empty = first, True
+    for word in printable(" ".join(text.split())).split(" "):
+        if not empty and cells(line) + 1 + cells(word) <= width:
+            line += f" {word}"
+            continue
+        if not empty or cells(line) + cells(word) > width >= cells(rest) + cells(word):
+            lines.append(line.rstrip())
+            line = rest
+        while cut and (room := max(width - cells(line), 1)) < cells(word):
+            head = _head(word, room)
+            lines.append(line + head)
+            line, word = rest, word[len(head) :]
+        line, empty = line + word, False
+    return [*lines, line]
+
+
+def chained(parts: Sequence[str], width: int, first: str, rest: str) -> list[str]:
+    """`a -> b -> c` on lines of at most `width` cells, broken before arrows where that is enough."""
+    lines = wrapped(parts[0], width, first, rest, cut=False)
+    for part in parts[1:]:
+        if cells(lines[-1]) + len(" -> ") + cells(printable(part)) <= width:
+            lines[-1] += f" -> {printable(part)}"
+        else:
+            lines += wrapped(part, width, f"{rest}-> ", f"{rest}   ", cut=False)
+    return lines
+
+
+def count(number: int, noun: str) -> str:
+    """`1 error`, `2 errors`, `3 copies`, `4 replays`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith(("py", "ry")) else f"{number} {noun}s"
+
+
+def first_line(text: str) -> str:
+    """Of an error's text; CUDA's go on with advice that is the same every time."""
+    return text.strip().split("\n")[0].strip()
+
+
+def listed(parts: Iterable[str], most: int = 12) -> str:
+    """`a`, `a and b`, `a, b and c`; of more than `most`, `a, b, c and 4 more`."""
+    shown = list(parts)
+    last = [f"{len(shown) - most} more"] if len(shown) > most else shown[-1:]
+    rest = shown[:most] if len(shown) > most else shown[:-1]
+    return " and ".join([", ".join(rest), *last]) if rest else "".join(last)
+
+
+def _head(word: str, room: int) -> str:
+    """As much of the word's beginning as fits, at least a character."""
+    taken = 0
+    for at, character in enumerate(word):
+        taken += _cells(character)
+        if taken > room:
+            return word[: max(at, 1)]
+    return word

@@ -1,0 +1,276 @@
+"""The terminal form, as a person reads it at 80 columns and as a pipe gets it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import samples
+
+from graphsafe.report.forms import render
+from graphsafe.report.frame import code_frame
+from graphsafe.report.model import CallSite, DeviceResult, Limit, Location, Report, in_order
+from graphsafe.report.text import cells, chained, count, listed, painter, printable, wrapped
+
+PLAIN = painter(False)
+
+
+def terminal(report: Report, *, colour: bool = False, width: int = 80) -> str:
+    return render(report, "terminal", colour=colour, width=width, source=samples.source)
+
+
+def block(text: str, start: str) -> str:
+    """The paragraph that begins with `start`."""
+    return next(part for part in text.split("\n\n") if part.startswith(start))
+
+
+def test_a_finding_has_its_code_a_caret_the_chain_why_and_fix() -> None:
+    assert (
+        block(terminal(samples.SCAN), "GS104")
+        == """\
+GS104 error: an f-string formats `tokens.sum()`, a device tensor
+  --> engine/routing.py:7:11 in bucket (likely)
+  |
+7 |     print(f"tokens: {tokens.sum()}")
+  |           ^^^^^^^^^^^^^^^^^^^^^^^^^
+  hot because: DecoderLayer.forward (engine/layer.py:17)
+      -> route (engine/routing.py:2) -> here
+  why: The host waits for the device, and waiting is not permitted while a
+       stream is being captured.
+  fix: Keep the value on the device: `torch.where`, a mask, or a 0-d tensor as
+       an operand."""
+    )
+
+
+def test_a_root_begins_a_step() -> None:
+    text = block(terminal(samples.SCAN), "GS102")
+    assert "hot because: DecoderLayer.forward begins a step (and from 2 further roots)" in text
+
+
+def test_what_capture_saw_is_not_called_hot() -> None:
+    chain = (CallSite("engine/layer.py", 7, "DecoderLayer.__init__"),)
+    finding = replace(samples.CAPTURE.findings[0], call_chain=chain)
+    text = terminal(replace(samples.CAPTURE, findings=(finding,)))
+    assert "  called by: DecoderLayer.__init__ (engine/layer.py:7) -> here\n" in text
+    assert "hot because" not in text
+
+
+def test_order_is_place_then_folded_buffers_then_notes_then_limits_then_the_sum() -> None:
+    text = terminal(samples.SCAN)
+    begins = [part.split()[0] for part in text.strip().split("\n\n")]
+    assert begins == [
+        "GS101",
+        "GS102",
+        "GS202",
+        "GS101",
+        "GS703",
+        "GS104",
+        "GS401",
+        "engine/routing.py:3:12:",
+        "Not",
+        "5",
+    ]
+    assert text.endswith("\n\n5 errors, 3 warnings and 1 note in 2 files; 1 suppressed\n")
+
+
+def test_fresh_buffers_are_one_line_a_function() -> None:
+    fresh = samples.FINDINGS[4]
+    elsewhere = replace(fresh, location=replace(fresh.location, line=2, function="DecoderLayer.other"))
+    report = replace(samples.SCAN, findings=(*samples.FINDINGS, elsewhere))
+    assert block(terminal(report), "GS401").splitlines() == [
+        "GS401 warning: 3 fresh buffers every step",
+        "  --> engine/layer.py:9 in DecoderLayer.forward, and line 10",
+        "  --> engine/layer.py:2 in DecoderLayer.other",
+        "  fix: Allocate it once, in `__init__`, and fill it in place.",
+    ]
+
+
+def test_nothing_suppressed_is_shown() -> None:
+    assert "bincount" not in terminal(samples.SCAN)
+
+
+def test_no_findings() -> None:
+    assert terminal(samples.EMPTY_SCAN) == "no findings\n"
+
+
+def test_devices_that_say_the_same_are_one_finding() -> None:
+    first = samples.CAPTURE.findings[0]
+    others = tuple(replace(first, device=device) for device in ("cuda:0", "cuda:1", "cuda:2"))
+    text = terminal(replace(samples.CAPTURE, findings=others))
+    assert text.count("GS101 error") == 1
+    assert "(proven on cuda:0, cuda:1 and cuda:2, confirmed)" in text
+
+
+def test_capture_shows_devices_buckets_probes_and_reasons() -> None:
+    text = terminal(samples.CAPTURE)
+    assert block(text, "cuda:0").startswith(
+        "cuda:0: ready: captured, and 3 replays on changed inputs equal the reference\n  construct  pass\n"
+    )
+    second = block(text, "cuda:1")
+    assert "  batch=1 q_len=2: ready: captured" in second
+    assert "  batch=4 q_len=2: not-ready: the capture failed: CUDA error: operation not\n      permitted" in second
+    assert "    step       fail     3 syncs, 1 copy and 12 allocations\n" in second
+    assert "    memory     timeout  300 s\n" in second
+    assert text.endswith("\nexamples/decoder_bad/factory.py:build: not-ready; 2 errors in 1 file\n")
+
+
+def test_a_prediction_says_so() -> None:
+    assert "Predicted on the simulated device" in terminal(samples.READY)
+    assert "Predicted" not in terminal(samples.CAPTURE)
+
+
+def test_a_reason_is_only_given_where_the_probes_give_that_verdict() -> None:
+    odd = replace(samples.READY, devices=(DeviceResult("sim:0", "inconclusive", (), samples.PASSED),))
+    assert "sim:0: inconclusive\n" in terminal(odd)
+
+
+def test_a_long_error_shows_its_first_line() -> None:
+    error = {"message": "CUDA error: unspecified\nCUDA kernel errors might be asynchronously reported"}
+    probes = samples.FAILED | {"capture": {"status": "fail", "first_error": error}}
+    text = terminal(replace(samples.READY, devices=(DeviceResult("cuda:0", "not-ready", (), probes),)))
+    assert "CUDA error: unspecified" in text
+    assert "asynchronously" not in text
+
+
+def test_many_limits_are_cut() -> None:
+    limits = tuple(Limit("no-root", f"part{number}", "none") for number in range(25))
+    text = terminal(replace(samples.EMPTY_SCAN, limits=limits))
+    assert "part19" in text
+    assert "part20" not in text
+    assert "and 5 more, in the JSON form" in text
+
+
+@pytest.mark.parametrize("report", samples.ALL.values(), ids=samples.ALL.keys())
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_no_line_is_wider_than_the_terminal(report: Report, width: int) -> None:
+    for line in terminal(report, width=width).splitlines():
+        assert cells(line) <= width, line
+
+
+@pytest.mark.parametrize("report", samples.ALL.values(), ids=samples.ALL.keys())
+def test_colour_changes_nothing_but_colour(report: Report) -> None:
+    plain, coloured = terminal(report), terminal(report, colour=True)
+    assert "\033" not in plain
+    assert "\033[" in coloured or report is samples.EMPTY_SCAN
+    assert re.sub(r"\033\[[0-9;]*m", "", coloured) == plain
+
+
+def test_text_cannot_drive_the_terminal() -> None:
+    finding = replace(samples.FINDINGS[0], message="\033]0;title\a \u202eolleh", why="\r\033[2J", fix="a\nb")
+    report = replace(samples.SCAN, findings=(finding,), limits=(Limit("k\033", "w\b", "y\x9b"),))
+    evil = ["x = 1  # \033[31m"] * 30
+    text = render(report, "terminal", source=lambda path: evil)
+    assert text.isprintable() or set(text) - {"\n"} == {c for c in text if c.isprintable()}
+
+
+def test_a_file_that_is_gone_has_no_frame() -> None:
+    text = render(samples.SCAN, "terminal", source=lambda path: None)
+    assert "^^^" not in text
+    assert "  --> engine/layer.py:11:19 in DecoderLayer.forward (likely)\n  hot because" in text
+
+
+def span(line: str, marked: str) -> Location:
+    column = line.index(marked) + 1
+    return Location("a.py", 1, column, 1, column + len(marked), None)
+
+
+def under_caret(line: str, marked: str, width: int) -> str:
+    """What stands over the carets, by cells."""
+    _, code, caret = code_frame(span(line, marked), [line], width, PLAIN, "red")
+    assert cells(code) <= width and cells(caret) <= width
+    start, end = caret.index("^"), caret.rindex("^") + 1
+    column = 0
+    shown = ""
+    for character in code:
+        if start <= column < end:
+            shown += character
+        column += cells(character)
+    return shown
+
+
+WIDE_LINES = [
+    ("x = y.item()", "y.item()"),
+    ("\t\tx = y.item()", "y.item()"),
+    ("        " * 9 + "x = y.item()", "y.item()"),
+    ("a = " + "b + " * 40 + "y.item()", "y.item()"),
+    ("a = " + "b + " * 40 + "y.item()" + " + c" * 40, "y.item()"),
+    ("y.item()" + " + c" * 40, "y.item()"),
+    ("长度 = '长度长度' + y.item()", "y.item()"),
+    ("长度 = '" + "长" * 60 + "' + y.item()", "y.item()"),
+    ("x = '" + "e\u0301" * 60 + "' + y.item() # " + "长" * 60, "y.item()"),
+]
+
+
+@pytest.mark.parametrize(("line", "marked"), WIDE_LINES)
+@pytest.mark.parametrize("width", [40, 80])
+def test_carets_stand_under_the_span(line: str, marked: str, width: int) -> None:
+    assert under_caret(line, marked, width) == marked
+
+
+def test_a_span_that_is_wider_than_the_terminal_is_cut() -> None:
+    line = "x = torch.cat([" + ", ".join(f"part_{number}" for number in range(60)) + "])"
+    code, caret = code_frame(span(line, line[4:]), [line], 80, PLAIN, "red")[1:]
+    assert code.startswith("1 | x = torch.cat([part_0") and code.endswith("...")
+    assert caret == "  |     " + "^" * (80 - len("1 | x = ") - 3)
+
+
+def test_of_several_lines_the_first_is_shown() -> None:
+    lines = ["x = f(  ", "    y.item(),", ")"]
+    code, caret = code_frame(Location("a.py", 1, 5, 3, 2, None), lines, 80, PLAIN, "red")[1:]
+    assert (code, caret) == ("1 | x = f(", "  |     ^^")
+
+
+@pytest.mark.parametrize("location", [Location("a.py", 9, 1, 9, 2, None), Location("a.py", 1, 99, 1, 120, None)])
+def test_a_file_that_changed_since_does_no_harm(location: Location) -> None:
+    frame = code_frame(location, ["x = 1"], 80, PLAIN, "red")
+    assert frame == [] or frame[2].endswith("^")
+
+
+def test_piped_form_needs_neither_rich_nor_anything_else_that_is_slow() -> None:
+    code = (
+        "import sys, graphsafe.report.forms as forms, graphsafe.report.terminal, graphsafe.report.concise;"
+        "print(*sorted({name.split('.')[0] for name in sys.modules} & {'rich', 'libcst', 'torch', 'yaml', 'click'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+
+
+def test_concise_is_one_line_a_finding() -> None:
+    text = render(samples.SCAN, "concise")
+    assert text.splitlines()[0] == f"engine/layer.py:9:17: GS401 {samples.FINDINGS[4].message}"
+    assert len(text.splitlines()) == sum(finding.suppressed is None for finding in samples.FINDINGS)
+    assert all(re.fullmatch(r"\S+:\d+:\d+: [A-Z]+\d+ .+", line) for line in text.splitlines())
+    assert render(samples.EMPTY_SCAN, "concise") == ""
+
+
+def test_concise_ends_with_the_verdict() -> None:
+    assert render(samples.CAPTURE, "concise").splitlines()[-1] == "examples/decoder_bad/factory.py:build: not-ready"
+
+
+def test_concise_keeps_a_message_on_its_line() -> None:
+    finding = replace(samples.FINDINGS[0], message="two\nlines")
+    assert render(replace(samples.SCAN, findings=(finding,)), "concise").count("\n") == 1
+
+
+def test_order_is_the_same_whoever_found_first() -> None:
+    backwards = replace(samples.SCAN, findings=samples.FINDINGS[::-1])
+    assert in_order(backwards.findings) == in_order(samples.FINDINGS)
+    for form in ("terminal", "concise"):
+        assert render(backwards, form, source=samples.source) == render(samples.SCAN, form, source=samples.source)
+
+
+def test_words() -> None:
+    assert [count(number, "copy") for number in (0, 1, 2)] == ["0 copies", "1 copy", "2 copies"]
+    assert count(2, "replay") == "2 replays"
+    assert [listed("abcd"[:number]) for number in range(5)] == ["", "a", "a and b", "a, b and c", "a, b, c and d"]
+    assert listed("abcdef", most=3) == "a, b, c and 3 more"
+    assert wrapped("", 10, "> ") == ["> "]
+    assert wrapped("one two three", 9, "- ", "  ") == ["- one two", "  three"]
+    assert wrapped("abcdefghij k", 6, "> ", "  ") == ["> abcd", "  efgh", "  ij k"]
+    assert wrapped("长长长", 5, "", "") == ["长长", "长"]
+    assert chained(["a", "b", "c"], 9, "x: ", "  ") == ["x: a -> b", "  -> c"]
+    assert chained(["f (p:1)", "here"], 9, "hot: ", " ") == ["hot: f", " (p:1)", " -> here"]
+    assert printable("a\tb\033\u200b") == "a   b??"
