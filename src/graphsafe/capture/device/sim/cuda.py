@@ -1,0 +1,284 @@
+"""What `torch.cuda` (and `torch.accelerator`) answer while a simulated device is entered."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from typing import Any
+
+import torch
+import torch.cuda.amp
+import torch.cuda.nvtx
+
+from graphsafe.capture.device.sim.graphs import CUDAGraph, graph, graph_pool_handle
+from graphsafe.capture.device.sim.streams import DeviceContext, Event, Stream, StreamContext, device_index
+from graphsafe.capture.device.sim.tags import HOST, index_of
+from graphsafe.capture.device.sim.world import World
+
+TOTAL_BYTES = 141 * 1000**3
+"An H200's memory, which the capability and the number of multiprocessors are too."
+CAPABILITY = (9, 0)
+MULTIPROCESSORS = 132
+NAME = "NVIDIA H200 (simulated)"
+CUDA_VERSION = "13.0"
+"Of the measurements that the rules of capture come from."
+
+_DTYPES = {
+    "FloatTensor": torch.float32,
+    "DoubleTensor": torch.float64,
+    "HalfTensor": torch.float16,
+    "BFloat16Tensor": torch.bfloat16,
+    "LongTensor": torch.int64,
+    "IntTensor": torch.int32,
+    "ShortTensor": torch.int16,
+    "CharTensor": torch.int8,
+    "ByteTensor": torch.uint8,
+    "BoolTensor": torch.bool,
+}
+
+
+def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
+    """Owner, attribute and value of everything that stands in."""
+    tables: list[tuple[list[Any], Mapping[str, Any]]] = [
+        ([torch.cuda], _devices(world)),
+        ([torch.cuda, torch.cuda.streams], {"Stream": Stream, "Event": Event, "ExternalStream": _external(world)}),
+        ([torch.cuda], _streams(world)),
+        (
+            [torch.cuda, torch.cuda.graphs],
+            {
+                "CUDAGraph": CUDAGraph,
+                "graph": graph,
+                "graph_pool_handle": graph_pool_handle,
+                "is_current_stream_capturing": world.is_capturing,
+            },
+        ),
+        ([torch.cuda, torch.cuda.random], _random(world)),
+        ([torch.cuda, torch.cuda.memory], _memory(world)),
+        ([torch.cuda], {name: _legacy_type(name, dtype) for name, dtype in _DTYPES.items()}),
+        ([torch.cuda.nvtx], {name: _nothing for name in ("range_push", "range_pop", "mark", "range_start", "range_end")}),
+        ([torch.backends.cuda], {"is_built": lambda: True}),
+        ([torch.version], {"cuda": CUDA_VERSION}),
+    ]
+    if hasattr(torch, "accelerator"):
+        tables.append(([torch.accelerator], _accelerator(world)))
+    for owners, values in tables:
+        for owner in owners:
+            for name, value in values.items():
+                yield owner, name, value
+    yield torch, "Stream", _kind("Stream", torch.Stream, Stream)
+    yield torch, "Event", _kind("Event", torch.Event, Event)
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+def _devices(world: World) -> dict[str, Any]:
+    def set_device(device: Any) -> None:
+        if device != -1:
+            world.device = device_index(device)
+
+    def properties(device: Any = None) -> Any:
+        device_index(device)
+        return types.SimpleNamespace(
+            name=NAME,
+            major=CAPABILITY[0],
+            minor=CAPABILITY[1],
+            total_memory=TOTAL_BYTES,
+            multi_processor_count=MULTIPROCESSORS,
+            warp_size=32,
+            max_threads_per_multi_processor=2048,
+            regs_per_multiprocessor=65536,
+            shared_memory_per_block=49152,
+            shared_memory_per_block_optin=232448,
+            shared_memory_per_multiprocessor=233472,
+            L2_cache_size=62914560,
+            is_integrated=0,
+            is_multi_gpu_board=0,
+            gcnArchName=NAME,
+            uuid="00000000-0000-0000-0000-000000000000",
+        )
+
+    def synchronize(device: Any = None) -> None:
+        world.host_wait("torch.cuda.synchronize", "wait")
+
+    class DeviceOf(DeviceContext):
+        def __init__(self, tensor: torch.Tensor) -> None:
+            index = index_of(tensor) if isinstance(tensor, torch.Tensor) else HOST
+            super().__init__(None if index == HOST else index)
+
+    return {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "init": _nothing,
+        "_lazy_init": _nothing,
+        "_is_in_bad_fork": lambda: False,
+        "device_count": lambda: world.count,
+        "current_device": lambda: world.device,
+        "set_device": set_device,
+        "device": DeviceContext,
+        "device_of": DeviceOf,
+        "_exchange_device": lambda index: _exchange(world, index),
+        "_maybe_exchange_device": lambda index: _exchange(world, index),
+        "get_device_properties": properties,
+        "get_device_name": lambda device=None: NAME,
+        "get_device_capability": lambda device=None: CAPABILITY,
+        "get_arch_list": lambda: ["sm_90"],
+        "can_device_access_peer": lambda device, peer: True,
+        "is_bf16_supported": lambda including_emulation=True: True,
+        "is_tf32_supported": lambda: True,
+        "synchronize": synchronize,
+        "ipc_collect": _nothing,
+        "set_sync_debug_mode": _nothing,
+        "get_sync_debug_mode": lambda: 0,
+        "current_blas_handle": lambda: 0,
+        "_sleep": _nothing,
+    }
+
+
+def _exchange(world: World, index: int) -> int:
+    before = world.device
+    if index >= 0:
+        world.device = index
+    return before
+
+
+def _streams(world: World) -> dict[str, Any]:
+    return {
+        "stream": StreamContext,
+        "StreamContext": StreamContext,
+        "current_stream": lambda device=None: world.stream(device_index(device)),
+        "default_stream": lambda device=None: world.defaults[device_index(device)],
+        "set_stream": lambda stream: None if stream is None else world.set_stream(stream),
+    }
+
+
+def _external(world: World) -> Callable[..., Stream]:
+    def external(pointer: int, device: Any = None, **_: Any) -> Stream:
+        world.unknown.setdefault("torch.cuda.ExternalStream")
+        return Stream(device)
+
+    return external
+
+
+def _random(world: World) -> dict[str, Any]:
+    def manual_seed_all(seed: int) -> None:
+        for generator in world.generators:
+            generator.manual_seed(seed)
+
+    def get_rng_state(device: Any = "cuda") -> torch.Tensor:
+        return world.generators[device_index(device)].get_state()
+
+    def set_rng_state(state: torch.Tensor, device: Any = "cuda") -> None:
+        world.generators[device_index(device)].set_state(state)
+
+    def set_rng_state_all(states: Iterable[torch.Tensor]) -> None:
+        for generator, state in zip(world.generators, states, strict=False):
+            generator.set_state(state)
+
+    return {
+        "default_generators": tuple(world.generators),
+        "manual_seed": lambda seed: _returning_none(world.generators[world.device].manual_seed(seed)),
+        "manual_seed_all": manual_seed_all,
+        "seed": lambda: _returning_none(world.generators[world.device].seed()),
+        "seed_all": lambda: manual_seed_all(world.generators[0].seed()),
+        "initial_seed": lambda: world.generators[world.device].initial_seed(),
+        "get_rng_state": get_rng_state,
+        "get_rng_state_all": lambda: [generator.get_state() for generator in world.generators],
+        "set_rng_state": set_rng_state,
+        "set_rng_state_all": set_rng_state_all,
+    }
+
+
+def _returning_none(_: object) -> None:
+    return None
+
+
+def _memory(world: World) -> dict[str, Any]:
+    def allocated(device: Any = None) -> int:
+        return world.ledgers[device_index(device)].allocated
+
+    def peak(device: Any = None) -> int:
+        return world.ledgers[device_index(device)].peak
+
+    def reset_peak(device: Any = None) -> None:
+        ledger = world.ledgers[device_index(device)]
+        ledger.peak = ledger.allocated
+
+    def statistics(device: Any = None) -> dict[str, int]:
+        return {
+            "allocated_bytes.all.current": allocated(device),
+            "allocated_bytes.all.peak": peak(device),
+            "reserved_bytes.all.current": allocated(device),
+            "reserved_bytes.all.peak": peak(device),
+        }
+
+    return {
+        "memory_allocated": allocated,
+        "max_memory_allocated": peak,
+        "memory_reserved": allocated,
+        "max_memory_reserved": peak,
+        "reset_peak_memory_stats": reset_peak,
+        "reset_max_memory_allocated": reset_peak,
+        "reset_accumulated_memory_stats": _nothing,
+        "memory_stats": statistics,
+        "memory_snapshot": lambda *args, **kwargs: [],
+        "memory_summary": lambda device=None, abbreviated=False: f"{allocated(device)} bytes allocated (simulated)",
+        "mem_get_info": lambda device=None: (TOTAL_BYTES - allocated(device), TOTAL_BYTES),
+        "empty_cache": _nothing,
+        "set_per_process_memory_fraction": _nothing,
+    }
+
+
+def _accelerator(world: World) -> dict[str, Any]:
+    def set_index(device: Any) -> None:
+        world.device = device_index(device)
+
+    def index() -> int:
+        return world.device
+
+    values: dict[str, Any] = {
+        "is_available": lambda: True,
+        "device_count": lambda: world.count,
+        "current_accelerator": lambda check_available=False: torch.device("cuda"),
+        "current_device_index": index,
+        "current_device_idx": index,
+        "set_device_index": set_index,
+        "set_device_idx": set_index,
+        "device_index": DeviceContext,
+        "current_stream": lambda device=None: world.stream(device_index(device)),
+        "set_stream": world.set_stream,
+        "synchronize": lambda device=None: world.host_wait("torch.accelerator.synchronize", "wait"),
+    }
+    return {name: value for name, value in values.items() if hasattr(torch.accelerator, name)}
+
+
+def _kind(name: str, real: type, simulated: type) -> type:
+    """`torch.Stream(device="cuda")` and `torch.Event(device="cuda")`."""
+
+    class Kind(type):
+        def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if device is None or isinstance(device, int) or torch.device(device).type == "cuda":
+                return simulated(device, **kwargs) if simulated is Stream else simulated(**kwargs)
+            return real(device, *args, **kwargs)
+
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, (real, simulated))
+
+    return Kind(name, (), {})
+
+
+def _legacy_type(name: str, dtype: torch.dtype) -> type:
+    """`torch.cuda.FloatTensor`: a constructor and a type to test against."""
+
+    class Kind(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
+            if args and isinstance(args[0], (list, tuple)):
+                return torch.tensor(args[0], dtype=dtype, device="cuda")
+            return torch.empty(*args, dtype=dtype, device="cuda")
+
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, torch.Tensor) and value.is_cuda and value.dtype == dtype
+
+    return Kind(name, (), {"__module__": "torch.cuda", "dtype": dtype, "is_cuda": True})

@@ -1,0 +1,219 @@
+"""The device protocol on the simulated device."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+
+from graphsafe.capture.device.protocol import (
+    CaptureAttempt,
+    CaptureFailure,
+    Diagnosis,
+    Memory,
+    RandomState,
+    StepEvent,
+)
+from graphsafe.capture.device.sim import generators, substitutes
+from graphsafe.capture.device.sim.carry import Carry
+from graphsafe.capture.device.sim.graphs import CUDAGraph, _attempt, failure_of, graph
+from graphsafe.capture.device.sim.legality import LEFT_CAPTURING, Refusal
+from graphsafe.capture.device.sim.lie import Lie
+from graphsafe.capture.device.sim.streams import Stream, StreamContext
+from graphsafe.capture.device.sim.tags import index_of
+from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.frames import root_error, traceback_frames
+from graphsafe.optable import OpTable
+from graphsafe.report.model import Limit
+
+LEFT_OPEN = Refusal("the capture was begun and never ended")
+
+
+class SimRecording:
+    def __init__(self, outputs: Any, graph: CUDAGraph) -> None:
+        self.outputs = outputs
+        self.graph = graph
+
+    def replay(self) -> None:
+        self.graph.replay()
+
+    def nodes(self) -> Mapping[str, int]:
+        return self.graph.kinds()
+
+    def pool_bytes(self) -> int | None:
+        """Unknown: how the allocator reuses blocks within a graph's pool is not simulated."""
+        return None
+
+    def escaped(self) -> tuple[StepEvent, ...]:
+        """Work of the step that ran beside the capture and is missing from the graph."""
+        return self.graph.escaped
+
+
+class SimDevice:
+    evidence: Literal["measured", "predicted"] = "predicted"
+
+    def __init__(self, index: int, table: OpTable, count: int | None = None) -> None:
+        """`count` simulated devices exist, by default as many as `index` needs."""
+        self.name = f"sim:{index}"
+        self.index = index
+        self.torch_device = torch.device("cuda", index)
+        self.world = World(max(count or 0, index + 1), 0 if count and count > index else index, table)
+        with self.world.installed():
+            self.side = Stream(index)
+        self.guilty: StepEvent | None = None
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        with self.world.installed(), substitutes.installed(self.world), Lie(self.world), Carry(self.world):
+            yield
+
+    def label(self) -> str:
+        return self.name
+
+    def driver(self) -> str | None:
+        return None
+
+    def seed(self, value: int) -> None:
+        torch.default_generator.manual_seed(value)
+        for generator in self.world.generators:
+            generator.manual_seed(value)
+
+    def random_states(self) -> Mapping[str, RandomState]:
+        states = {index: self.world.generators[index].state for index in sorted(self.world.touched)}
+        return {f"sim:{index}": RandomState(state.seed, state.offset) for index, state in states.items()}
+
+    def draw(self, device: str) -> str | None:
+        """One number, as `torch.rand(1, device=...)` on a stream that is not capturing."""
+        generator = self._generator(device)
+        try:
+            generators.check(generator, capturing=False)
+        except RuntimeError as error:
+            return str(error)
+        return None
+
+    def repair_generator(self, device: str) -> None:
+        generator = self._generator(device)
+        fresh = generators.State(generator.state.seed, generator.state.offset)
+        generator.state = fresh
+
+    def _generator(self, device: str) -> generators.Generator:
+        return self.world.generators[int(device.partition(":")[2])]
+
+    @contextmanager
+    def capture_stream(self) -> Iterator[None]:
+        with StreamContext(self.side):
+            yield
+
+    def stands_on(self) -> str:
+        stream = self.world.stream()
+        kind = "default stream" if stream.number == 0 else "side stream"
+        return f"sim:{self.world.device}, {kind}"
+
+    @contextmanager
+    def watch(self, sink: Callable[[StepEvent], None]) -> Iterator[None]:
+        before, self.world.sink = self.world.sink, sink
+        try:
+            yield
+        finally:
+            self.world.sink = before
+
+    @contextmanager
+    def watch_captures(self, sink: Callable[[CaptureAttempt], None]) -> Iterator[None]:
+        before, self.world.attempts = self.world.attempts, sink
+        try:
+            yield
+        finally:
+            self.world.attempts = before
+            session = self.world.session
+            if session is not None:
+                session.first_error = session.first_error or LEFT_OPEN
+                sink(_attempt(session, session.first_event))
+
+    def record(self, step: Callable[[], Any]) -> SimRecording | CaptureFailure:
+        recorded = CUDAGraph()
+        before, self.world.attempts = self.world.attempts, None
+        try:
+            with graph(recorded, stream=self.side):
+                outputs = step()
+        except Exception as error:
+            self.guilty = recorded.guilty
+            return _failure(error, recorded.guilty)
+        finally:
+            self.world.attempts = before
+        if recorded.escaped:
+            self.guilty = recorded.escaped[0]
+        return SimRecording(outputs, recorded)
+
+    def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
+        """The plain attempt already knows its guilty line here."""
+        result = self.record(step)
+        if self.guilty is None:
+            return None
+        if not isinstance(result, CaptureFailure):
+            return Diagnosis("foreign-stream", self.guilty)
+        unjoined = "unjoined" in result.message
+        return Diagnosis("unjoined-stream" if unjoined else "operation", self.guilty)
+
+    def synchronize(self) -> None: ...
+
+    def is_on_device(self, tensor: torch.Tensor) -> bool:
+        with torch._C.DisableTorchFunction():
+            return index_of(tensor) == self.index
+
+    def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        with self.world.unseen():
+            return tensor.detach().clone()
+
+    def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
+        with self.world.unseen():
+            tensor.detach().copy_(values)
+
+    def poison(self, tensor: torch.Tensor) -> None:
+        with self.world.unseen():
+            plain = tensor.detach()
+            if plain.dtype == torch.bool:
+                plain.logical_not_()
+            elif plain.dtype.is_floating_point or plain.dtype.is_complex:
+                plain.fill_(float("nan"))
+            else:
+                plain.fill_(torch.iinfo(plain.dtype).max)
+
+    def digest(self, tensor: torch.Tensor) -> str:
+        with self.world.unseen():
+            plain = tensor.detach()
+            if plain.layout != torch.strided:
+                plain = plain.to_dense()
+            flat = plain.contiguous().reshape(-1)
+            values = flat.view(torch.uint8) if flat.numel() else flat
+            return hashlib.sha256(bytes(memoryview(values.numpy()))).hexdigest()
+
+    def churn(self) -> None:
+        """Nothing to find: memory that a graph holds is never given to anyone else here."""
+
+    def memory(self) -> Memory:
+        ledger = self.world.ledgers[self.index]
+        return Memory(total=None, free=None, allocated=ledger.allocated, peak=ledger.peak)
+
+    def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
+        return None
+
+    def launches(self, step: Callable[[], Any]) -> int | None:
+        return None
+
+    def unknown_operations(self) -> tuple[str, ...]:
+        return tuple(self.world.unknown)
+
+    def limits(self) -> tuple[Limit, ...]:
+        """What this device did otherwise than a GPU would."""
+        return tuple(Limit("simulated", f"{what} {how}", why) for (what, how), why in self.world.limits.items())
+
+
+def _failure(error: Exception, guilty: StepEvent | None) -> CaptureFailure:
+    root, chain = root_error(error)
+    frames, span = traceback_frames(root.__traceback__)
+    texts = tuple(dict.fromkeys(str(each) for each in chain))
+    return CaptureFailure(type(root).__name__, str(root), texts, frames, span, guilty)

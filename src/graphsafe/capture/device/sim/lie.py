@@ -1,0 +1,372 @@
+"""Over every torch call: answers for the device a tensor plays, and turns requests for a device into tags.
+
+PyTorch's Python functions hand themselves to a mode before their first line, with the mode off while their body runs;
+inside, `x.device` would tell the truth. So they are kept from asking (`substitutes.has_torch_function`), and this mode
+sees C functions only.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from graphsafe.capture.device.sim.generators import Generator
+from graphsafe.capture.device.sim.graphs import tensors_in
+from graphsafe.capture.device.sim.legality import PAGEABLE
+from graphsafe.capture.device.sim.streams import device_index
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag
+from graphsafe.capture.device.sim.world import Scope, World
+
+CPU = torch.device("cpu")
+Handler = Callable[["Lie", Any, Sequence[Any], dict[str, Any]], Any]
+
+
+class Lie(TorchFunctionMode):
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if self.world.bypassed:
+            return func(*args, **kwargs)
+        handler = HANDLERS.get(func)
+        if handler is not None:
+            return handler(self, func, args, kwargs)
+        return self.call(func, args, kwargs)
+
+    def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], literal: bool = False) -> Any:
+        """Run `func` with its device taken out of its arguments and put into the scope."""
+        world = self.world
+        place, explicit = HOST, False
+        named = kwargs.get("device")
+        if named is not None:
+            place, explicit = placed(named), True
+            if place == HOST and torch.device(named).type != "cpu":
+                return func(*args, **kwargs)
+            kwargs["device"] = CPU
+        elif func in INHERITS_NOTHING:
+            pass
+        else:
+            place = _first_index(args, kwargs)
+            if place == HOST and func in _constructors() and (default := _default_device()) is not None:
+                place, explicit = placed(default), True
+                kwargs["device"] = CPU if default.type in ("cuda", "cpu") else default
+        generator = kwargs.get("generator")
+        if isinstance(generator, Generator):
+            kwargs["generator"] = None
+        pinned = kwargs.pop("pin_memory", False) if "pin_memory" in kwargs else False
+        before = world.scope
+        world.scope = Scope(
+            via=before.via or name_of(func),
+            place=place,
+            explicit=explicit,
+            generator=generator if isinstance(generator, Generator) else None,
+            literal=literal or before.literal,
+        )
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            world.scope = before
+        if pinned:
+            with torch._C.DisableTorchFunction():
+                for tensor in tensors_in(result):
+                    pin(tensor)
+        return result
+
+    def move(
+        self,
+        func: Any,
+        tensor: torch.Tensor,
+        place: int,
+        *,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+        copy: bool = False,
+        memory_format: torch.memory_format | None = None,
+        literal: bool = False,
+    ) -> torch.Tensor:
+        """`tensor.to(...)`: the tensor itself where nothing changes, as PyTorch has it."""
+        with torch._C.DisableTorchFunction():
+            same = index_of(tensor) == place and not copy and (dtype is None or dtype == tensor.dtype)
+        if same:
+            return tensor
+        world = self.world
+        before = world.scope
+        world.scope = Scope(
+            via=before.via or name_of(func), place=place, explicit=True, literal=literal or before.literal
+        )
+        try:
+            moved: torch.Tensor = torch.ops.aten._to_copy.default(
+                tensor, dtype=dtype, non_blocking=non_blocking, memory_format=memory_format
+            )
+        finally:
+            world.scope = before
+        return moved
+
+
+def placed(device: Any) -> int:
+    """The index that a device argument names, `HOST` for the CPU and for kinds that are not simulated."""
+    if isinstance(device, int) and not isinstance(device, bool):
+        return device_index(device)
+    named = torch.device(device)
+    return device_index(named) if named.type == "cuda" else HOST
+
+
+@functools.lru_cache(maxsize=None)
+def name_of(func: Any) -> str:
+    """As the op table spells it: `torch.Tensor.item`, `torch.zeros`, `torch.nn.functional.one_hot`."""
+    name = resolve_name(func)
+    return name or f"torch.{getattr(func, '__name__', func)}"
+
+
+def _first_index(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    with torch._C.DisableTorchFunction():
+        for tensor in tensors_in((args, dict(kwargs))):
+            index = index_of(tensor)
+            if index != HOST:
+                return index
+    return HOST
+
+
+@functools.lru_cache(maxsize=1)
+def _constructors() -> frozenset[Any]:
+    """The functions that a default device applies to."""
+    from torch.utils import _device
+
+    return frozenset(_device._device_constructors())
+
+
+def _default_device() -> torch.device | None:
+    from torch.utils import _device
+
+    return getattr(_device, "CURRENT_DEVICE", None)
+
+
+def _host(self: Lie, func: Any, tensor: torch.Tensor) -> torch.Tensor:
+    return self.move(func, tensor, HOST)
+
+
+def _device(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    index = index_of(args[0])
+    return func(*args) if index == HOST else torch.device("cuda", index)
+
+
+def _is_cuda(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return index_of(args[0]) != HOST
+
+
+def _is_cpu(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return index_of(args[0]) == HOST and func(*args)
+
+
+def _get_device(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return index_of(args[0])
+
+
+def _to(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`to(device, dtype, non_blocking, copy)`, `to(dtype, non_blocking, copy)`, `to(other, non_blocking, copy)`."""
+    tensor, *rest = args
+    options = dict(kwargs)
+    device: Any = options.pop("device", None)
+    other = options.pop("other", None)
+    if rest and isinstance(rest[0], torch.Tensor):
+        other = rest.pop(0)
+    if rest and (rest[0] is None or isinstance(rest[0], (torch.device, str, int)) and not isinstance(rest[0], bool)):
+        device = rest.pop(0)
+    if rest and (rest[0] is None or isinstance(rest[0], torch.dtype)):
+        options["dtype"] = rest.pop(0)
+    for name in ("non_blocking", "copy"):
+        if rest:
+            options[name] = rest.pop(0)
+    with torch._C.DisableTorchFunction():
+        place = index_of(tensor) if other is None else index_of(other)
+        if other is not None:
+            options["dtype"] = other.dtype
+    if device is not None:
+        if torch.device(device).type not in ("cuda", "cpu"):
+            return func(*args, **kwargs)
+        place = placed(device)
+    return self.move(func, tensor, place, **options)
+
+
+def _cuda(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    tensor, *rest = args
+    device = rest[0] if rest else kwargs.get("device")
+    non_blocking = rest[1] if len(rest) > 1 else kwargs.get("non_blocking", False)
+    return self.move(func, tensor, device_index(device), non_blocking=non_blocking)
+
+
+def _cpu(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return _host(self, func, args[0])
+
+
+def _type(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`x.type()` names the device too, `x.type("torch.cuda.FloatTensor")` moves."""
+    wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
+    with torch._C.DisableTorchFunction():
+        index = index_of(args[0])
+    if wanted is None:
+        name: str = func(args[0])
+        return name.replace("torch.", "torch.cuda.", 1) if index != HOST else name
+    if isinstance(wanted, torch.dtype):
+        return self.move(func, args[0], index, dtype=wanted)
+    text = wanted if isinstance(wanted, str) else f"{wanted.__module__}.{wanted.__name__}"
+    empty = torch.empty(0).type(text.replace("torch.cuda.", "torch."))
+    return self.move(func, args[0], self.world.device if ".cuda." in text else HOST, dtype=empty.dtype)
+
+
+def _type_as(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    tensor, other = args[0], args[1] if len(args) > 1 else kwargs["other"]
+    with torch._C.DisableTorchFunction():
+        place, dtype = index_of(other), other.dtype
+    return self.move(func, tensor, place, dtype=dtype)
+
+
+def _literal(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`torch.tensor(values, device=...)` and its like: made on the host, then copied, pageable and blocking."""
+    device = kwargs.get("device")
+    method = func in (torch.Tensor.new_tensor,)
+    if device is None and not method:
+        device = _default_device()
+    data = args[1 if method else 0] if len(args) > (1 if method else 0) else kwargs.get("data", kwargs.get("obj"))
+    with torch._C.DisableTorchFunction():
+        here = index_of(data) if isinstance(data, torch.Tensor) else HOST
+        inherited = index_of(args[0]) if method and device is None else HOST
+    if isinstance(data, torch.Tensor) and device is None and not method:
+        return self.call(func, args, kwargs)
+    place = inherited if device is None else placed(device)
+    if device is not None and place == HOST and torch.device(device).type != "cpu":
+        return func(*args, **kwargs)
+    if here == place == HOST:
+        return self.call(func, args, kwargs)
+    kwargs["device"] = CPU
+    requires_grad = kwargs.pop("requires_grad", False)
+    pinned = kwargs.pop("pin_memory", False)
+    if isinstance(data, torch.Tensor):
+        dtype = kwargs.get("dtype")
+        made = self.move(func, data.detach(), place, dtype=dtype, copy=func is not torch.as_tensor)
+    else:
+        scope = Scope(via=self.world.scope.via or name_of(func))
+        with self.world.within(scope):
+            made = func(*args, **kwargs)
+            with torch._C.DisableTorchFunction():
+                if pinned:
+                    pin(made)
+        made = self.move(func, made, place, literal=True)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _numpy(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    with torch._C.DisableTorchFunction():
+        index = index_of(args[0])
+    if index == HOST:
+        return func(*args, **kwargs)
+    if kwargs.get("force"):
+        return func(_host(self, func, args[0].detach()), **kwargs)
+    raise TypeError(
+        f"can't convert cuda:{index} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
+        "first."
+    )
+
+
+def _tolist(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Copies to pageable memory; a 0-d tensor is read as by `item`."""
+    tensor = args[0]
+    with torch._C.DisableTorchFunction():
+        index, scalar = index_of(tensor), tensor.dim() == 0
+    if index == HOST:
+        return func(tensor)
+    world = self.world
+    if scalar:
+        return self.call(torch.Tensor.item, args, {})
+    with world.via(name_of(func)):
+        world.emit("read", "aten::_to_copy", None, pinned=False, non_blocking=False)
+        if world.is_capturing(index) and world.session is not None:
+            world.session.admit()
+            world.session.refuse(PAGEABLE, "aten::_to_copy", "read")
+    with world.unseen():
+        return func(tensor)
+
+
+def _pin_memory(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    with torch._C.DisableTorchFunction():
+        tensor = args[0]
+        if index_of(tensor) != HOST:
+            raise RuntimeError(f"cannot pin '{tensor.type()}' only dense CPU tensors can be pinned")
+        if is_pinned(tensor):
+            return tensor
+        copied = tensor.clone()
+        pin(copied)
+        self.world.emit("allocation", "aten::_pin_memory", copied.numel() * copied.element_size(), pinned=True)
+        return copied
+
+
+def _is_pinned(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return is_pinned(args[0])
+
+
+def _one_hot(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """With the number of classes given, the CPU checks the values' range on the host; a GPU does not."""
+    tensor = args[0] if args else kwargs["tensor"]
+    classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
+    with torch._C.DisableTorchFunction():
+        index = index_of(tensor)
+    if index == HOST or classes <= 0:
+        return self.call(func, args, kwargs)
+    with self.world.within(Scope(self.world.scope.via or name_of(func), index)), torch._C.DisableTorchFunction():
+        made = torch.zeros((*tensor.shape, classes), dtype=torch.int64)
+        return made.scatter_(-1, tensor.unsqueeze(-1), 1)
+
+
+def _foreign(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The memory is handed to another library, whose work cannot be seen."""
+    with torch._C.DisableTorchFunction():
+        if index_of(args[0]) != HOST:
+            self.world.unknown.setdefault(name_of(func))
+    return func(*args, **kwargs)
+
+
+def _from_legacy(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`x.new(...)`: uninitialised memory, or a copy of Python values."""
+    with torch._C.DisableTorchFunction():
+        index = index_of(args[0])
+    made = self.call(func, args, kwargs)
+    if index != HOST:
+        if len(args) > 1 and isinstance(args[1], (list, tuple)):
+            return self.move(func, made, index, literal=True)
+        with torch._C.DisableTorchFunction():
+            put_tag(made, index, self.world.ledgers[index], self.world.session)
+    return made
+
+
+HANDLERS: dict[Any, Handler] = {
+    torch.Tensor.device.__get__: _device,  # type: ignore[attr-defined]
+    torch.Tensor.is_cuda.__get__: _is_cuda,  # type: ignore[attr-defined]
+    torch.Tensor.is_cpu.__get__: _is_cpu,  # type: ignore[attr-defined]
+    torch.Tensor.get_device: _get_device,
+    torch.Tensor.to: _to,
+    torch.Tensor.cuda: _cuda,
+    torch.Tensor.cpu: _cpu,
+    torch.Tensor.type: _type,
+    torch.Tensor.type_as: _type_as,
+    torch.tensor: _literal,
+    torch.as_tensor: _literal,
+    torch.asarray: _literal,
+    torch.Tensor.new_tensor: _literal,
+    torch.Tensor.new: _from_legacy,
+    torch.Tensor.numpy: _numpy,
+    torch.Tensor.tolist: _tolist,
+    torch.Tensor.pin_memory: _pin_memory,
+    torch.Tensor.is_pinned: _is_pinned,
+    torch.nn.functional.one_hot: _one_hot,
+}
+if hasattr(torch.Tensor, "__cuda_array_interface__"):
+    HANDLERS[torch.Tensor.__cuda_array_interface__.__get__] = _foreign  # type: ignore[attr-defined]
+
+INHERITS_NOTHING = frozenset({torch.Tensor.__setitem__, torch.Tensor.__getitem__})
+"""What these make from Python values (an index list, the stored number) they make on the host, and copy."""

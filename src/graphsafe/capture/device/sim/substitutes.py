@@ -1,0 +1,226 @@
+"""What stands in for PyTorch's functions while a simulated device is entered."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.overrides
+import torch.utils.checkpoint
+
+from graphsafe.capture.device.sim import cuda
+from graphsafe.capture.device.sim import world as worlds
+from graphsafe.capture.device.sim.generators import Generator
+from graphsafe.capture.device.sim.graphs import CUDAGraph, graph, graph_pool_handle, tensors_in
+from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE
+from graphsafe.capture.device.sim.streams import Event, Stream
+from graphsafe.capture.device.sim.tags import HOST, index_of
+from graphsafe.capture.device.sim.world import Scope, World
+
+_ASKED = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+_DEFAULT = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+_DISABLED = torch._C._disabled_torch_function_impl
+
+
+def _overrides(value: Any) -> bool:
+    """Whether an argument brings its own `__torch_function__` (tensors and parameters do not)."""
+    own = getattr(type(value), "__torch_function__", None)
+    if own is None or own is _DISABLED:
+        return False
+    return getattr(own, "__func__", None) is not _DEFAULT
+
+
+def _asking(real: Callable[..., bool], variadic: bool) -> Callable[..., bool]:
+    """`has_torch_function` without the modes: only arguments count, so that the bodies of PyTorch's Python functions
+    run under `Lie` and not beside it."""
+
+    def asked(*args: Any) -> bool:
+        if worlds.active() is None:
+            return real(*args)
+        return any(_overrides(value) for value in (args if variadic else args[0]))
+
+    return asked
+
+
+def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
+    for name in _ASKED:
+        real = getattr(torch.overrides, name)
+        asked = _asking(real, variadic=name != "has_torch_function")
+        for module in list(sys.modules.values()):
+            if getattr(module, "__name__", "").startswith("torch") and vars(module).get(name) is real:
+                yield module, name, asked
+    for module, name, value in cuda.replacements(world):
+        yield module, name, value
+    yield torch, "Generator", _GeneratorMeta("Generator", (), {})
+    yield torch.Tensor, "__repr__", _text(torch.Tensor.__repr__, "torch.Tensor.__repr__")
+    yield torch.Tensor, "__format__", _text(torch.Tensor.__format__, "torch.Tensor.__format__")
+    yield torch.Tensor, "__deepcopy__", _deepcopy(torch.Tensor.__deepcopy__)
+    yield torch.Tensor, "__reduce_ex__", _reduce(torch.Tensor.__reduce_ex__)
+    yield torch.Tensor, "record_stream", lambda tensor, stream: None
+    yield torch.autograd, "backward", _placed(torch.autograd.backward)
+    yield torch.autograd, "grad", _placed(torch.autograd.grad)
+    yield torch, "compile", _compile
+    yield torch.nn.Module, "compile", lambda module, *args, **kwargs: _note_compile()
+    yield torch, "cond", _cond
+    yield torch.amp.autocast_mode.autocast, "__init__", _autocast(torch.amp.autocast_mode.autocast.__init__)
+    yield torch, "is_autocast_enabled", _autocast_query(torch.is_autocast_enabled)
+    yield torch, "get_autocast_dtype", _autocast_query(torch.get_autocast_dtype)
+
+
+class _GeneratorMeta(type):
+    """`torch.Generator`: makes a simulated one for `cuda`, and still is what every generator is an instance of."""
+
+    def __call__(cls, device: Any = "cpu") -> Any:
+        if torch.device(device).type == "cuda":
+            return Generator(device)
+        return torch._C.Generator(device)
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, torch._C.Generator)
+
+
+def _text(real: Callable[..., str], name: str) -> Callable[..., str]:
+    """Formatting switches every mode off, and reads."""
+
+    def text(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
+        world = worlds.active()
+        if world is None or world.bypassed:
+            return real(tensor, *args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            index = index_of(tensor)
+            scalar = tensor.dim() == 0
+        if index == HOST:
+            return real(tensor, *args, **kwargs)
+        with world.via(name):
+            if scalar and name.endswith("__format__"):
+                return real(tensor, *args, **kwargs)
+            world.emit("read", "aten::_local_scalar_dense")
+            if world.session is not None:
+                world.session.refuse(NOT_PERMITTED, "aten::_local_scalar_dense", "read")
+        with world.unseen():
+            shown = real(tensor.detach(), *args, **kwargs)
+        return shown[:-1] + f", device='cuda:{index}')" if shown.endswith(")") else shown
+
+    return text
+
+
+def _deepcopy(real: Callable[..., Any]) -> Callable[..., Any]:
+    def deepcopy(tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
+        world = worlds.active()
+        with torch._C.DisableTorchFunction():
+            simulated = world is not None and not world.bypassed and index_of(tensor) != HOST and tensor.is_leaf
+        if not simulated or type(tensor) is not torch.Tensor:
+            return real(tensor, memo)
+        if id(tensor) not in memo:
+            copied = tensor.detach().clone()
+            copied.requires_grad_(tensor.requires_grad)
+            if tensor.grad is not None:
+                copied.grad = tensor.grad.__deepcopy__(memo)
+            memo[id(tensor)] = copied
+        return memo[id(tensor)]
+
+    return deepcopy
+
+
+def _reduce(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Pickling copies to the host; what is read back is a host tensor."""
+
+    def reduce(tensor: torch.Tensor, proto: Any) -> Any:
+        world = worlds.active()
+        if world is None or world.bypassed:
+            return real(tensor, proto)
+        with torch._C.DisableTorchFunction():
+            index = index_of(tensor)
+        if index != HOST:
+            with world.via("torch.Tensor.__reduce_ex__"):
+                world.emit("copy-to-host", "aten::_to_copy", None, pinned=False, non_blocking=False)
+                if world.session is not None and world.is_capturing(index):
+                    world.session.refuse(PAGEABLE, "aten::_to_copy", "copy-to-host")
+        with world.unseen():
+            return real(tensor, proto)
+
+    return reduce
+
+
+def _placed(real: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward pass makes zeros and ones on the device of the tensors it starts from."""
+
+    def placed(*args: Any, **kwargs: Any) -> Any:
+        world = worlds.active()
+        if world is None or world.bypassed:
+            return real(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            index = max((index_of(tensor) for tensor in tensors_in((args, kwargs))), default=HOST)
+        with world.within(Scope(via=world.scope.via, place=index)):
+            return real(*args, **kwargs)
+
+    return placed
+
+
+def _note_compile() -> None:
+    world = worlds.active()
+    if world is not None:
+        world.limits["torch.compile", "runs uncompiled on the simulated device"] = (
+            "compiled code is made for a real GPU; its kernels, and what they allocate, cannot be predicted"
+        )
+
+
+def _compile(model: Any = None, **kwargs: Any) -> Any:
+    _note_compile()
+    return (lambda function: function) if model is None else model
+
+
+def _cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
+    """Eager `torch.cond` compiles its branches; what it does to a capture is to read the predicate."""
+    return true_fn(*operands) if pred else false_fn(*operands)
+
+
+def _autocast(real: Callable[..., None]) -> Callable[..., None]:
+    """The tensors are the CPU's, so the CPU's autocast is the one with an effect; its list of ops is not CUDA's."""
+
+    def init(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        world = worlds.active()
+        if world is None or device_type != "cuda":
+            return real(self, device_type, *args, **kwargs)
+        if kwargs.get("enabled", True):
+            world.limits["autocast", "uses the CPU's list of operations"] = (
+                "which operations autocast runs in lower precision differs between CPU and CUDA"
+            )
+        dtype = args[0] if args else kwargs.get("dtype")
+        real(self, "cpu", torch.float16 if dtype is None else dtype, *args[1:], **{k: v for k, v in kwargs.items() if k != "dtype"})
+
+    return init
+
+
+def _autocast_query(real: Callable[..., Any]) -> Callable[..., Any]:
+    def query(device_type: str = "cuda") -> Any:
+        if worlds.active() is None:
+            return real(device_type)
+        return real("cpu" if device_type == "cuda" else device_type)
+
+    return query
+
+
+@contextmanager
+def installed(world: World) -> Iterator[None]:
+    """Put every replacement in place, and everything back at the end."""
+    missing = object()
+    undo: list[tuple[Any, str, Any]] = []
+    try:
+        for owner, name, value in list(_replacements(world)):
+            undo.append((owner, name, vars(owner).get(name, missing)))
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, before in reversed(undo):
+            with contextlib.suppress(AttributeError):
+                if before is missing:
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, before)
+
+
