@@ -1,0 +1,174 @@
+"""The real device: one CUDA GPU of this machine, in a child process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from graphsafe.capture.device.cuda import memory
+from graphsafe.capture.device.cuda.attempts import attempts_watched
+from graphsafe.capture.device.cuda.diagnose import diagnosed
+from graphsafe.capture.device.cuda.graph import CudaRecording, failure_of
+from graphsafe.capture.device.cuda.runtime import driver_version
+from graphsafe.capture.device.cuda.watch import step_watched
+from graphsafe.capture.device.protocol import (
+    CaptureAttempt,
+    CaptureFailure,
+    Diagnosis,
+    Memory,
+    RandomState,
+    StepEvent,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.protocol import Recording
+
+
+class CudaDevice:
+    evidence: Literal["measured"] = "measured"
+
+    def __init__(self, index: int) -> None:
+        """Raises RuntimeError where this machine has no such GPU."""
+        count = torch.cuda.device_count()
+        if index >= count:
+            raise RuntimeError(f"this machine has {count or 'no'} CUDA device{'s' if count > 1 else ''}")
+        self.index = index
+        self.name = f"cuda:{index}"
+        self.torch_device = torch.device("cuda", index)
+        self._stream: torch.cuda.Stream | None = None
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        torch.cuda.set_device(self.index)
+        torch.empty(1, device=self.torch_device)
+        yield
+
+    def label(self) -> str:
+        return f"{self.name} {torch.cuda.get_device_name(self.index)}"
+
+    def driver(self) -> str | None:
+        return driver_version()
+
+    def seed(self, value: int) -> None:
+        torch.manual_seed(value)
+
+    def random_states(self) -> Mapping[str, RandomState]:
+        states = {}
+        for index in range(torch.cuda.device_count()):
+            if not torch._C._cuda_hasPrimaryContext(index):
+                continue
+            generator = torch.cuda.default_generators[index]
+            try:
+                states[f"cuda:{index}"] = RandomState(generator.initial_seed(), generator.get_offset())
+            except RuntimeError:  # a capture was left open: the generator does not answer
+                states[f"cuda:{index}"] = RandomState(0, 0)
+        return states
+
+    def draw(self, device: str) -> str | None:
+        index = int(device.partition(":")[2])
+        generator = torch.cuda.default_generators[index]
+        try:
+            offset = generator.get_offset()
+            torch.empty(1, device=device).uniform_()
+            torch.cuda.synchronize(index)
+            generator.set_offset(offset)
+        except RuntimeError as error:
+            return " ".join(str(error).split())[:300]
+        return None
+
+    def repair_generator(self, device: str) -> None:
+        generator = torch.cuda.default_generators[int(device.partition(":")[2])]
+        fresh = torch.Generator(device=device)
+        fresh.manual_seed(generator.initial_seed())
+        fresh.set_offset(generator.get_offset())
+        generator.graphsafe_set_state(fresh)
+
+    @contextmanager
+    def capture_stream(self) -> Iterator[None]:
+        stream = self._side_stream()
+        outer = torch.cuda.current_stream(self.index)
+        stream.wait_stream(outer)
+        with torch.cuda.stream(stream):
+            yield
+        outer.wait_stream(stream)
+
+    def _side_stream(self) -> torch.cuda.Stream:
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self.torch_device)
+        return self._stream
+
+    def stands_on(self) -> str:
+        index = torch.cuda.current_device()
+        default = torch.cuda.current_stream(index) == torch.cuda.default_stream(index)
+        return f"cuda:{index}, {'default' if default else 'side'} stream"
+
+    def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
+        return step_watched(sink)
+
+    def watch_captures(self, sink: Callable[[CaptureAttempt], None]) -> AbstractContextManager[None]:
+        return attempts_watched(sink)
+
+    def record(self, step: Callable[[], Any]) -> Recording | CaptureFailure:
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        try:
+            with torch.cuda.graph(graph, stream=self._side_stream()):
+                outputs = step()
+            graph.instantiate()
+        except BaseException as error:
+            return failure_of(error)
+        return CudaRecording(graph, outputs)
+
+    def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
+        return diagnosed(step, self._side_stream())
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self.index)
+
+    def is_on_device(self, tensor: torch.Tensor) -> bool:
+        return tensor.device == self.torch_device
+
+    def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach().cpu() if tensor.is_cuda else tensor.detach().clone()
+
+    def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
+        memory.store(tensor, values)
+
+    def poison(self, tensor: torch.Tensor) -> None:
+        memory.poison(tensor)
+
+    def digest(self, tensor: torch.Tensor) -> str:
+        return memory.digest(tensor)
+
+    def churn(self) -> None:
+        memory.churn(self.torch_device, self._side_stream())
+
+    def memory(self) -> Memory:
+        free, total = torch.cuda.mem_get_info(self.index)
+        return Memory(
+            total, free, torch.cuda.memory_allocated(self.index), torch.cuda.max_memory_allocated(self.index)
+        )
+
+    def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        self.synchronize()
+        begin.record()
+        for _ in range(repeats):
+            call()
+        end.record()
+        self.synchronize()
+        return float(begin.elapsed_time(end)) / repeats
+
+    def launches(self, step: Callable[[], Any]) -> int | None:
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            step()
+            self.synchronize()
+        events = [event for event in profiler.events() or () if event.device_type == torch.autograd.DeviceType.CUDA]
+        return sum(not event.name.startswith(("Memcpy", "Memset")) for event in events)
+
+    def unknown_operations(self) -> tuple[str, ...]:
+        return ()

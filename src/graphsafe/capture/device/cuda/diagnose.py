@@ -1,0 +1,106 @@
+"""The guilty line of a failed capture: the same attempt again, with the stream's status asked after every operation.
+
+The status turns from capturing to invalidated at the guilty operation, even where the user's code swallowed the
+exception; for a swallowed query or a wait on the legacy stream it turns before the next operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from graphsafe.capture.device.cuda.runtime import CAPTURING, INVALIDATED, NOT_CAPTURING, capture_status
+from graphsafe.capture.device.cuda.trace import Running, traced
+from graphsafe.capture.device.cuda.watch import waits_patched
+from graphsafe.capture.device.protocol import Diagnosis, StepEvent
+from graphsafe.capture.frames import user_frames
+
+
+class _Detective:
+    """Keeps the last event that could be to blame, and stops looking once the capture is invalid."""
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self.stream = stream
+        self.running = Running(self.event)
+        self.running.after_op = self.after_op
+        self.last: StepEvent | None = None
+        self.guilty: Diagnosis | None = None
+        self.others: dict[int, tuple[torch.cuda.Stream, StepEvent]] = {}
+
+    def event(self, event: StepEvent) -> None:
+        if self.guilty is None and event.kind not in ("allocation",):
+            self.check()
+            self.last = event
+
+    def check(self) -> None:
+        """Whether the capture became invalid since the last look; what ran last is to blame."""
+        if self.guilty is None and self.last is not None and capture_status(self.stream) == INVALIDATED:
+            self.guilty = Diagnosis("operation", self.last)
+
+    def after_op(self, name: str, args: Sequence[Any]) -> None:
+        if self.guilty is not None:
+            return
+        frames, span = user_frames()
+        event = StepEvent("hidden-sync", name, frames, span, self.running.via)
+        if capture_status(self.stream) == INVALIDATED:
+            told = self.last if self.running.told and self.last is not None else event
+            self.guilty = Diagnosis("operation", told)
+            return
+        if not self.running.told:
+            self.last = event
+        here = torch.cuda.current_stream()
+        if here.cuda_stream == self.stream.cuda_stream:
+            return
+        status = capture_status(here)
+        if status == CAPTURING:
+            self.others[here.cuda_stream] = (here, event)
+        elif status == NOT_CAPTURING and any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in args):
+            self.guilty = Diagnosis("foreign-stream", event)
+
+    def unjoined(self) -> Diagnosis | None:
+        for stream, event in self.others.values():
+            if capture_status(stream) == CAPTURING:
+                return Diagnosis("unjoined-stream", event)
+        return None
+
+
+def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis | None:
+    detective = _Detective(stream)
+
+    def watched() -> None:
+        with waits_patched(detective.running), traced(detective.running):
+            try:
+                step()
+            finally:
+                detective.check()
+
+    graph = torch.cuda.CUDAGraph()
+    unjoined: list[Diagnosis | None] = []
+    with suppress(Exception), torch.cuda.graph(graph, stream=stream):
+        try:
+            watched()
+        except BaseException as error:
+            if detective.guilty is None:
+                detective.guilty = _raised(detective, error)
+            raise
+        finally:
+            unjoined.append(detective.unjoined())
+    return detective.guilty or next((found for found in unjoined if found is not None), None)
+
+
+def _raised(detective: _Detective, error: BaseException) -> Diagnosis | None:
+    """The op that raised, where it left the capture intact: PyTorch's own check spoke before CUDA did."""
+    from graphsafe.capture.frames import root_error, traceback_frames
+
+    root, _ = root_error(error)
+    frames, span = traceback_frames(root.__traceback__)
+    if not frames:
+        return None
+    last = detective.last
+    if last is not None and last.frames and last.frames[-1] == frames[-1]:
+        return Diagnosis("operation", last)
+    return Diagnosis("operation", replace(StepEvent("hidden-sync", "", frames, span), via=detective.running.via))

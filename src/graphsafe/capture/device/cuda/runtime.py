@@ -1,0 +1,63 @@
+"""The few calls of the CUDA runtime that torch does not offer, through the library that torch has loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import torch
+
+NODE_KINDS = {
+    0: "kernel",
+    1: "memcpy",
+    2: "memset",
+    3: "host",
+    4: "graph",
+    5: "empty",
+    6: "wait-event",
+    7: "event-record",
+    10: "mem-alloc",
+    11: "mem-free",
+    13: "conditional",
+}
+"`cudaGraphNodeType` of driver_types.h."
+
+NOT_CAPTURING, CAPTURING, INVALIDATED = 0, 1, 2
+"`cudaStreamCaptureStatus`."
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    major = (torch.version.cuda or "").partition(".")[0]
+    return ctypes.CDLL(f"libcudart.so.{major}")
+
+
+def capture_status(stream: torch.cuda.Stream) -> int:
+    status = ctypes.c_int(0)
+    _library().cudaStreamIsCapturing(ctypes.c_void_p(stream.cuda_stream), ctypes.byref(status))
+    return status.value
+
+
+def node_counts(raw_graph: int) -> dict[str, int]:
+    """Nodes of a `cudaGraph_t` by kind."""
+    library = _library()
+    count = ctypes.c_size_t(0)
+    if library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), None, ctypes.byref(count)):
+        raise RuntimeError("cudaGraphGetNodes failed")
+    nodes = (ctypes.c_void_p * count.value)()
+    library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), nodes, ctypes.byref(count))
+    counts: dict[str, int] = {}
+    for node in nodes:
+        kind = ctypes.c_int(-1)
+        library.cudaGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
+        name = NODE_KINDS.get(kind.value, "other")
+        counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def driver_version() -> str | None:
+    """The newest CUDA that the driver speaks, `13.0`."""
+    version = ctypes.c_int(0)
+    if _library().cudaDriverGetVersion(ctypes.byref(version)) or not version.value:
+        return None
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"

@@ -1,0 +1,181 @@
+"""What runs right now: the Python-level torch call, and the aten op inside it.
+
+A function mode sees `tensor.__bool__` and `torch.zeros` by name; a dispatch mode sees every aten op with its arguments.
+Neither sees what a C++ extension does inside an op, nor the autograd engine's own threads.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphsafe.capture.device.protocol import StepEvent, StepEventKind
+from graphsafe.capture.frames import user_frames
+from graphsafe.optable import OpTable
+from graphsafe.rulebook import load_op_table
+
+_COPIES = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy"})
+_INDEXES = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
+_KINDS: Mapping[str, StepEventKind] = {
+    "reads-host": "read",
+    "dynamic-shape": "extent",
+    "hidden-sync": "hidden-sync",
+    "waits": "wait",
+    "copies": "copy-to-device",
+}
+Sink = Callable[[StepEvent], None]
+
+
+@functools.lru_cache(maxsize=None)
+def python_name(func: Any) -> str | None:
+    """As the op table spells it; None for what reads nothing (`tensor.shape`)."""
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        return None
+    resolved: str | None = resolve_name(func)
+    if resolved is not None:
+        return resolved
+    if getattr(torch, name, None) is func:
+        return f"torch.{name}"
+    if getattr(torch.Tensor, name, None) is func:
+        return f"torch.Tensor.{name}"
+    return f"{getattr(func, '__module__', None) or 'torch'}.{name}"
+
+
+class Running:
+    """The call and the op that are running in this thread, and the events that follow from them."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.table: OpTable = load_op_table()
+        self.via: str | None = None
+        self.op: str | None = None
+        self.told = False
+        "Whether the running op has been told already: a wait inside it is not news."
+        self.after_op: Callable[[str, Sequence[Any]], None] | None = None
+
+    def tell(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
+        frames, span = user_frames()
+        self.sink(StepEvent(kind, op, frames, span, self.via, nbytes, data))
+
+    def waited(self) -> None:
+        """The host waits for the device inside the running op or call."""
+        if self.told:
+            return
+        if self.op is not None:
+            entry = self.table.aten(self.op)
+        else:
+            entry = self.table.python(self.via) if self.via is not None else None
+        effects = [effect.kind for effect in entry.effects] if entry is not None else []
+        kind: StepEventKind = next((_KINDS[effect] for effect in effects if effect in _KINDS), "hidden-sync")
+        if self.op is None and self.via is None:
+            kind = "wait"
+        if self.op in _INDEXES:
+            self.tell("extent", self.op, mask=True)
+        else:
+            self.tell(kind, self.op or self.via or "cudaStreamSynchronize", literal=self.via in _LITERALS)
+
+    def begin_op(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self.op, self.told = name, False
+        if name == "aten::_local_scalar_dense" and args[0].is_cuda:
+            self._tell_once("read", name, dtype=str(args[0].dtype))
+        elif name in _COPIES:
+            self._copy(name, args, kwargs)
+        elif name in _INDEXES and args[0].is_cuda:
+            hosts = [index for index in args[1] if index is not None and not index.is_cuda]
+            if hosts:
+                self._tell_once("copy-to-device", name, index=True, pinned=hosts[0].is_pinned(), non_blocking=False)
+
+    def _copy(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if name == "aten::_to_copy":
+            source, there = args[0], kwargs.get("device")
+            non_blocking = bool(kwargs.get("non_blocking", False))
+            target: torch.Tensor | None = None
+            to_cuda = there is not None and torch.device(there).type == "cuda"
+            same = there is None
+        else:
+            target, source = args[0], args[1]
+            non_blocking = bool(args[2]) if len(args) > 2 else bool(kwargs.get("non_blocking", False))
+            to_cuda, same = target.is_cuda, False
+        if same or source.is_cuda == to_cuda:
+            return
+        host = source if to_cuda else target
+        # `.to("cpu", non_blocking=True)` puts its result into pinned memory by itself.
+        pinned = non_blocking if host is None else host.is_pinned()
+        self.told = True
+        if not (pinned and non_blocking):
+            kind: StepEventKind = "copy-to-device" if to_cuda else "copy-to-host"
+            self.tell(kind, name, source.nbytes, pinned=pinned, non_blocking=non_blocking, literal=self.via in _LITERALS)
+
+    def _tell_once(self, kind: StepEventKind, op: str, **data: Any) -> None:
+        self.told = True
+        self.tell(kind, op, **data)
+
+    def end_call(self, name: str, result: Any, kwargs: Mapping[str, Any]) -> None:
+        entry = self.table.python(name)
+        if entry is None:
+            return
+        kinds = {effect.kind for effect in entry.effects}
+        tensor = result if isinstance(result, torch.Tensor) else None
+        if "allocates" in kinds and tensor is not None and tensor.is_cuda:
+            self.tell("allocation", entry.aten or name, tensor.nbytes)
+        if "random" in kinds and tensor is not None:
+            if not tensor.is_cuda:
+                self.tell("random", entry.aten or name, how="host-random")
+            elif kwargs.get("generator") is not None:
+                self.tell("random", entry.aten or name, how="private-generator")
+
+
+_LITERALS = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.Tensor.new_tensor", "torch.scalar_tensor"})
+
+
+class _Calls(TorchFunctionMode):
+    def __init__(self, running: Running) -> None:
+        super().__init__()
+        self._running = running
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = python_name(func)
+        if name is None:
+            return func(*args, **(kwargs or {}))
+        running = self._running
+        outer, running.via = running.via, name
+        try:
+            result = func(*args, **(kwargs or {}))
+            running.end_call(name, result, kwargs or {})
+            return result
+        finally:
+            running.via = outer
+
+
+class _Ops(TorchDispatchMode):
+    def __init__(self, running: Running) -> None:
+        super().__init__()
+        self._running = running
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        running = self._running
+        name = func._schema.name
+        running.begin_op(name, args, kwargs or {})
+        try:
+            result = func(*args, **(kwargs or {}))
+            if running.after_op is not None:
+                running.after_op(name, args)
+            return result
+        finally:
+            running.op, running.told = None, False
+
+
+@contextmanager
+def traced(running: Running) -> Iterator[None]:
+    # The first use of a dispatch mode imports for seconds; do it before anything is watched.
+    with _Ops(Running(lambda event: None)):
+        torch.empty(0)
+    with _Calls(running), _Ops(running):
+        yield

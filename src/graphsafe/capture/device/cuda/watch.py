@@ -1,0 +1,104 @@
+"""Every line of an eager step that waits for the device, copies, or asks how far it is, in one run.
+
+`torch._C._activate_gpu_trace` calls back before each wait of PyTorch's own, with the live Python stack: a superset of
+what sync-debug mode warns of. It is silent for queries and for pageable copies with `non_blocking=True`: the first are
+patched here, the second seen by the dispatch mode. It cannot be switched off again, which is one reason why the step
+child is a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch.cuda import _gpu_trace
+
+from graphsafe.capture.device.cuda.trace import Running, Sink, traced
+from graphsafe.capture.device.protocol import StepEventKind
+
+_WAITS: tuple[tuple[Any, str, str, StepEventKind], ...] = (
+    (torch.cuda, "synchronize", "torch.cuda.synchronize", "wait"),
+    (torch.cuda.Event, "synchronize", "torch.cuda.Event.synchronize", "wait"),
+    (torch.cuda.Event, "elapsed_time", "torch.cuda.Event.elapsed_time", "query"),
+    (torch.cuda.Event, "query", "torch.cuda.Event.query", "query"),
+    (torch.cuda.Stream, "synchronize", "torch.cuda.Stream.synchronize", "wait"),
+    (torch.cuda.Stream, "query", "torch.cuda.Stream.query", "query"),
+)
+_RESEEDS: tuple[tuple[Any, str, str], ...] = (
+    (torch, "manual_seed", "torch.manual_seed"),
+    (torch.cuda, "manual_seed", "torch.cuda.manual_seed"),
+    (torch.cuda, "manual_seed_all", "torch.cuda.manual_seed_all"),
+    (torch.cuda, "set_rng_state", "torch.cuda.set_rng_state"),
+)
+
+
+@contextmanager
+def patched(owner: Any, name: str, before: Callable[[], None], after: Callable[[], None]) -> Iterator[None]:
+    original = getattr(owner, name)
+
+    def told(*args: Any, **kwargs: Any) -> Any:
+        before()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            after()
+
+    setattr(owner, name, told)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+@contextmanager
+def waits_patched(running: Running) -> Iterator[None]:
+    """`torch.cuda.synchronize`, waits and queries of events and streams, and reseeding, by name."""
+    with ExitStack() as stack:
+        for owner, name, spelled, kind in _WAITS:
+            stack.enter_context(patched(owner, name, *_teller(running, kind, spelled)))
+        for owner, name, spelled in _RESEEDS:
+            stack.enter_context(patched(owner, name, *_teller(running, "random", spelled, how="reseed")))
+        yield
+
+
+def _teller(
+    running: Running, kind: StepEventKind, spelled: str, **data: Any
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    def before() -> None:
+        if not running.told:
+            running.tell(kind, spelled, **data)
+        running.told = True
+
+    def after() -> None:
+        running.told = False
+
+    return before, after
+
+
+@contextmanager
+def step_watched(sink: Sink) -> Iterator[None]:
+    running = Running(sink)
+    watching = True
+
+    def stream_wait(*_: Any) -> None:
+        if watching:
+            running.waited()
+
+    def other_wait(name: str) -> Callable[..., None]:
+        def told(*_: Any) -> None:
+            if watching and not running.told:
+                running.tell("wait", name)
+
+        return told
+
+    torch._C._activate_gpu_trace()
+    _gpu_trace.register_callback_for_stream_synchronization(stream_wait)
+    _gpu_trace.register_callback_for_device_synchronization(other_wait("torch.cuda.synchronize"))
+    _gpu_trace.register_callback_for_event_synchronization(other_wait("torch.cuda.Event.synchronize"))
+    try:
+        with waits_patched(running), traced(running):
+            yield
+    finally:
+        watching = False
