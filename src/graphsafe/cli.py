@@ -57,12 +57,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Form(click.ParamType[str]):
-    """A name of the registry of report forms, which is read only when one is given."""
+    """A name of the registry of report forms, which is imported only when it is asked for."""
 
     name = "form"
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return "FORM"
+        from graphsafe.report.forms import FORMS
+
+        return f"[{'|'.join(FORMS)}]"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from graphsafe.report.forms import FORMS
@@ -74,13 +76,7 @@ class _Form(click.ParamType[str]):
 
 _PATH = click.Path(path_type=Path)
 _LEVEL = click.Choice(["error", "warning", "note"])
-_form = click.option(
-    "--format",
-    "form",
-    type=_Form(),
-    default="terminal",
-    help="The form on stdout: terminal (default), concise, json, sarif, github, gitlab, junit or html.",
-)
+_form = click.option("--format", "form", type=_Form(), default="terminal", help="The form on stdout.")
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -166,7 +162,10 @@ def scan(
         fail_level=fail_level or config.fail_level,
     )
     report = scan_paths(there, config, confidence="possible" if confidence == "possible" else "likely")
-    _put([report], form, output)
+    _put(report, form, output)
+    for limit in report.limits:
+        if limit.kind == "no-root":
+            _complain(f"{limit.what}: {limit.why}")
     return BAD_REQUEST if missing else _scan_code(report, config.fail_level)
 
 
@@ -247,8 +246,9 @@ def capture(
 
     progress = _progress if sys.stderr.isatty() else None
     reports = [capture_target(request, progress) for request in requests]
-    _put(reports, "json", output)
-    _put(reports, form, None)
+    written = reports if all_targets else reports[0]
+    _put(written, "json", output)
+    _put(written, form, None)
     return max(_capture_code(report, request.breaks) for report, request in zip(reports, requests, strict=True))
 
 
@@ -386,7 +386,7 @@ def _check_writable(output: Path | None) -> None:
         raise RequestError(f"-o {output}: cannot be written")
 
 
-def _put(reports: Sequence[Report], form: str, output: Path | None) -> None:
+def _put(reports: Report | Sequence[Report], form: str, output: Path | None) -> None:
     from graphsafe.files import write_atomically
     from graphsafe.report.forms import render
 

@@ -1,0 +1,319 @@
+"""The command line: what it prints where, its exit codes, and one clear line for every bad request."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import pytest
+
+from graphsafe import cli
+from graphsafe.report.forms import FORMS, render
+from graphsafe.report.json_form import read_reports
+from graphsafe.report.model import Environment, Limit, Report, Tool
+
+HOT = """\
+import torch
+from torch import nn
+
+
+class Step(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x.sum().item()
+"""
+COLD = "def helper():\n    return 1\n"
+
+
+def run(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """As a user starts it: a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "graphsafe", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+
+
+def here(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    """The same in this process, which is faster: exit code, stdout, stderr."""
+    code = cli.main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def one_line(err: str) -> str:
+    assert err.count("\n") == 1 and err.startswith("graphsafe: "), err
+    return err
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[tool.graphsafe]\n", encoding="utf-8")
+    (tmp_path / "hot.py").write_text(HOT, encoding="utf-8")
+    return tmp_path
+
+
+def saved(folder: Path) -> Path:
+    report = Report(
+        tool=Tool("graphsafe", "0.1.0"),
+        command="scan",
+        created="2026-11-21T03:00:00Z",
+        environment=Environment("3.12.3", None, None, None, (), "torch-2.11", {}),
+        target=None,
+        verdict=None,
+        evidence=None,
+        findings=(),
+        limits=(Limit("no-root", "src", "nothing there is called once a step"),),
+        devices=None,
+    )
+    path = folder / "saved.json"
+    path.write_text(render(report, "json"), encoding="utf-8")
+    return path
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    script = (
+        "import sys; from graphsafe.cli import main; code = main(['--help']);"
+        "heavy = {'torch', 'libcst', 'rich', 'yaml', 'jsonschema'} & set(sys.modules);"
+        "sys.exit(f'{heavy}' if heavy else code)"
+    )
+    helped = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (helped.returncode, helped.stderr) == (0, "")
+    assert "graphsafe scan src/" in helped.stdout
+    assert run("--version").stdout.startswith("graphsafe ")
+
+
+@pytest.mark.parametrize("command", ["scan", "capture", "explain", "rules", "report"])
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    code, out, err = here(capsys, command, "--help")
+    assert code == 0 and out.startswith(f"Usage: graphsafe {command}") and not err
+
+
+# scan
+
+
+def test_scan_exits_with_1_on_findings_and_0_without(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = here(capsys, "scan", "hot.py", "--format", "concise")
+    assert code == 1
+    assert "hot.py:7:" in out and "GS101" in out
+    code, out, _ = here(capsys, "scan", "hot.py", "--ignore", "GS101")
+    assert code == 0
+    code, out, _ = here(capsys, "scan", "hot.py", "--select", "GS2,GS301", "--select", "GS4")
+    assert code == 0
+
+
+def test_scan_writes_a_valid_report_to_a_file_instead_of_stdout(
+    project: Path, capsys: pytest.CaptureFixture[str], valid_report: Any
+) -> None:
+    code, out, err = here(capsys, "scan", "hot.py", "--format", "json", "-o", "out.json")
+    assert (code, out, err) == (1, "", "")
+    report = valid_report((project / "out.json").read_text(encoding="utf-8"))
+    assert [finding["code"] for finding in report["findings"]] == ["GS101"]
+    assert [path.name for path in project.iterdir() if "out.json" in path.name] == ["out.json"]
+
+
+def test_scan_fails_from_the_fail_level_on(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    warning = HOT.replace("x * x.sum().item()", "torch.empty_like(x).copy_(x)")
+    (project / "hot.py").write_text(warning, encoding="utf-8")
+    assert here(capsys, "scan", "hot.py")[0] == 0
+    assert here(capsys, "scan", "hot.py", "--fail-level", "warning")[0] == 1
+    (project / "graphsafe.toml").write_text('fail-level = "warning"\n', encoding="utf-8")
+    assert here(capsys, "scan", "hot.py")[0] == 1
+    assert here(capsys, "scan", "hot.py", "--fail-level", "error")[0] == 0
+
+
+def test_scan_says_when_nothing_is_hot(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "cold.py").write_text(COLD, encoding="utf-8")
+    code, _, err = here(capsys, "scan", "cold.py")
+    assert code == 0 and one_line(err)
+
+
+def test_scan_never_imports_torch_nor_what_it_scans(project: Path) -> None:
+    (project / "hot.py").write_text("raise SystemExit('imported')\n" + HOT, encoding="utf-8")
+    script = (
+        "import sys; from graphsafe.cli import main; code = main(['scan', 'hot.py']);"
+        "sys.exit(9 if 'torch' in sys.modules or 'hot' in sys.modules else code)"
+    )
+    scanned = subprocess.run([sys.executable, "-c", script], cwd=project, capture_output=True, text=True)
+    assert scanned.returncode == 1 and "imported" not in scanned.stderr
+
+
+def test_a_missing_path_is_said_and_the_rest_is_scanned(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = here(capsys, "scan", "absent.py", "hot.py", "--format", "concise")
+    assert code == 2
+    assert "absent.py: no such file or folder" in one_line(err)
+    assert "GS101" in out
+    assert here(capsys, "scan", "absent.py")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["scan"], "Missing argument 'PATH...'"),
+        (["scan", "hot.py", "--select", "GS999"], 'unknown rule "GS999"'),
+        (["scan", "hot.py", "--ignore", "scalar"], 'unknown rule "scalar"'),
+        (["scan", "hot.py", "--format", "xml"], f"'xml' is not one of {', '.join(FORMS)}"),
+        (["scan", "hot.py", "--fail-level", "fatal"], "'fatal' is not one of"),
+        (["scan", "hot.py", "-o", "absent/out.json"], "-o absent/out.json: cannot be written"),
+        (["scan", "hot.py", "-o", "."], "-o .: cannot be written"),
+        (["capture"], "give either a TARGET or --all"),
+        (["capture", "a.py:f", "--all"], "give either a TARGET or --all"),
+        (["capture", "--all"], "no target under [tool.graphsafe.targets]"),
+        (["capture", "a.py:f", "--device", "gpu"], "--device gpu: expected cuda, cuda:N, all, sim or sim:N"),
+        (["capture", "a.py:f", "--bucket", "batch"], "--bucket batch: expected axis=value,value"),
+        (["capture", "a.py:f", "--input", "ids"], "--input ids: expected name:dtype[shape]=low..high"),
+        (["capture", "a.py:f", "--input", "ids:i65[1]"], 'unknown dtype "i65" (did you mean "i64"?)'),
+        (["capture", "a.py:f", "--input", "ids:i64[1]=3..1"], "the range is empty"),
+        (["capture", "a.py:f", "--timeout", "0"], "'--timeout'"),
+        (["explain", "GS999"], 'nothing is known about "GS999"'),
+        (["rules", "test", "absent.yaml"], "absent.yaml: No such file"),
+        (["report", "absent.json"], "absent.json: cannot be read"),
+        (["report", "hot.py"], "hot.py: not JSON"),
+        (["scam"], "No such command 'scam'"),
+    ],
+)
+def test_a_wrong_request_exits_with_2_and_says_why(
+    project: Path, capsys: pytest.CaptureFixture[str], arguments: Sequence[str], problem: str
+) -> None:
+    code, out, err = here(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert problem in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("graphsafe.toml", "selekt = []", 'selekt: unknown key (did you mean "select"?)'),
+        ("graphsafe.toml", 'rules = ["pack.yaml"]', "pack.yaml: No such file"),
+        ("graphsafe.toml", 'select = ["GS999"]', 'unknown rule "GS999"'),
+    ],
+)
+def test_a_wrong_configuration_exits_with_2_and_one_line(
+    project: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, problem: str
+) -> None:
+    (project / name).write_text(text, encoding="utf-8")
+    code, out, err = here(capsys, "scan", "hot.py")
+    assert (code, out) == (2, "")
+    assert problem in one_line(err)
+
+
+def test_a_malformed_rule_exits_with_2_and_one_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "pack.yaml").write_text("code: OUR101\nname: [\n", encoding="utf-8")
+    (project / "graphsafe.toml").write_text('rules = ["pack.yaml"]\n', encoding="utf-8")
+    for arguments in (["scan", "hot.py"], ["rules"], ["rules", "test", "pack.yaml"]):
+        code, out, err = here(capsys, *arguments)
+        assert (code, out) == (2, "")
+        assert "pack.yaml:" in one_line(err)
+
+
+# explain, rules, report
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("GS101", "# GS101 scalar-read"),
+        ("gs101", "# GS101 scalar-read"),
+        ("scalar-read", "# GS101 scalar-read"),
+        ("E906", "# E906 cudaErrorStreamCaptureImplicit"),
+        ("906", "# E906 cudaErrorStreamCaptureImplicit"),
+        ("CUDA error 906", "# E906 cudaErrorStreamCaptureImplicit"),
+        ("cudaErrorStreamCaptureUnjoined", "# E904 cudaErrorStreamCaptureUnjoined"),
+        ("Offset increment outside graph capture", "# Offset increment outside graph capture"),
+        ("AcceleratorError: CUDA error: capturing stream has unjoined work\nmore", "# E904"),
+        ("CUDA graph replay detected 3 dead tensor(s)", "# CUDA graph replay detected N dead tensor(s)"),
+    ],
+)
+def test_explain_knows_rules_codes_and_texts(capsys: pytest.CaptureFixture[str], text: str, title: str) -> None:
+    code, out, _ = here(capsys, "explain", text)
+    assert code == 0 and out.startswith(title)
+
+
+def test_explain_takes_an_error_text_without_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "graphsafe_set_state" in here(capsys, "explain", "Offset", "increment", "outside", "graph", "capture")[1]
+
+
+def test_the_page_of_every_rule_says_what_why_and_how_to_mend(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = here(capsys, "rules")[1].splitlines()
+    assert len(listed) >= 20
+    for line in listed:
+        page = here(capsys, "explain", line.split()[0])[1]
+        for heading in ("What it finds", "Why it breaks a capture", "What to write instead"):
+            assert f"## {heading}" in page
+
+
+def test_rules_test_runs_the_cases_of_a_pack(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pack = project / "pack.yaml"
+    marked = HOT.replace(".item()", ".item()  # expect: OUR101")
+    pack.write_text(
+        "code: OUR101\nname: our-rule\nlevel: error\nsummary: S.\nwhat: W.\nwhy: W.\nfix: F.\nfix_short: f\n"
+        "message: '`{expr}` reads'\nmatch:\n  - event: HostRead\n    how: [method]\n"
+        f"cases:\n  bad:\n    - title: found\n      code: |\n{indent(marked, ' ' * 8)}"
+        "  good:\n    - title: nothing to find\n      code: |\n        pass\n",
+        encoding="utf-8",
+    )
+    assert here(capsys, "rules", "test", "pack.yaml")[:2] == (0, "2 of 2 cases passed\n")
+    pack.write_text(pack.read_text(encoding="utf-8").replace("[method]", "[cast]"), encoding="utf-8")
+    code, out, _ = here(capsys, "rules", "test", "pack.yaml")
+    assert code == 1
+    assert out == "OUR101 bad case 'found': not found on line 7\n1 of 2 cases passed\n"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_report_turns_a_saved_report_into_every_form(
+    project: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    path = saved(project)
+    code, out, err = here(capsys, "report", path, "--format", form)
+    assert (code, err) == (0, "")
+    assert out == render(read_reports(path), form)
+
+
+# what goes wrong with graphsafe itself
+
+
+def test_a_fault_of_graphsafe_exits_with_3_and_says_what_to_report(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise IndexError("out of range")
+
+    monkeypatch.setattr("graphsafe.rulebook.load_rulebook", broken)
+    code, out, err = here(capsys, "explain", "GS101 with 'quotes'")
+    assert (code, out) == (3, "")
+    assert err.startswith("graphsafe: internal error: IndexError: out of range\n")
+    assert "Please report it" in err and "graphsafe explain" in err and "test_cli.py" in err
+
+
+def test_ctrl_c_is_one_line(project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graphsafe.rulebook.load_rulebook", interrupted)
+    code, out, err = here(capsys, "rules")
+    assert (code, out, err.strip()) == (130, "", "graphsafe: interrupted")
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graphsafe", "explain", "GS101"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.wait(timeout=60)
+
+
+def test_output_is_utf8_safe_on_a_terminal_that_is_not(project: Path) -> None:
+    (project / "hot.py").write_text(HOT.replace("x.sum()", "x.sum('überlänge')"), encoding="utf-8")
+    scanned = run("scan", "hot.py", cwd=project, PYTHONIOENCODING="ascii:strict", PYTHONUTF8="0")
+    assert scanned.returncode == 1, scanned.stderr
