@@ -34,6 +34,7 @@ class Layer(nn.Module):
         self.batch, self.tokens, self.num_experts = batch, tokens, num_experts
         self.capacity = max(1, batch // 2)
         self.gate = nn.Linear(dim, num_experts, device=device)
+        self.query = nn.Linear(dim, dim, device=device)
         self.up = nn.Parameter(torch.randn(num_experts, dim, dim, device=device) * dim**-0.5)
         self.down = nn.Parameter(torch.randn(dim, dim, device=device) * dim**-0.5)
         self.register_buffer("odd_rows", torch.arange(batch, device=device) % 2 == 1)
@@ -93,7 +94,7 @@ class PortedLayer(Layer):
     def attend(self, hidden: Tensor) -> Tensor:
         self.keys = torch.cat([self.keys, hidden.unsqueeze(1)], dim=1)
         self.kernel_args[0] = self.temperature
-        scores = torch.einsum("bd,btd->bt", hidden, self.keys) / self.kernel_args[0]
+        scores = torch.einsum("bd,btd->bt", self.query(hidden), self.keys) / self.kernel_args[0]
         return torch.einsum("bt,btd->bd", scores.softmax(dim=-1), self.keys)
 
     def project(self, hidden: Tensor) -> Tensor:
@@ -167,7 +168,7 @@ class RepairedLayer(Layer):
         self.keys.index_copy_(1, self.position % self.tokens, hidden.unsqueeze(1))
         self.position.add_(1)
         self.kernel_args.copy_(self.host_args, non_blocking=True)
-        scores = torch.einsum("bd,btd->bt", hidden, self.keys) / self.kernel_args[0]
+        scores = torch.einsum("bd,btd->bt", self.query(hidden), self.keys) / self.kernel_args[0]
         weights = scores.masked_fill(self.slots >= self.position, float("-inf")).softmax(dim=-1)
         return torch.einsum("bt,btd->bd", weights, self.keys)
 
