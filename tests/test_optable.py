@@ -1,4 +1,4 @@
-"""The op table answers by Python and by aten name, and says "perhaps" where a call leaves the deciding argument open."""
+"""The op table answers by Python and by aten name, and says "perhaps" where an open argument decides."""
 
 from __future__ import annotations
 
