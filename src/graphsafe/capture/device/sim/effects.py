@@ -23,12 +23,24 @@ _KINDS: Mapping[str, StepEventKind] = {
     "hidden-sync": "hidden-sync",
     "waits": "wait",
 }
-"Effects of the op table that stop a capture; `copies`, `random` and `allocates` are seen from tags and tensors."
+"""Effects of the op table that stop a capture; `random` and `allocates` are seen from tags and tensors, and so is
+`copies`, but for what exists in Python only."""
 
 _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_copy_from"})
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 _PUTS = frozenset({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"})
 _READS = frozenset({"aten::_local_scalar_dense", "aten::_linalg_check_errors"})
+_BENEATH = {
+    "aten::_to_sparse": "torch.Tensor.to_sparse",
+    "aten::_to_sparse_csr": "torch.Tensor.to_sparse_csr",
+    "aten::_to_sparse_csc": "torch.Tensor.to_sparse_csc",
+    "aten::_to_sparse_bsr": "torch.Tensor.to_sparse_bsr",
+    "aten::_to_sparse_bsc": "torch.Tensor.to_sparse_bsc",
+    "aten::_coalesce": "torch.Tensor.coalesce",
+    "aten::_nested_tensor_from_tensor_list": "torch.nested.nested_tensor",
+    "aten::_grouped_mm": "torch._grouped_mm",
+}
+"What reaches the dispatcher, and the name under which the table speaks of it."
 _OPEN_NAMESPACES = frozenset({"profiler", "prim", "prims"})
 "Bookkeeping and decompositions of PyTorch's own; no op of another namespace than these and aten can be vouched for."
 
@@ -191,6 +203,8 @@ def _tabled(
     found = []
     for hit in entry.effects_of(_call(func, args, kwargs), torch.__version__):
         kind = _KINDS.get(hit.effect.kind)
+        if hit.effect.kind == "copies" and entry.aten is None:
+            found.append(Happening("copy-to-device", PAGEABLE, data={"pinned": False, "non_blocking": False}))
         if kind is not None:
             found.append(Happening(kind, of_hidden_wait(op_name(func)), data={"certain": hit.certain}))
     return tuple(found)
@@ -208,7 +222,9 @@ _entries: dict[tuple[int, Any], Op | None] = {}
 def table_entry(func: Any, table: OpTable) -> Op | None:
     key = (id(table), func)
     if key not in _entries:
-        _entries[key] = table.aten(op_name(func), func._schema.overload_name)
+        name = op_name(func)
+        above = _BENEATH.get(name)
+        _entries[key] = table.aten(name, func._schema.overload_name) if above is None else table.python(above)
     return _entries[key]
 
 
@@ -220,7 +236,7 @@ def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
     for name, value in kwargs.items():
         named[name] = _argument(value)
     tensor = next((value for value in args if isinstance(value, torch.Tensor)), None)
-    return Call(keywords=named, dtype=None if tensor is None else _dtype(tensor))
+    return Call(tuple(_argument(value) for value in args), named, dtype=None if tensor is None else _dtype(tensor))
 
 
 def _argument(value: Any) -> Argument:

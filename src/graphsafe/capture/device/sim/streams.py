@@ -86,6 +86,10 @@ class Stream:
     def synchronize(self) -> None:
         worlds.current().host_wait("torch.cuda.Stream.synchronize", "wait")
 
+    def is_capturing(self) -> bool:
+        session = worlds.current().session
+        return session is not None and self in session.clocks
+
     def __enter__(self) -> Stream:
         self._previous = StreamContext(self)
         self._previous.__enter__()

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.overrides
-import torch.utils.checkpoint
+import torch.utils._foreach_utils
 
 from graphsafe.capture.device.sim import cuda
 from graphsafe.capture.device.sim import world as worlds
@@ -22,6 +22,7 @@ from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.sim.world import Scope, World
 
 _ASKED = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+_GROUPING = "_group_tensors_by_device_and_dtype"
 _DEFAULT = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 _DISABLED = torch._C._disabled_torch_function_impl
 
@@ -53,6 +54,10 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
         for module in list(sys.modules.values()):
             if getattr(module, "__name__", "").startswith("torch") and vars(module).get(name) is real:
                 yield module, name, asked
+    grouping = getattr(torch.utils._foreach_utils, _GROUPING, None)
+    for module in list(sys.modules.values()):
+        if grouping is not None and getattr(module, "__dict__", {}).get(_GROUPING) is grouping:
+            yield module, _GROUPING, _grouped
     for module, name, value in cuda.replacements(world):
         yield module, name, value
     yield torch, "Generator", _GeneratorMeta("Generator", (), {})
@@ -144,6 +149,18 @@ def _reduce(real: Callable[..., Any]) -> Callable[..., Any]:
             return real(tensor, proto)
 
     return reduce
+
+
+def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:
+    """What the foreach optimizers ask of C++, which sees CPU tensors only."""
+    groups: dict[Any, tuple[list[list[Any]], list[int]]] = {}
+    for position, first in enumerate(lists[0]):
+        members, positions = groups.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
+        for member, values in zip(members, lists, strict=True):
+            if values:
+                member.append(values[position])
+        positions.append(position)
+    return {key: (members, positions if with_indices else []) for key, (members, positions) in groups.items()}
 
 
 def _placed(real: Callable[..., Any]) -> Callable[..., Any]:
