@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -242,6 +243,8 @@ def capture(
         replays=replays,
         seed=seed,
     )
+    if find_spec("torch") is None:
+        raise RequestError("capture needs torch: pip install 'graphsafe[capture]'")
     from graphsafe.capture.api import capture_target
 
     progress = _progress if sys.stderr.isatty() else None

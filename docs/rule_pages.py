@@ -1,0 +1,58 @@
+"""A MkDocs hook: the pages about rules and errors are made from rules/, so that they cannot drift from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from graphsafe.explain import error_page, rule_page
+from graphsafe.rulebook import Rulebook, load_rulebook
+
+FAMILIES = {
+    "GS1": "The host reads the device",
+    "GS2": "Shape depends on data",
+    "GS3": "Host-to-device copies",
+    "GS4": "Allocation every step",
+    "GS5": "Random numbers",
+    "GS6": "Streams, devices, capture",
+    "GS7": "State across replays",
+    "GS8": "Declared against proven",
+    "GS9": "graphsafe's own",
+}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    rules = load_rulebook().rules.values()
+    families: list[Any] = [
+        {
+            name: [
+                {f"{rule.code} {rule.name}": f"rules/{rule.code}.md"} for rule in rules if rule.code.startswith(prefix)
+            ]
+        }
+        for prefix, name in FAMILIES.items()
+        if any(rule.code.startswith(prefix) for rule in rules)
+    ]
+    config.nav = [*(config.nav or []), {"Rules": [{"All rules": "rules/index.md"}, *families]}, {"Errors": "errors.md"}]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    rulebook = load_rulebook()
+    pages = {f"rules/{rule.code}.md": rule_page(rule, rulebook) for rule in rulebook.rules.values()}
+    pages["rules/index.md"] = _index(rulebook)
+    pages["errors.md"] = "# Errors\n\n" + "\n\n".join(
+        error_page(error, rulebook).replace("\n## ", "\n### ").replace("# ", "## ", 1) for error in rulebook.errors
+    )
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def _index(rulebook: Rulebook) -> str:
+    rows = [
+        f"| [{rule.code}]({rule.code}.md) | {rule.name} | {rule.level} | {rule.summary} |"
+        for rule in rulebook.rules.values()
+    ]
+    return "\n".join(["# All rules", "", "| code | name | level | finds |", "|---|---|---|---|", *rows, ""])

@@ -1,0 +1,67 @@
+"""The package as users get it: from a wheel, in an environment that has nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from email.parser import Parser
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[1]
+HOT = "from torch import nn\nclass Step(nn.Module):\n    def forward(self, x):\n        return x * x.sum().item()\n"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=CHECKOUT, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_holds_the_compiled_rules_and_all_op_tables(wheel: Path) -> None:
+    names = set(ZipFile(wheel).namelist())
+    tables = {f"graphsafe/_rules/ops/{path.name}" for path in (CHECKOUT / "rules" / "ops").glob("*.json")}
+    assert {"graphsafe/_rules/rulebook.json", "graphsafe/py.typed", *tables} <= names
+    assert tables
+    assert not any(name.startswith(("tests/", "examples/")) for name in names)
+
+
+def test_torch_is_only_an_extra(wheel: Path) -> None:
+    archive = ZipFile(wheel)
+    metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    fields = Parser().parsestr(archive.read(metadata).decode("utf-8"))
+    torch = [need for need in fields.get_all("Requires-Dist", []) if need.startswith("torch")]
+    assert torch and all("extra ==" in need for need in torch)
+    assert {"capture", "test", "docs"} <= set(fields.get_all("Provides-Extra", []))
+
+
+def test_an_installed_wheel_works_without_the_checkout_and_without_torch(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=True)
+    scripts = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+    def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(word) for word in command], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+
+    installed = run(scripts / "pip", "install", "--quiet", wheel)
+    assert installed.returncode == 0, installed.stderr
+    listed = run(scripts / "pip", "list", "--format", "freeze").stdout.lower()
+    assert "graphsafe==" in listed and "torch" not in listed
+
+    (tmp_path / "hot.py").write_text(HOT, encoding="utf-8")
+    scanned = run(scripts / "graphsafe", "scan", "hot.py", "--format", "concise")
+    assert scanned.returncode == 1, scanned.stderr
+    assert "hot.py:4:" in scanned.stdout and "GS101" in scanned.stdout
+    assert run(scripts / "graphsafe", "explain", "E906").stdout.startswith("# E906")
+
+    captured = run(scripts / "graphsafe", "capture", "hot.py:build")
+    assert captured.returncode == 2
+    assert "graphsafe[capture]" in captured.stderr and captured.stderr.count("\n") == 1

@@ -1,0 +1,102 @@
+"""The commit hooks, run by the `pre-commit` program on a small repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[1]
+SCRIPTS = Path(sys.executable).parent
+HOT = """\
+import torch
+from torch import nn
+
+from ops import scaled
+
+
+class Step(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return scaled(x, x.sum())
+"""
+BAD_OPS = "def scaled(x, total):\n    return x * total.item()\n"
+GOOD_OPS = "def scaled(x, total):\n    return x * total\n"
+TARGET = """\
+import torch
+from model import Step
+
+
+def build(device):
+    return Step().to(device), (torch.ones(4, device=device),)
+"""
+CONFIG = '[tool.graphsafe.targets.step]\nfactory = "target.py:build"\ndevice = "sim"\n'
+
+
+class Repository:
+    """A git repository whose commits run the hooks of the checkout."""
+
+    def __init__(self, folder: Path, home: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("GIT_")},
+            "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}",
+            "PRE_COMMIT_HOME": str(home),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_AUTHOR_NAME": "a",
+            "GIT_AUTHOR_EMAIL": "a@example.com",
+            "GIT_COMMITTER_NAME": "a",
+            "GIT_COMMITTER_EMAIL": "a@example.com",
+        }
+        self.run("git", "init", "-q", "-b", "main")
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+
+    def commit(self, **files: str) -> None:
+        for name, text in files.items():
+            (self.folder / name.replace("_dot_", ".")).write_text(text, encoding="utf-8")
+        self.run("git", "add", ".")
+        self.run("git", "commit", "-q", "--no-verify", "-m", "a change")
+
+    def try_hook(self, hook: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run("pre-commit", "try-repo", str(CHECKOUT), hook, "--verbose", *arguments)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """pre-commit's environments, made once for this module."""
+    return tmp_path_factory.mktemp("pre-commit")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, home: Path) -> Repository:
+    if not (CHECKOUT / ".git").exists():
+        pytest.skip("pre-commit installs hooks from a git repository, and this is none")
+    repository = Repository(tmp_path, home)
+    repository.commit(pyproject_dot_toml=CONFIG, target_dot_py=TARGET, model_dot_py=HOT, ops_dot_py=BAD_OPS)
+    return repository
+
+
+def test_the_scan_hook_stops_a_commit_and_lets_the_repaired_one_pass(repository: Repository) -> None:
+    stopped = repository.try_hook("graphsafe-scan", "--files", "ops.py")
+    assert stopped.returncode == 1, stopped.stdout + stopped.stderr
+    assert "ops.py:2" in stopped.stdout and "GS101" in stopped.stdout
+    assert "exit code: 1" in stopped.stdout
+
+    repository.commit(ops_dot_py=GOOD_OPS)
+    passed = repository.try_hook("graphsafe-scan", "--all-files")
+    assert passed.returncode == 0, passed.stdout + passed.stderr
+    assert "Passed" in passed.stdout
+
+
+def test_the_capture_hook_runs_the_configured_targets_before_a_push(repository: Repository) -> None:
+    stopped = repository.try_hook("graphsafe-capture", "--hook-stage", "pre-push", "--all-files")
+    assert stopped.returncode == 1, stopped.stdout + stopped.stderr
+    assert "not-ready" in stopped.stdout and "GS101" in stopped.stdout
+
+    repository.commit(ops_dot_py=GOOD_OPS)
+    passed = repository.try_hook("graphsafe-capture", "--hook-stage", "pre-push", "--all-files")
+    assert passed.returncode == 0, passed.stdout + passed.stderr
