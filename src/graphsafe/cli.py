@@ -278,8 +278,10 @@ def rules(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         from graphsafe.rulebook import load_rulebook
 
-        for rule in load_rulebook(_config().rule_packs).rules.values():
-            click.echo(f"{rule.code}  {rule.level:<7}  {rule.name:<26}  {rule.summary}")
+        listed = load_rulebook(_config().rule_packs).rules.values()
+        width = max(len(rule.name) for rule in listed)
+        for rule in listed:
+            click.echo(f"{rule.code}  {rule.level:<7}  {rule.name:<{width}}  {rule.summary}")
 
 
 @rules.command("test")
