@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from graphsafe.capture.device.protocol import Device
+
+if TYPE_CHECKING:
+    from graphsafe.capture.job import Channel, Job
 
 
 def open_device(name: str) -> Device:
@@ -10,8 +15,16 @@ def open_device(name: str) -> Device:
     kind, _, index = name.partition(":")
     if kind == "sim":
         from graphsafe.capture.device.sim import SimDevice
+        from graphsafe.rulebook import load_rulebook
 
-        return SimDevice(int(index or 0))
+        return SimDevice(int(index or 0), load_rulebook().ops)
     from graphsafe.capture.device.cuda import CudaDevice
 
     return CudaDevice(int(index or 0))
+
+
+def run(job: Job, channel: Channel) -> None:
+    """The child that only looks: which GPUs this machine has."""
+    import torch
+
+    channel.tell(torch=torch.__version__, devices=[f"cuda:{index}" for index in range(torch.cuda.device_count())])

@@ -109,6 +109,10 @@ class Recording(Protocol):
 
     def pool_bytes(self) -> int | None: ...
 
+    def escaped(self) -> tuple[StepEvent, ...]:
+        """Work of the step that is known to have run beside the capture, and is missing from the graph."""
+        ...
+
 
 class Device(Protocol):
     name: str

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.cuda.runtime import node_counts
-from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.device.protocol import CaptureFailure, StepEvent
 from graphsafe.capture.frames import root_error, traceback_frames
 
 
@@ -27,6 +27,10 @@ class CudaRecording:
         pool = tuple(self._graph.pool())
         segments = torch.cuda.memory_snapshot()
         return sum(segment["total_size"] for segment in segments if tuple(segment["segment_pool_id"]) == pool)
+
+    def escaped(self) -> tuple[StepEvent, ...]:
+        """Not known from a plain capture: `diagnose` looks for it where a replay went wrong."""
+        return ()
 
 
 def failure_of(error: BaseException) -> CaptureFailure:

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from graphsafe.capture.device.protocol import StepEvent, StepEventKind
 from graphsafe.capture.frames import user_frames
 from graphsafe.optable import OpTable
-from graphsafe.rulebook import load_op_table
+from graphsafe.rulebook import load_rulebook
 
 _COPIES = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy"})
 _INDEXES = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
@@ -53,7 +53,7 @@ class Running:
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
-        self.table: OpTable = load_op_table()
+        self.table: OpTable = load_rulebook().ops
         self.via: str | None = None
         self.op: str | None = None
         self.told = False

@@ -1,0 +1,34 @@
+"""What a report says of the machine: versions, devices, and an allow-list of environment variables."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphsafe.report.model import Environment
+
+_RECORDED = re.compile(
+    r"(CUDA_(VISIBLE_DEVICES|LAUNCH_BLOCKING|MODULE_LOADING|DEVICE_MAX_CONNECTIONS|DEVICE_ORDER)|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF"
+    r"|PYTORCH_NO_CUDA_MEMORY_CACHING|TORCH_(COMPILE|LOGS|CUDNN)\w*|TORCHDYNAMO_\w+|TORCHINDUCTOR_\w+|NCCL_(?!.*(KEY|TOKEN))\w+"
+    r"|CUBLAS_WORKSPACE_CONFIG|OMP_NUM_THREADS|TRITON_INTERPRET|NVIDIA_TF32_OVERRIDE)"
+)
+
+
+def environment(built: Sequence[Mapping[str, Any]], facts: str, extra: Sequence[str]) -> Environment:
+    """`built`: what each build child told of its torch and its device; `extra`: configured names of variables."""
+    told: Mapping[str, Any] = next(iter(built), {})
+    settings = {
+        name: value for name, value in os.environ.items() if _RECORDED.fullmatch(name) or name in extra
+    }
+    return Environment(
+        python=platform.python_version(),
+        torch=told.get("torch"),
+        cuda=told.get("cuda"),
+        driver=told.get("driver"),
+        devices=tuple(dict.fromkeys(item["device"] for item in built if item.get("device"))),
+        facts=facts,
+        settings=dict(sorted(settings.items())),
+    )

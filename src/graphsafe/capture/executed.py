@@ -1,0 +1,103 @@
+"""Which lines of the user's code ran, and from where each line that stores something was reached."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from graphsafe.capture.frames import is_user_file, user_frames
+from graphsafe.report.model import CallSite
+
+_GROWERS = frozenset({"append", "extend", "insert", "add", "update", "setdefault", "appendleft"})
+
+
+@dataclass
+class Executed:
+    """`lines`: file -> the lines that ran. `stores`: (file, line) of a store -> the user's frames that reached it."""
+
+    lines: dict[str, set[int]] = field(default_factory=dict)
+    stores: dict[tuple[str, int], tuple[CallSite, ...]] = field(default_factory=dict)
+
+    def writer_of(self, path: str) -> tuple[CallSite, ...]:
+        """The frames of the last line that ran and stores under the name that a state's path ends in; empty if none."""
+        name = path.split("[")[0].rpartition(".")[2] or path
+        for (file, line), frames in reversed(self.stores.items()):
+            if name in stores_of(file).get(line, ()):
+                return frames
+        return ()
+
+
+@contextmanager
+def lines_traced(ran: Executed) -> Iterator[None]:
+    """Record every line of the user's code that this thread runs."""
+
+    def local(frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            file, line = os.path.abspath(frame.f_code.co_filename), frame.f_lineno
+            ran.lines.setdefault(file, set()).add(line)
+            if (file, line) not in ran.stores and line in stores_of(file):
+                ran.stores[file, line] = user_frames(frame)[0]
+        return local
+
+    def calls(frame: FrameType, event: str, argument: Any) -> Any:
+        return local if is_user_file(frame.f_code.co_filename) else None
+
+    before = sys.gettrace()
+    sys.settrace(calls)
+    threading.settrace(calls)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+        threading.settrace(before)  # type: ignore[arg-type]
+
+
+@functools.lru_cache(maxsize=None)
+def stores_of(file: str) -> Mapping[int, frozenset[str]]:
+    """Line -> the names that statements beginning on it store: attributes, elements, variables, and lists they grow."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    found: dict[int, set[str]] = {}
+    for node in ast.walk(tree):
+        for target in _targets(node):
+            name = _name(target)
+            if name is not None:
+                found.setdefault(node.lineno, set()).add(name)  # type: ignore[attr-defined]
+    return {line: frozenset(names) for line, names in found.items()}
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return [part for target in node.targets for part in _parts(target)]
+    if isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+        return [node.target]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWERS:
+        return [node.func.value]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr" and len(node.args) > 1:
+        return [node.args[1]]
+    return []
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    return [part for element in target.elts for part in _parts(element)] if isinstance(target, (ast.Tuple, ast.List)) else [target]
+
+
+def _name(target: ast.expr) -> str | None:
+    while isinstance(target, (ast.Subscript, ast.Starred)):
+        target = target.value
+    if isinstance(target, ast.Attribute):
+        return target.attr
+    if isinstance(target, ast.Constant):
+        return str(target.value)
+    return target.id if isinstance(target, ast.Name) else None

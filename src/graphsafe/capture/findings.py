@@ -1,0 +1,279 @@
+"""What the children saw of one device and bucket, as findings in the words of the rulebook.
+
+Findings explain a verdict and never make it: `report/verdict.py` reads the probes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from graphsafe.capture.classify import code_of
+from graphsafe.capture.places import chain, location, shown, text_at
+from graphsafe.report.model import Finding, Level, Limit, Source, Verdict
+from graphsafe.rulebook import Rule, Rulebook
+
+Result = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The results of the children of one device and bucket; missing ones are empty."""
+
+    device: str
+    source: Source
+    verdict: Verdict
+    probes: Mapping[str, Mapping[str, Any]]
+    build: Result
+    step: Result
+    reference: Result
+    capture: Result
+    diagnose: Result
+
+
+def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]:
+    """One finding a line and cause, each with a line of the user's code; what has none becomes a limit."""
+    writer = _Writer(seen, book)
+    writer.construction()
+    writer.events()
+    writer.state()
+    writer.failed_capture()
+    writer.escaped()
+    writer.replay()
+    return list(writer.found.values()), writer.limits
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """Over buckets of one device: the same code on the same line is one finding, at its worst level."""
+    found: dict[tuple[Any, ...], Finding] = {}
+    for finding in findings:
+        key = (finding.device, finding.code, finding.location.path, finding.location.line)
+        known = found.get(key)
+        if known is None or _LEVEL_ORDER[finding.level] > _LEVEL_ORDER[known.level]:
+            found[key] = finding
+    return list(found.values())
+
+
+_LEVEL_ORDER: Mapping[Level, int] = {"note": 0, "warning": 1, "error": 2}
+_EXPLAINED_BY_LINES = ("GS1", "GS2", "GS3")
+
+
+class _Words(defaultdict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return "a value"
+
+
+class _Writer:
+    def __init__(self, seen: Seen, book: Rulebook) -> None:
+        self._seen = seen
+        self._book = book
+        self.found: dict[tuple[str, str, int], Finding] = {}
+        self.limits: list[Limit] = []
+
+    def add(
+        self,
+        code: str,
+        frames: Sequence[Mapping[str, Any]],
+        span: Sequence[int] | None = None,
+        *,
+        level: Level | None = None,
+        expr: str | None = None,
+        value: str = "a device value",
+        how: str | None = None,
+        count: int = 1,
+        **data: Any,
+    ) -> None:
+        rule = self._book.rules.get(code)
+        if rule is None:
+            self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
+            return
+        if not frames:
+            self.limits.append(Limit("no-line", f"{code} {rule.name}", expr or "no line of the user's code was running"))
+            return
+        at = location(frames[-1], span)
+        key = (code, at.path, at.line)
+        if key in self.found:
+            known = self.found[key]
+            lower = min(level or rule.level, known.level, key=lambda one: -_LEVEL_ORDER[one])
+            self.found[key] = replace(known, count=known.count + count, level=lower, data={**known.data, **data})
+            return
+        expr = expr or text_at(frames[-1], span)
+        self.found[key] = Finding(
+            code=code,
+            rule=rule.name,
+            level=self._lowered(level or rule.level),
+            confidence="proven" if self._seen.source == "capture" else "likely",
+            source=self._seen.source,
+            device=self._seen.device,
+            location=at,
+            call_chain=chain(frames),
+            message=_message(rule, how).format_map(_Words(str, expr=expr, value=value)),
+            why=_first_paragraph(rule.why),
+            fix=_fix(rule, how).format_map(_Words(str, expr=expr, value=value)),
+            count=count,
+            data=data,
+        )
+
+    def _lowered(self, level: Level) -> Level:
+        """A replay that was right proved every error harmless in this step."""
+        return "warning" if level == "error" and self._seen.verdict == "ready" else level
+
+    def construction(self) -> None:
+        construct = self._seen.build.get("construct") or {}
+        failed = [attempt for attempt in construct.get("captures") or () if attempt["failure"] is not None]
+        broken = {name: state for name, state in (construct.get("rng") or {}).items() if state["draw"] is not None}
+        for attempt in failed:
+            failure = attempt["failure"]
+            error = {"message": failure["message"], **_line(failure["frames"])}
+            repaired = (construct.get("repaired") or {}).get(attempt["device"].replace("cuda", self._kind))
+            if broken:
+                text = f"{failure['message']}{_at(failure['frames'])}"
+                draw = next(iter(broken.values()))["draw"]
+                self.add("GS501", attempt["frames"], attempt["span"], level="error", expr=text, first_error=error,
+                         devices=sorted(broken), draw=draw, repair_works=repaired)
+            else:
+                self.add("GS605", attempt["frames"], attempt["span"], first_error=error)
+        if broken and not failed:
+            self.add("GS501", self._entry, level="error", expr=next(iter(broken.values()))["draw"], devices=sorted(broken))
+
+    @property
+    def _kind(self) -> str:
+        return self._seen.device.partition(":")[0]
+
+    @property
+    def _entry(self) -> Sequence[Mapping[str, Any]]:
+        """The function that the factory returned, for what no line of it can be blamed for."""
+        entry = self._seen.build.get("entry")
+        return [entry] if entry else []
+
+    def events(self) -> None:
+        for event in (self._seen.step.get("step") or {}).get("events", ()):
+            code = code_of(event, self._book.ops)
+            if code is None:
+                continue
+            data = {key: value for key, value in (event["data"] or {}).items() if value is not None}
+            data |= {"op": event["op"], "via": event["via"]}
+            if event["nbytes"] is not None:
+                data["bytes"] = event["nbytes"]
+            level: Level | None = "note" if event["first_only"] else None
+            if event["first_only"]:
+                data["when"] = "only in step 1"
+            value = "the host copy" if code == "GS304" else "a device value"
+            self.add(code, event["frames"], event["span"], level=level, value=value, count=max(event["count"], 1), **data)
+
+    def state(self) -> None:
+        lazy = self._seen.reference.get("lazy") or []
+        proven = (self._seen.probes.get("replay") or {}).get("first_step") == "fail"
+        told: set[str] = set()
+        for change in (self._seen.step.get("state") or {}).get("changed", ()):
+            name, frames = change["name"], change["frames"]
+            if change["how"] == "born":
+                if any(path == name or path.startswith((f"{name}.", f"{name}[")) for path in lazy):
+                    told.add(name)
+                    self.add("GS701", frames, value=f"`{name}`", level="error" if proven else "warning", attribute=name)
+                continue
+            code = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705"}[change["how"]]
+            level: Level = "error" if self._differs and code != "GS705" else "warning"
+            values = {key: change[key] for key in ("before", "after") if change[key] is not None}
+            self.add(code, frames, value=f"`{name}`", level=level, attribute=name, **values)
+        for path in lazy:
+            if not any(path == name or path.startswith((f"{name}.", f"{name}[")) for name in told):
+                self.add("GS701", self._entry, value=f"`{path}`", level="error" if proven else "warning", attribute=path)
+
+    @property
+    def _differs(self) -> bool:
+        replay = self._seen.probes.get("replay") or {}
+        return replay.get("status") == "fail" or (self._seen.probes.get("capture") or {}).get("status") == "fail"
+
+    def failed_capture(self) -> None:
+        capture = self._seen.probes.get("capture") or {}
+        if capture.get("status") != "fail":
+            return
+        if capture.get("empty"):
+            self.add("GS602", self._entry, expr="it has no node at all")
+            return
+        error = capture.get("first_error") or {}
+        diagnosis = self._seen.diagnose.get("diagnosis")
+        event = (diagnosis or {}).get("event") or error.get("event")
+        says = {"broke_the_capture": error.get("message")}
+        cause = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}.get((diagnosis or {}).get("cause", ""))
+        if event is not None and event["frames"]:
+            code = cause or self._code_of_failure(event, error)
+            self.add(code, event["frames"], event["span"], **says)
+            return
+        by_text = self._by_text(error)
+        frames = error.get("frames") or self._entry
+        if by_text is not None or not self._explained(frames):
+            self.add(by_text or "GS607", frames, error.get("span"), expr=error.get("message"), **says)
+
+    def _code_of_failure(self, event: Mapping[str, Any], error: Mapping[str, Any]) -> str:
+        by_text = self._by_text(error)
+        if by_text is not None:
+            return by_text
+        known = self._book.ops.aten(event["op"]) or self._book.ops.python(event.get("via") or "")
+        plain = event["kind"] == "hidden-sync" and (known is None or not any(effect.rule for effect in known.effects))
+        return "GS607" if plain else code_of(event, self._book.ops) or "GS607"
+
+    def _by_text(self, error: Mapping[str, Any]) -> str | None:
+        """The one rule that lists the error's text, if there is just one."""
+        message = error.get("message") or ""
+        codes = [rule.code for rule in self._book.rules.values() if any(text in message for text in rule.error_text)]
+        return codes[0] if len(codes) == 1 else None
+
+    def _explained(self, frames: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether the step probe has named this very line already."""
+        if not frames:
+            return any(code.startswith(_EXPLAINED_BY_LINES) for code, _, _ in self.found)
+        place = (shown(frames[-1]["path"]), frames[-1]["line"])
+        return any((path, line) == place for _, path, line in self.found)
+
+    def escaped(self) -> None:
+        for event in (self._seen.capture.get("escaped") or ()):
+            self.add("GS604", event["frames"], event["span"])
+        diagnosis = self._seen.diagnose.get("diagnosis")
+        if (self._seen.probes.get("capture") or {}).get("status") == "pass" and diagnosis is not None:
+            code = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}.get(diagnosis["cause"])
+            if code is not None:
+                self.add(code, diagnosis["event"]["frames"], diagnosis["event"]["span"])
+
+    def replay(self) -> None:
+        """A replay that differs needs a cause; where no finding is one, it is GS704 at the step itself."""
+        replay = self._seen.probes.get("replay") or {}
+        if replay.get("status") != "fail":
+            return
+        differing = [check for check in replay.get("checks") or () if not check["equal"] and _beyond(check)]
+        if not differing and replay.get("rng_law") != "fail":
+            return
+        causes = ("GS402", "GS502", "GS503", "GS504", "GS602", "GS604", "GS608", "GS701", "GS702", "GS703", "GS705")
+        if any(code in causes and finding.level == "error" for (code, _, _), finding in self.found.items()):
+            return
+        names = ", ".join(check["name"] for check in differing[:3]) or "the random numbers"
+        self.add("GS704", self._entry, expr=names, value=names, checks=differing[:8])
+
+
+def _beyond(check: Mapping[str, Any]) -> bool:
+    return check["floor"] is not None and (check["max_abs"] is None or check["max_abs"] > check["floor"])
+
+
+def _message(rule: Rule, how: str | None) -> str:
+    return next((match.message for match in rule.matches if how in match.how and match.message), rule.message)
+
+
+def _fix(rule: Rule, how: str | None) -> str:
+    return next((match.fix_short for match in rule.matches if how in match.how and match.fix_short), rule.fix_short)
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.strip().split("\n\n")[0].split())
+
+
+def _line(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"path": shown(frames[-1]["path"]), "line": frames[-1]["line"]} if frames else {}
+
+
+def _at(frames: Sequence[Mapping[str, Any]]) -> str:
+    return f" ({shown(frames[-1]['path'])}:{frames[-1]['line']})" if frames else ""
+
+

@@ -1,0 +1,70 @@
+"""From a child's absolute lines to a report's locations: paths from the working directory, columns in code points."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphsafe.capture.classify import Span, statement_span
+from graphsafe.report.model import CallSite, Location
+from graphsafe.report.source import file_lines
+
+Frame = Mapping[str, Any]
+
+
+def location(frame: Frame, span: Sequence[int] | None) -> Location:
+    """Of the frame's line: the expression that ran where it is known, else the whole statement."""
+    path, line = frame["path"], frame["line"]
+    place: Span | None = None if span is None else (span[0], span[1], span[2], span[3])
+    place = place or statement_span(path, line) or (line, 0, line, 0)
+    lines = _lines(path)
+    first, column, last, end = place
+    return Location(
+        path=shown(path),
+        line=first,
+        column=_code_points(lines, first, column) + 1,
+        end_line=last,
+        end_column=max(_code_points(lines, last, end), 0) + 1,
+        function=frame["function"],
+    )
+
+
+def chain(frames: Sequence[Frame]) -> tuple[CallSite, ...]:
+    """From the root to the caller of the function that holds the line."""
+    return tuple(CallSite(shown(frame["path"]), frame["line"], frame["function"]) for frame in frames[:-1])
+
+
+def text_at(frame: Frame, span: Sequence[int] | None, most: int = 60) -> str:
+    """The source of the expression, on one line."""
+    at = location(frame, span)
+    lines = _lines(frame["path"])
+    if not 0 < at.line <= len(lines):
+        return f"line {at.line}"
+    if at.line == at.end_line:
+        text = lines[at.line - 1][at.column - 1 : at.end_column - 1]
+    else:
+        text = " ".join([lines[at.line - 1][at.column - 1 :], *lines[at.line : at.end_line]])
+    text = " ".join(text.split()) or lines[at.line - 1].strip()
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def shown(path: str) -> str:
+    """Relative to the working directory where it lies below it; a library's from its site-packages."""
+    parts = Path(path).parts
+    for site in ("site-packages", "dist-packages"):
+        if site in parts:
+            return "/".join(parts[len(parts) - parts[::-1].index(site) :])
+    relative = os.path.relpath(path)
+    return relative.replace(os.sep, "/")
+
+
+def _lines(path: str) -> Sequence[str]:
+    return file_lines(path) or ()
+
+
+def _code_points(lines: Sequence[str], line: int, column: int) -> int:
+    if not 0 < line <= len(lines):
+        return column
+    return len(lines[line - 1].encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))

@@ -1,0 +1,82 @@
+"""What a graph costs and gains: its pool, the peak of a step, and the time of an eager step against a replay. Alone on
+the device, and in a process of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.session import CAPTURE_SEED, Session, opened
+from graphsafe.capture.state import Snapshot
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.protocol import Recording
+    from graphsafe.capture.job import Channel, Job
+
+_REPEATS = 20
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        with session.device.capture_stream():
+            session.warm_up()
+        state = Snapshot(session.device, session.subject)
+        channel.phase("time eager steps")
+        eager = _time(session, session.subject, state)
+        launches = session.device.launches(session.subject)
+        state.put_back()
+        peak = session.device.memory().peak
+        session.seed(CAPTURE_SEED)
+        channel.phase("capture")
+        recording = session.device.record(session.subject)
+        if isinstance(recording, CaptureFailure):
+            channel.tell(memory={"status": "skipped", "peak_bytes": peak}, timing={"status": "skipped", "eager_ms": eager})
+            return
+        channel.phase("time replays")
+        graph = _time(session, recording.replay, state)
+        channel.tell(
+            memory={"status": "pass", "pool_bytes": recording.pool_bytes(), "peak_bytes": peak},
+            timing={
+                "status": "skipped" if eager is None else "pass",
+                "eager_ms": eager,
+                "graph_ms": graph,
+                "launches": launches,
+            },
+        )
+        if job.replays is not None:
+            channel.phase(f"{job.replays} replays")
+            state.put_back()
+            channel.tell(growth=_growth(session, recording, job.replays))
+
+
+def _time(session: Session, call: Any, state: Snapshot) -> float | None:
+    """A few at a time, with the state put back between: a cache that fills up must not overflow."""
+    call()
+    taken = []
+    for _ in range(_REPEATS):
+        state.put_back()
+        taken.append(session.device.time_ms(call, 1))
+    known = sorted(time for time in taken if time is not None)
+    return known[len(known) // 2] if known else None
+
+
+def _growth(session: Session, recording: Recording, replays: int) -> dict[str, Any]:
+    before = session.device.memory().allocated
+    state = Snapshot(session.device, session.subject)
+    drifted = 0
+    recording.replay()
+    session.device.synchronize()
+    expected = _digests(session, recording)
+    for _ in range(replays - 1):
+        state.put_back()
+        recording.replay()
+        session.device.synchronize()
+        drifted += _digests(session, recording) != expected
+    after = session.device.memory().allocated
+    grown = None if before is None or after is None else after - before
+    return {"replays": replays, "bytes": grown, "drifted": drifted}
+
+
+def _digests(session: Session, recording: Recording) -> dict[str, str]:
+    tensors = session.outputs_of(recording.outputs).tensors
+    return {path: session.device.digest(tensor) for path, tensor in tensors.items()}

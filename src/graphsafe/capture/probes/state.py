@@ -1,0 +1,63 @@
+"""How the state that a step reaches changes over its first three runs: what is born, grows, is rebound or counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from graphsafe.capture.executed import Executed
+from graphsafe.capture.state import Reach
+
+
+def changes(census: Sequence[Reach], ran: Executed) -> list[dict[str, Any]]:
+    """From the state before step 1 and after steps 1, 2 and 3: `{name, how, before, after, frames}` each.
+
+    `how` is born (missing or None before step 1), grows, rebound (another storage under the same name after every
+    step), host (a Python value that every step changes) or cached (a new entry in step 2 or 3).
+    """
+    start, one, two, three = census
+    grown = {path for path, length in three.lengths.items() if one.lengths.get(path, length) < two.lengths.get(path, 0) < length}
+    found: dict[str, dict[str, Any]] = {}
+
+    def add(path: str, how: str, before: Any = None, after: Any = None) -> None:
+        # One cause, one entry: an object's own parts are born with it.
+        if not any(path.startswith((f"{outer}.", f"{outer}[")) for outer in found):
+            frames = [asdict(frame) for frame in ran.writer_of(path)]
+            found[path] = {"name": path, "how": how, "before": before, "after": after, "frames": frames}
+
+    for path in sorted(grown):
+        add(path, "grows", two.lengths[path], three.lengths[path])
+    for path, tensor in three.tensors.items():
+        if path in two.tensors and tensor.nbytes > two.tensors[path].nbytes > one.tensors.get(path, tensor).nbytes:
+            add(path, "grows", two.tensors[path].nbytes, tensor.nbytes)
+    for path in _keys(one):
+        if _is_none(start, path) and not _is_none(one, path) and not path.endswith(".grad"):
+            add(path, "born")
+    for path, value in three.hosts.items():
+        before = two.hosts.get(path)
+        if before is not None and before != value and one.hosts.get(path) not in (None, before):
+            add(path, "host", before, value)
+    for path, tensor in three.tensors.items():
+        earlier = two.tensors.get(path)
+        if earlier is not None and _storage(earlier) != _storage(tensor):
+            add(path, "rebound")
+    for path in _keys(three):
+        if path not in two.tensors and path not in two.hosts and "[" in path:
+            add(path.rpartition("[")[0], "cached")
+    return list(found.values())
+
+
+def _keys(reach: Reach) -> list[str]:
+    return [*reach.tensors, *reach.hosts, *reach.lengths]
+
+
+def _is_none(reach: Reach, path: str) -> bool:
+    if path in reach.tensors or path in reach.lengths:
+        return False
+    return reach.hosts.get(path, "None") == "None"
+
+
+def _storage(tensor: Any) -> int:
+    pointer: int = tensor.untyped_storage().data_ptr()
+    return pointer

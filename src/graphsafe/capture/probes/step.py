@@ -1,0 +1,86 @@
+"""What an eager step does that a graph cannot: every wait, copy, data-dependent extent and allocation, by line, in one
+run, without stopping the step; and what becomes of the state that it can reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.executed import Executed, lines_traced
+from graphsafe.capture.probes.state import changes
+from graphsafe.capture.session import FIRST_SEED, Session, opened
+from graphsafe.capture.state import reach_of
+from graphsafe.capture.targets import users_code
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.protocol import StepEvent
+    from graphsafe.capture.job import Channel, Job
+
+_SYNCS = frozenset({"read", "wait", "query", "extent", "hidden-sync"})
+_COPIES = frozenset({"copy-to-host", "copy-to-device"})
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        session.load_sets()
+        ran = Executed()
+        census = [reach_of(session.subject)]
+        channel.phase("step 1, watched")
+        session.seed(FIRST_SEED)
+        first = _watched(session, ran)
+        census.append(reach_of(session.subject))
+        for k in (1, 2):
+            channel.phase(f"step {k + 1}")
+            session.seed(FIRST_SEED + k)
+            with lines_traced(ran):
+                session.step()
+            census.append(reach_of(session.subject))
+        session.warm_up(done=3)
+        changed = changes(census, ran)
+        del census
+        channel.phase("a warm step, watched")
+        session.put_inputs(1)
+        warm = _watched(session, Executed())
+        events = _aggregated(warm, first)
+        counts = {"syncs": _count(warm, _SYNCS), "copies": _count(warm, _COPIES), "allocations": _count(warm, {"allocation"})}
+        channel.tell(
+            step={
+                "status": "fail" if counts["syncs"] or counts["copies"] else "pass",
+                "ran": True,
+                **counts,
+                "events": events,
+                "unknown_operations": list(session.device.unknown_operations()),
+            },
+            state={"status": "fail" if changed else "pass", "changed": changed},
+            lines={file: sorted(lines) for file, lines in ran.lines.items()},
+        )
+
+
+def _watched(session: Session, ran: Executed) -> list[StepEvent]:
+    events: list[StepEvent] = []
+    with users_code("step", "the step failed"), session.device.watch(events.append), lines_traced(ran):
+        session.subject()
+    with users_code("step", "the step failed"):
+        session.device.synchronize()
+    return events
+
+
+def _count(events: Iterable[StepEvent], kinds: Iterable[str]) -> int:
+    return sum(event.kind in kinds for event in events)
+
+
+def _aggregated(warm: list[StepEvent], first: list[StepEvent]) -> list[dict[str, Any]]:
+    """One entry a kind, operation and place, with how often; what only step 1 did is marked so."""
+    found: dict[Any, dict[str, Any]] = {}
+    for events, only_first in ((warm, False), (first, True)):
+        for event in events:
+            key = (event.kind, event.op, event.via, event.frames[-1:], event.span)
+            if key not in found:
+                found[key] = {**asdict(replace(event, nbytes=None)), "count": 0, "nbytes": None, "first_only": only_first}
+            entry = found[key]
+            if entry["first_only"] == only_first:
+                entry["count"] += 1
+                if event.nbytes is not None:
+                    entry["nbytes"] = (entry["nbytes"] or 0) + event.nbytes
+    return list(found.values())
