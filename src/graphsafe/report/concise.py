@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphsafe.report.model import Report, in_order
+from graphsafe.report.model import Report, unsuppressed
 from graphsafe.report.text import printable
 
 
@@ -12,10 +12,9 @@ def render_concise(reports: Sequence[Report]) -> str:
     """Findings that are not suppressed; a capture's verdict stands behind them, as `target: verdict`."""
     lines = []
     for report in reports:
-        for finding in in_order(report.findings):
+        for finding in unsuppressed(report):
             at = finding.location
-            if finding.suppressed is None:
-                lines.append(f"{at.path}:{at.line}:{at.column}: {finding.code} {finding.message}")
+            lines.append(f"{at.path}:{at.line}:{at.column}: {finding.code} {finding.message}")
         if report.verdict is not None:
             lines.append(f"{report.target}: {report.verdict}")
     return "".join(f"{printable(line)}\n" for line in dict.fromkeys(lines))

@@ -181,3 +181,13 @@ class Report:
     devices: tuple[DeviceResult, ...] | None
     plan: Any = None
     support: Support | None = None
+
+
+def unsuppressed(report: Report) -> list[Finding]:
+    """In order, what a reader is asked to do something about."""
+    return [finding for finding in in_order(report.findings) if finding.suppressed is None]
+
+
+def with_fix(finding: Finding) -> str:
+    """The finding in one paragraph, for forms that have room for no more."""
+    return f"{finding.message.rstrip('.')}. Fix: {finding.fix}" if finding.fix else finding.message

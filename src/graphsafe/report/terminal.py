@@ -8,7 +8,7 @@ from itertools import groupby
 from graphsafe.report.capture_text import capture_blocks, verdict_lines
 from graphsafe.report.fingerprint import Source
 from graphsafe.report.frame import code_frame
-from graphsafe.report.model import LEVELS, Finding, Level, Limit, Report, in_order
+from graphsafe.report.model import LEVELS, Finding, Level, Limit, Report, unsuppressed
 from graphsafe.report.text import Paint, cells, chained, count, listed, painter, printable, wrapped
 
 STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
@@ -25,7 +25,7 @@ def render_terminal(reports: Sequence[Report], source: Source, *, colour: bool, 
 
 
 def _blocks(report: Report, source: Source, width: int, paint: Paint) -> list[list[str]]:
-    shown = [finding for finding in in_order(report.findings) if finding.suppressed is None]
+    shown = unsuppressed(report)
     notes = [finding for finding in shown if finding.level == "note"]
     folded = [finding for finding in shown if finding.level != "note" and finding.code == _FOLDED]
     framed = [finding for finding in shown if finding.level != "note" and finding.code != _FOLDED]

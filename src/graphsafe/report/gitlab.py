@@ -1,0 +1,31 @@
+"""GitLab's code quality report: a list of issues, each with a fingerprint that occurs once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphsafe.report.model import Finding, Level, Report, unsuppressed, with_fix
+
+_SEVERITIES: Mapping[Level, str] = {"error": "major", "warning": "minor", "note": "info"}
+
+
+def render_gitlab(reports: Sequence[Report]) -> str:
+    """What several devices or targets say of one place is one issue, of the first one's text."""
+    issues: dict[str, dict[str, Any]] = {}
+    for report in reports:
+        for finding in unsuppressed(report):
+            issues.setdefault(finding.fingerprint, _issue(finding))
+    return json.dumps(list(issues.values()), indent=2, ensure_ascii=False) + "\n"
+
+
+def _issue(finding: Finding) -> dict[str, Any]:
+    at = finding.location
+    return {
+        "description": with_fix(finding),
+        "check_name": f"{finding.code} {finding.rule}",
+        "fingerprint": finding.fingerprint,
+        "severity": _SEVERITIES[finding.level],
+        "location": {"path": at.path, "lines": {"begin": at.line, "end": at.end_line}},
+    }

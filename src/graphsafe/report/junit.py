@@ -1,0 +1,97 @@
+"""JUnit XML: a scan's findings, or a capture's devices and buckets, as test cases."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree as xml
+
+from graphsafe.report.capture_text import bucket_name, reason
+from graphsafe.report.model import DeviceResult, Finding, Report, Verdict, in_order, unsuppressed
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def render_junit(reports: Sequence[Report]) -> str:
+    """Errors of a scan fail; what is suppressed is skipped; warnings and notes pass, with their text as output.
+
+    A device or bucket fails when it is not ready and is in error when the verdict is inconclusive. One that is ready
+    with breaks is skipped: whether that is good enough is said by the target's configuration, which a report lacks.
+    """
+    root = xml.Element("testsuites", name="graphsafe")
+    for report in reports:
+        suite = xml.SubElement(
+            root, "testsuite", name=" ".join(filter(None, ("graphsafe", report.command, report.target)))
+        )
+        if report.devices is None:
+            _scan_cases(suite, report)
+        else:
+            _capture_cases(suite, report)
+        suite.set("timestamp", report.created.removesuffix("Z"))
+        suite.set("tests", str(len(suite)))
+        for kind, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+            suite.set(name, str(len(suite.findall(f"testcase/{kind}"))))
+    xml.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n"
+
+
+def _scan_cases(suite: xml.Element, report: Report) -> None:
+    for finding in in_order(report.findings):
+        at = finding.location
+        case = _case(suite, at.path, f"{finding.code} {finding.rule} {at.line}:{at.column}")
+        if finding.suppressed is not None:
+            _add(case, "skipped", message=finding.suppressed.reason or "suppressed")
+        elif finding.level == "error":
+            _add(case, "failure", _text(finding), type=finding.code, message=finding.message)
+        else:
+            _add(case, "system-out", _text(finding))
+    if not report.findings:
+        _case(suite, "graphsafe", "no findings")
+
+
+def _capture_cases(suite: xml.Element, report: Report) -> None:
+    for device in report.devices or ():
+        found = "\n\n".join(_text(one) for one in unsuppressed(report) if one.device in (None, device.device))
+        for name, verdict, why in _parts(device, report.plan):
+            case = _case(suite, report.target or "capture", name)
+            if verdict == "not-ready":
+                _add(case, "failure", found, type=verdict, message=why or verdict)
+            elif verdict == "inconclusive":
+                _add(case, "error", found, type=verdict, message=why or verdict)
+            elif verdict == "ready-with-breaks":
+                _add(case, "skipped", message=f"{verdict}: {why}" if why else verdict)
+    if not report.devices:
+        case = _case(suite, report.target or "capture", "capture")
+        _add(
+            case,
+            "error",
+            type="inconclusive",
+            message="; ".join(f"{limit.what}: {limit.why}" for limit in report.limits),
+        )
+
+
+def _parts(device: DeviceResult, plan: Any) -> list[tuple[str, Verdict, str]]:
+    """Name, verdict and reason of every bucket, or of the device where there are none."""
+    if not device.buckets:
+        return [(device.device, device.verdict, reason(device.probes, plan, device.verdict))]
+    return [
+        (f"{device.device} {bucket_name(bucket.axes)}", bucket.verdict, reason(bucket.probes, plan, bucket.verdict))
+        for bucket in device.buckets
+    ]
+
+
+def _case(suite: xml.Element, classname: str, name: str) -> xml.Element:
+    return _add(suite, "testcase", classname=classname, name=name, time="0")
+
+
+def _add(parent: xml.Element, tag: str, text: str | None = None, **attributes: str) -> xml.Element:
+    element = xml.SubElement(parent, tag, {name: _NOT_XML.sub("?", value) for name, value in attributes.items()})
+    element.text = _NOT_XML.sub("?", text) if text else None
+    return element
+
+
+def _text(finding: Finding) -> str:
+    at = finding.location
+    place = f"{at.path}:{at.line}:{at.column}: {finding.code} {finding.message}"
+    return "\n".join(filter(None, (place, finding.why, finding.fix and f"Fix: {finding.fix}")))

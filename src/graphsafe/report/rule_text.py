@@ -1,0 +1,31 @@
+"""What a form may say of a rule; the rulebook's rules are of this shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from graphsafe.report.model import Level
+
+
+class RuleText(Protocol):
+    """`summary` is one line; `what`, `why` and `fix` are Markdown."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def level(self) -> Level: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def what(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+    @property
+    def fix(self) -> str: ...
+
+
+RuleTexts = Mapping[str, RuleText]
+"""By code."""

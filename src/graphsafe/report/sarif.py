@@ -1,0 +1,141 @@
+"""SARIF 2.1.0, for code scanning and editors: one run a report."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from graphsafe.report.model import Edit, Finding, Location, Report, in_order, with_fix
+from graphsafe.report.rule_text import RuleTexts
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
+"""Brackets before a parenthesis, as in `table[key](x)`, are a link in SARIF's plain text."""
+_ROOT = "%SRCROOT%"
+
+
+def render_sarif(reports: Sequence[Report], rules: RuleTexts) -> str:
+    """`rules` gives the help of the codes that were found; a code that it lacks has its name only."""
+    runs = [_run(report, rules) for report in reports]
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _run(report: Report, rules: RuleTexts) -> dict[str, Any]:
+    findings = in_order(report.findings)
+    names = {finding.code: finding.rule for finding in findings}
+    codes = sorted(names)
+    return {
+        "tool": {
+            "driver": {
+                "name": report.tool.name,
+                "semanticVersion": report.tool.version,
+                "rules": [_rule(code, names[code], rules) for code in codes],
+            }
+        },
+        "automationDetails": {"id": "/".join(filter(None, ("graphsafe", report.command, report.target))) + "/"},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {_ROOT: {"description": {"text": "The directory in which graphsafe ran."}}},
+        "invocations": [
+            {
+                "executionSuccessful": True,
+                "endTimeUtc": report.created,
+                "toolExecutionNotifications": [
+                    {"level": "note", "descriptor": {"id": limit.kind}, "message": _text(f"{limit.what}: {limit.why}")}
+                    for limit in report.limits
+                ],
+            }
+        ],
+        "results": [_result(finding, codes) for finding in findings],
+        "properties": {"target": report.target, "verdict": report.verdict, "evidence": report.evidence},
+    }
+
+
+def _rule(code: str, name: str, rules: RuleTexts) -> dict[str, Any]:
+    rule = rules.get(code)
+    if rule is None:
+        return {"id": code, "name": name}
+    markdown = "\n\n".join(
+        f"## {title}\n\n{text.strip()}"
+        for title, text in (("What it does", rule.what), ("Why it breaks a capture", rule.why), ("Fix", rule.fix))
+        if text.strip()
+    )
+    return {
+        "id": code,
+        "name": name,
+        "shortDescription": _text(rule.summary),
+        "fullDescription": _text(rule.what.strip() or rule.summary),
+        "help": {"text": markdown, "markdown": markdown},
+        "defaultConfiguration": {"level": rule.level},
+    }
+
+
+def _result(finding: Finding, codes: Sequence[str]) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "ruleIndex": codes.index(finding.code),
+        "level": finding.level,
+        "message": _text(with_fix(finding)),
+        "locations": [_location(finding.location)],
+        "occurrenceCount": finding.count,
+        "partialFingerprints": {"graphsafe/v1": finding.fingerprint},
+        "suppressions": [_suppression(finding.suppressed.reason)] if finding.suppressed else [],
+        "properties": {
+            "confidence": finding.confidence,
+            "source": finding.source,
+            "device": finding.device,
+            "status": finding.status,
+            "why": finding.why,
+        },
+    }
+    if finding.call_chain:
+        result["codeFlows"] = [{"threadFlows": [{"locations": _flow(finding)}]}]
+    if finding.edits:
+        result["fixes"] = [_fix(finding)]
+    return result
+
+
+def _suppression(reason: str | None) -> dict[str, Any]:
+    return {"kind": "inSource", "justification": reason} if reason else {"kind": "inSource"}
+
+
+def _flow(finding: Finding) -> list[dict[str, Any]]:
+    steps = []
+    callees = [call.function for call in finding.call_chain[1:]] + [finding.location.function]
+    for call, callee in zip(finding.call_chain, callees, strict=True):
+        text = f"{call.function or 'module level'} calls {callee or 'the code'}"
+        place = {"artifactLocation": _artifact(call.path), "region": {"startLine": call.line}}
+        steps.append({"location": {"physicalLocation": place, "message": _text(text)}})
+    return [*steps, {"location": {**_location(finding.location), "message": _text(finding.message)}}]
+
+
+def _fix(finding: Finding) -> dict[str, Any]:
+    replacements = [{"deletedRegion": _region(edit), "insertedContent": {"text": edit.text}} for edit in finding.edits]
+    change = {"artifactLocation": _artifact(finding.location.path), "replacements": replacements}
+    return {"description": _text(finding.fix or finding.message), "artifactChanges": [change]}
+
+
+def _location(at: Location) -> dict[str, Any]:
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": _artifact(at.path), "region": _region(at)},
+    }
+    if at.function:
+        location["logicalLocations"] = [{"fullyQualifiedName": at.function, "kind": "function"}]
+    return location
+
+
+def _region(at: Location | Edit) -> dict[str, int]:
+    return {"startLine": at.line, "startColumn": at.column, "endLine": at.end_line, "endColumn": at.end_column}
+
+
+def _artifact(path: str) -> dict[str, str]:
+    escaped = quote(path.encode("utf-8", "surrogateescape"), safe="/")
+    if path.startswith("/"):
+        return {"uri": f"file://{escaped}"}
+    return {"uri": escaped, "uriBaseId": _ROOT}
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"text": _LINK.sub(r"\\[\1\\]", text)}
