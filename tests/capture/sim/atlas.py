@@ -1,4 +1,4 @@
-"""Runs rows of the measured atlas on the simulated device: capture, then three replays on changed inputs against eager."""
+"""Runs rows of the measured atlas on the simulated device: capture, then three replays on new inputs against eager."""
 
 from __future__ import annotations
 

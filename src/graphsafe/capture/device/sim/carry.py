@@ -13,7 +13,7 @@ from graphsafe.capture.device.sim import generators
 from graphsafe.capture.device.sim.effects import (
     Happening,
     happenings,
-    is_purpose,
+    is_allocation,
     is_unknown,
     nbytes_of,
     op_name,
@@ -33,9 +33,9 @@ _WRITES_UNSAID = {"aten::native_batch_norm": (3, 4), "aten::cudnn_batch_norm": (
 "Arguments that an op writes although its schema does not say so."
 
 
-class Carry(TorchDispatchMode):
+class Carry(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, world: World) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.world = world
 
     @classmethod
@@ -77,7 +77,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
             capturing.save(tensor)
         frozen = _freeze((args, dict(kwargs)))
     elif session is not None:
-        session.escaped.append(world.event("wait", op_name(func), device=f"cuda:{device}", stream=repr(stream)))
+        session.escaped.append(world.event("hidden-sync", op_name(func), device=f"cuda:{device}"))
 
     offset = 0
     if draw is None:
@@ -89,7 +89,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         result = generators.draw(state.seed, base + offset, lambda: func(*args, **kwargs))
 
     outputs = tensors_in(result)
-    _tag(world, func, args, kwargs, inputs, outputs, target, capturing)
+    _tag(world, func, kwargs, inputs, outputs, target, capturing)
     if capturing is not None and frozen is not None:
         node = _node(func, frozen, inputs, outputs, None if draw is None else Draw(draw, offset))
         if node is not None:
@@ -99,7 +99,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if torch.Tag.nondeterministic_seeded in func.tags:
-        world.emit("random", op_name(func), device="cpu")
+        world.emit("random", op_name(func), device="cpu", how="host-random")
     return func(*args, **kwargs)
 
 
@@ -111,7 +111,7 @@ def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Se
     return indices[0] if indices else HOST
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _takes_device(func: Any) -> bool:
     return any(argument.name == "device" for argument in func._schema.arguments)
 
@@ -123,9 +123,11 @@ def _announce(
     if happening.data.get("certain") is False:
         world.unknown.setdefault(f"{name} (what it does depends on an argument that could not be judged)")
         return
-    world.emit(happening.kind, name, happening.nbytes, **happening.data)
     refusal = happening.refusal
-    if refusal is None or session is None:
+    if refusal is None:
+        return
+    world.emit(happening.kind, name, happening.nbytes, **happening.data)
+    if session is None:
         return
     # PyTorch's own check asks only whether the current stream is capturing; CUDA refuses a wait anywhere.
     if capturing is not None or refusal.invalidates:
@@ -140,8 +142,8 @@ def _draw(
     generator = world.scope.generator or world.generators[device]
     if generator.index != device:
         raise RuntimeError(f"Expected a 'cuda:{device}' generator device but found 'cuda:{generator.index}'")
-    default = generator is world.generators[device]
-    world.emit("random", op_name(func), device=f"cuda:{device}", generator="default" if default else "private")
+    if generator is not world.generators[device]:
+        world.emit("random", op_name(func), device=f"cuda:{device}", how="private-generator")
     generators.check(generator, capturing)
     return generator
 
@@ -183,7 +185,6 @@ def _freeze(value: Any) -> Any:
 def _tag(
     world: World,
     func: Any,
-    args: Sequence[Any],
     kwargs: Mapping[str, Any],
     inputs: Sequence[torch.Tensor],
     outputs: Sequence[torch.Tensor],
@@ -199,14 +200,8 @@ def _tag(
     for tensor in outputs:
         if any(storage._cdata in before for storage in storages(tensor)):
             continue
-        if put_tag(tensor, target, world.ledgers[target], session) and world.sink is not None:
-            world.emit(
-                "allocation",
-                op_name(func),
-                nbytes_of(tensor),
-                device=f"cuda:{target}",
-                purpose=is_purpose(func, args, kwargs, world.table),
-            )
+        if put_tag(tensor, target, world.ledgers[target], session) and is_allocation(world.scope.via, world.table):
+            world.emit("allocation", op_name(func), nbytes_of(tensor), device=f"cuda:{target}")
 
 
 def _node(
@@ -227,4 +222,4 @@ def _node(
         kind = "memcpy"
     if name == "aten::_to_copy" and HOST in {index_of(tensor) for tensor in (*inputs, *outputs)}:
         kind = "memcpy"
-    return Node(lambda: func(*args, **kwargs), tuple(tensor.detach() for tensor in outputs), kind, draw)
+    return Node(lambda: func(*args, **kwargs), tuple(tensor.detach() for tensor in outputs), name, kind, draw)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-
 from typing import Any
 
 import torch
@@ -21,8 +20,6 @@ TOTAL_BYTES = 141 * 1000**3
 CAPABILITY = (9, 0)
 MULTIPROCESSORS = 132
 NAME = "NVIDIA H200 (simulated)"
-CUDA_VERSION = "13.0"
-"Of the measurements that the rules of capture come from."
 
 _DTYPES = {
     "FloatTensor": torch.float32,
@@ -56,9 +53,11 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
         ([torch.cuda, torch.cuda.random], _random(world)),
         ([torch.cuda, torch.cuda.memory], _memory(world)),
         ([torch.cuda], {name: _legacy_type(name, dtype) for name, dtype in _DTYPES.items()}),
-        ([torch.cuda.nvtx], {name: _nothing for name in ("range_push", "range_pop", "mark", "range_start", "range_end")}),
+        (
+            [torch.cuda.nvtx],
+            {name: _nothing for name in ("range_push", "range_pop", "mark", "range_start", "range_end")},
+        ),
         ([torch.backends.cuda], {"is_built": lambda: True}),
-        ([torch.version], {"cuda": CUDA_VERSION}),
     ]
     if hasattr(torch, "accelerator"):
         tables.append(([torch.accelerator], _accelerator(world)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -20,13 +19,12 @@ from graphsafe.capture.device.protocol import (
 )
 from graphsafe.capture.device.sim import generators, substitutes
 from graphsafe.capture.device.sim.carry import Carry
-from graphsafe.capture.device.sim.graphs import CUDAGraph, _attempt, failure_of, graph
-from graphsafe.capture.device.sim.legality import LEFT_CAPTURING, Refusal
+from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph
+from graphsafe.capture.device.sim.legality import Refusal
 from graphsafe.capture.device.sim.lie import Lie
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import index_of
 from graphsafe.capture.device.sim.world import World
-from graphsafe.capture.frames import root_error, traceback_frames
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Limit
 
@@ -131,7 +129,7 @@ class SimDevice:
             session = self.world.session
             if session is not None:
                 session.first_error = session.first_error or LEFT_OPEN
-                sink(_attempt(session, session.first_event))
+                sink(attempt_of(session, session.first_event, None))
 
     def record(self, step: Callable[[], Any]) -> SimRecording | CaptureFailure:
         recorded = CUDAGraph()
@@ -139,9 +137,9 @@ class SimDevice:
         try:
             with graph(recorded, stream=self.side):
                 outputs = step()
-        except Exception as error:
+        except BaseException as error:
             self.guilty = recorded.guilty
-            return _failure(error, recorded.guilty)
+            return failure_of(error, recorded.guilty)
         finally:
             self.world.attempts = before
         if recorded.escaped:
@@ -189,7 +187,7 @@ class SimDevice:
                 plain = plain.to_dense()
             flat = plain.contiguous().reshape(-1)
             values = flat.view(torch.uint8) if flat.numel() else flat
-            return hashlib.sha256(bytes(memoryview(values.numpy()))).hexdigest()
+            return hashlib.sha256(values.numpy().tobytes()).hexdigest()
 
     def churn(self) -> None:
         """Nothing to find: memory that a graph holds is never given to anyone else here."""
@@ -210,10 +208,3 @@ class SimDevice:
     def limits(self) -> tuple[Limit, ...]:
         """What this device did otherwise than a GPU would."""
         return tuple(Limit("simulated", f"{what} {how}", why) for (what, how), why in self.world.limits.items())
-
-
-def _failure(error: Exception, guilty: StepEvent | None) -> CaptureFailure:
-    root, chain = root_error(error)
-    frames, span = traceback_frames(root.__traceback__)
-    texts = tuple(dict.fromkeys(str(each) for each in chain))
-    return CaptureFailure(type(root).__name__, str(root), texts, frames, span, guilty)

@@ -85,7 +85,7 @@ def happenings(
     return _tabled(func, args, kwargs, table)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def op_name(func: Any) -> str:
     return str(func._schema.name)
 
@@ -112,11 +112,9 @@ def _transfer(
         here, there = index_of(source), index_of(destination)
     if (here == HOST) == (there == HOST):
         return ()
-    if there == HOST:
-        # `.to("cpu", non_blocking=True)` puts its result into pinned memory.
-        pinned = non_blocking if destination is None else is_pinned(destination)
-    else:
-        pinned = is_pinned(source)
+    host = source if here == HOST else destination
+    # `.to("cpu", non_blocking=True)` puts its result into pinned memory.
+    pinned = non_blocking if host is None else is_pinned(host)
     data = {"pinned": pinned, "non_blocking": non_blocking, "dtype": _dtype(source), "literal": literal}
     kind: StepEventKind = "copy-to-host" if there == HOST else "copy-to-device"
     return (Happening(kind, of_transfer(pinned, non_blocking), nbytes_of(source), data),)
@@ -126,9 +124,7 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any]) -> tuple[Happening, ...
     if index_of(self) == HOST:
         for index in indices:
             if index is not None and index_of(index) != HOST:
-                raise RuntimeError(
-                    f"indices should be either on cpu or on the same device as the indexed tensor (cpu)"
-                )
+                raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
         return ()
     found = []
     for index in indices:
@@ -194,9 +190,7 @@ def _is_host_scalar(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and index_of(value) == HOST and value.dim() == 0
 
 
-def _tabled(
-    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable
-) -> tuple[Happening, ...]:
+def _tabled(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> tuple[Happening, ...]:
     entry = table_entry(func, table)
     if entry is None or not entry.effects:
         return ()
@@ -210,9 +204,9 @@ def _tabled(
     return tuple(found)
 
 
-def is_purpose(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> bool:
-    """Whether allocating is what the call is for (`zeros`, `clone`), not an op's ordinary result."""
-    entry = table_entry(func, table)
+def is_allocation(via: str | None, table: OpTable) -> bool:
+    """Whether allocating is what the Python-level call is for (`torch.zeros`), not an op's ordinary result."""
+    entry = None if via is None else table.python(via)
     return entry is not None and any(effect.kind == "allocates" for effect in entry.effects)
 
 

@@ -78,8 +78,9 @@ class Generator(torch._C.Generator):
     def get_offset(self) -> int:
         return self.state.offset
 
-    def set_offset(self, offset: int) -> None:
+    def set_offset(self, offset: int) -> Generator:
         self.state.offset = int(offset)
+        return self
 
     def get_state(self) -> torch.Tensor:
         words = self.state.seed.to_bytes(8, "little") + self.state.offset.to_bytes(8, "little")
@@ -96,7 +97,9 @@ class Generator(torch._C.Generator):
         other.state = self.state
         return other
 
-    def graphsafe_set_state(self, state: Generator) -> Generator:
+    def graphsafe_set_state(self, state: torch._C.Generator) -> Generator:
+        if not isinstance(state, Generator):
+            raise RuntimeError("Expected a CUDAGeneratorImpl")
         self.state = state.state
         return self
 

@@ -7,6 +7,7 @@ put back when the capture ends.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,7 +21,7 @@ from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import EARLIER_ERROR, NOT_PERMITTED, UNJOINED, Refusal
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import storages, tag_of
-from graphsafe.capture.frames import user_frames
+from graphsafe.capture.frames import root_error, traceback_frames, user_frames
 from graphsafe.report.model import CallSite
 
 NodeKind = Literal["kernel", "memcpy", "none"]
@@ -39,6 +40,7 @@ class Node:
     "The operation on its frozen arguments."
     outputs: tuple[torch.Tensor, ...]
     "Detached aliases of what it returned at capture, `None` shapes never: replay writes into them."
+    op: str
     kind: NodeKind
     draw: Draw | None
 
@@ -108,7 +110,7 @@ class Session:
     def add(self, stream: Stream, node: Node) -> None:
         self.nodes.append(node)
         if stream != self.origin:
-            self.last_work[stream] = worlds.current().event("wait", "torch.cuda.Stream.wait_stream", stream="side stream")
+            self.last_work[stream] = worlds.current().event("hidden-sync", node.op)
         self.clocks[stream][stream] += 1
 
     def save(self, tensor: torch.Tensor) -> None:
@@ -189,7 +191,7 @@ class CUDAGraph:
         if error is None and loose is not None:
             error, session.first_error, self.guilty = UNJOINED, UNJOINED, loose
         if world.attempts is not None:
-            world.attempts(_attempt(session, self.guilty))
+            world.attempts(attempt_of(session, self.guilty, sys.exc_info()[1]))
         if error is not None:
             raise error.error()
         for generator in self._generators:
@@ -238,25 +240,29 @@ class CUDAGraph:
     def debug_dump(self, debug_path: str) -> None: ...
 
 
-def _attempt(session: Session, guilty: StepEvent | None) -> CaptureAttempt:
+def attempt_of(session: Session, guilty: StepEvent | None, raised: BaseException | None) -> CaptureAttempt:
+    failure = None
+    if raised is not None:
+        failure = failure_of(raised, guilty)
+    elif session.first_error is not None:
+        failure = failure_of(session.first_error.error(), guilty)
     return CaptureAttempt(
         device=f"sim:{session.origin.device_index}",
         frames=session.frames,
         span=session.span,
-        nodes=None if session.first_error else sum(node.kind != "none" for node in session.nodes),
-        failure=None if session.first_error is None else failure_of(session.first_error, guilty),
+        nodes=None if session.first_error is not None else sum(node.kind != "none" for node in session.nodes),
+        failure=failure,
     )
 
 
-def failure_of(refusal: Refusal, guilty: StepEvent | None, later: tuple[str, ...] = ()) -> CaptureFailure:
-    return CaptureFailure(
-        error_type=type(refusal.error()).__name__,
-        message=refusal.message,
-        chain=(refusal.message, *later),
-        frames=guilty.frames if guilty is not None else (),
-        span=guilty.span if guilty is not None else None,
-        event=guilty,
-    )
+def failure_of(error: BaseException, guilty: StepEvent | None) -> CaptureFailure:
+    """The frames are the guilty line's where the user's code swallowed what it raised."""
+    root, chain = root_error(error)
+    frames, span = traceback_frames(root.__traceback__)
+    if guilty is not None and not frames:
+        frames, span = guilty.frames, guilty.span
+    texts = tuple(dict.fromkeys(str(each) for each in chain))
+    return CaptureFailure(type(root).__name__, str(root), texts, frames, span, guilty)
 
 
 def graph_pool_handle() -> tuple[int, int]:
@@ -264,7 +270,7 @@ def graph_pool_handle() -> tuple[int, int]:
     return 0, CUDAGraph._handles
 
 
-class graph:  # noqa: N801  torch.cuda.graph
+class graph:
     """`torch.cuda.graph(...)`: one default stream for the whole process, which the first device to capture owns; after
     a failed capture the process stays on the capture's stream. Both are what PyTorch does."""
 

@@ -76,6 +76,8 @@ class Lie(TorchFunctionMode):
             with torch._C.DisableTorchFunction():
                 for tensor in tensors_in(result):
                     pin(tensor)
+                    with world.via(name_of(func)):
+                        world.emit("allocation", "aten::_pin_memory", tensor.nbytes, pinned=True)
         return result
 
     def move(
@@ -117,7 +119,7 @@ def placed(device: Any) -> int:
     return device_index(named) if named.type == "cuda" else HOST
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def name_of(func: Any) -> str:
     """As the op table spells it: `torch.Tensor.item`, `torch.zeros`, `torch.nn.functional.one_hot`."""
     name = resolve_name(func)
@@ -176,7 +178,7 @@ def _to(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     other = options.pop("other", None)
     if rest and isinstance(rest[0], torch.Tensor):
         other = rest.pop(0)
-    if rest and (rest[0] is None or isinstance(rest[0], (torch.device, str, int)) and not isinstance(rest[0], bool)):
+    if rest and (rest[0] is None or (isinstance(rest[0], (torch.device, str, int)) and not isinstance(rest[0], bool))):
         device = rest.pop(0)
     if rest and (rest[0] is None or isinstance(rest[0], torch.dtype)):
         options["dtype"] = rest.pop(0)
@@ -302,7 +304,8 @@ def _pin_memory(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any
             return tensor
         copied = tensor.clone()
         pin(copied)
-        self.world.emit("allocation", "aten::_pin_memory", copied.numel() * copied.element_size(), pinned=True)
+        with self.world.via(name_of(func)):
+            self.world.emit("allocation", "aten::_pin_memory", copied.numel() * copied.element_size(), pinned=True)
         return copied
 
 
@@ -345,7 +348,7 @@ def _from_legacy(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, An
 
 
 HANDLERS: dict[Any, Handler] = {
-    torch.Tensor.device.__get__: _device,  # type: ignore[attr-defined]
+    torch.Tensor.device.__get__: _device,
     torch.Tensor.is_cuda.__get__: _is_cuda,  # type: ignore[attr-defined]
     torch.Tensor.is_cpu.__get__: _is_cpu,  # type: ignore[attr-defined]
     torch.Tensor.get_device: _get_device,
@@ -366,7 +369,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.nn.functional.one_hot: _one_hot,
 }
 if hasattr(torch.Tensor, "__cuda_array_interface__"):
-    HANDLERS[torch.Tensor.__cuda_array_interface__.__get__] = _foreign  # type: ignore[attr-defined]
+    HANDLERS[torch.Tensor.__cuda_array_interface__.__get__] = _foreign
 
 INHERITS_NOTHING = frozenset({torch.Tensor.__setitem__, torch.Tensor.__getitem__})
 """What these make from Python values (an index list, the stored number) they make on the host, and copy."""

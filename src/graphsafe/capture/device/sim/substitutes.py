@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,14 +16,16 @@ import torch.utils._foreach_utils
 from graphsafe.capture.device.sim import cuda
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.generators import Generator
-from graphsafe.capture.device.sim.graphs import CUDAGraph, graph, graph_pool_handle, tensors_in
+from graphsafe.capture.device.sim.graphs import tensors_in
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE
-from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.sim.world import Scope, World
 
 _ASKED = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _GROUPING = "_group_tensors_by_device_and_dtype"
+_RESEEDS = frozenset(
+    {"torch.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.cuda.set_rng_state"}
+)
 _DEFAULT = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 _DISABLED = torch._C._disabled_torch_function_impl
 
@@ -59,7 +62,8 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
         if grouping is not None and getattr(module, "__dict__", {}).get(_GROUPING) is grouping:
             yield module, _GROUPING, _grouped
     for module, name, value in cuda.replacements(world):
-        yield module, name, value
+        reseeds = module is torch.cuda and f"torch.cuda.{name}" in _RESEEDS
+        yield module, name, _reseeding(value, f"torch.cuda.{name}") if reseeds else value
     yield torch, "Generator", _GeneratorMeta("Generator", (), {})
     yield torch.Tensor, "__repr__", _text(torch.Tensor.__repr__, "torch.Tensor.__repr__")
     yield torch.Tensor, "__format__", _text(torch.Tensor.__format__, "torch.Tensor.__format__")
@@ -68,12 +72,27 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     yield torch.Tensor, "record_stream", lambda tensor, stream: None
     yield torch.autograd, "backward", _placed(torch.autograd.backward)
     yield torch.autograd, "grad", _placed(torch.autograd.grad)
+    yield torch, "manual_seed", _reseeding(torch.manual_seed, "torch.manual_seed")
     yield torch, "compile", _compile
     yield torch.nn.Module, "compile", lambda module, *args, **kwargs: _note_compile()
     yield torch, "cond", _cond
     yield torch.amp.autocast_mode.autocast, "__init__", _autocast(torch.amp.autocast_mode.autocast.__init__)
     yield torch, "is_autocast_enabled", _autocast_query(torch.is_autocast_enabled)
     yield torch, "get_autocast_dtype", _autocast_query(torch.get_autocast_dtype)
+
+
+def _reseeding(real: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def reseed(*args: Any, **kwargs: Any) -> Any:
+        world = worlds.active()
+        if world is None:
+            return real(*args, **kwargs)
+        nested = world.scope.via in _RESEEDS
+        with world.via(name):
+            if not nested:
+                world.emit("random", name, how="reseed")
+            return real(*args, **kwargs)
+
+    return reseed
 
 
 class _GeneratorMeta(type):
@@ -124,7 +143,7 @@ def _deepcopy(real: Callable[..., Any]) -> Callable[..., Any]:
             copied = tensor.detach().clone()
             copied.requires_grad_(tensor.requires_grad)
             if tensor.grad is not None:
-                copied.grad = tensor.grad.__deepcopy__(memo)
+                copied.grad = copy.deepcopy(tensor.grad, memo)
             memo[id(tensor)] = copied
         return memo[id(tensor)]
 
@@ -208,7 +227,13 @@ def _autocast(real: Callable[..., None]) -> Callable[..., None]:
                 "which operations autocast runs in lower precision differs between CPU and CUDA"
             )
         dtype = args[0] if args else kwargs.get("dtype")
-        real(self, "cpu", torch.float16 if dtype is None else dtype, *args[1:], **{k: v for k, v in kwargs.items() if k != "dtype"})
+        real(
+            self,
+            "cpu",
+            torch.float16 if dtype is None else dtype,
+            *args[1:],
+            **{k: v for k, v in kwargs.items() if k != "dtype"},
+        )
 
     return init
 
@@ -239,5 +264,3 @@ def installed(world: World) -> Iterator[None]:
                     delattr(owner, name)
                 else:
                     setattr(owner, name, before)
-
-

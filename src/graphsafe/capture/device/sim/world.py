@@ -1,4 +1,4 @@
-"""Everything that the simulated devices of a process remember: current device and streams, generators, the open capture."""
+"""What the simulated devices of a process remember: current device and streams, generators, the open capture."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from graphsafe.capture.device.sim.tags import HOST, Ledger
 from graphsafe.capture.frames import user_frames
 
 if TYPE_CHECKING:
-    from graphsafe.capture.device.sim.graphs import Session
     from graphsafe.capture.device.sim.generators import Generator
+    from graphsafe.capture.device.sim.graphs import Session
     from graphsafe.capture.device.sim.streams import Stream
     from graphsafe.optable import OpTable
 
