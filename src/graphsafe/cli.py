@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.config import Config
     from graphsafe.report.model import Level, Report
+    from graphsafe.rulebook import Rule
 
 OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 REPORT_FILE = "graphsafe-report.json"
@@ -396,12 +397,18 @@ def _put(reports: Report | Sequence[Report], form: str, output: Path | None) -> 
     from graphsafe.report.forms import render
 
     if output is None:
-        click.echo(render(reports, form, colour=_colour(), width=_width()), nl=False, color=True)
+        click.echo(render(reports, form, colour=_colour(), width=_width(), rules=_rules), nl=False, color=True)
         return
     try:
-        write_atomically(output, render(reports, form, colour=False, width=_width()))
+        write_atomically(output, render(reports, form, colour=False, width=_width(), rules=_rules))
     except OSError as error:
         raise RequestError(f"-o {output}: {error.strerror}") from None
+
+
+def _rules() -> Mapping[str, Rule]:
+    from graphsafe.rulebook import load_rulebook
+
+    return load_rulebook().rules
 
 
 def _page(markdown: str) -> None:

@@ -87,6 +87,12 @@ CASES = [
     ),
     # not-ready: the graph
     ("empty graph", {"capture__empty": True}, "not-ready", "the graph is empty"),
+    (
+        "empty graph, called a failure",
+        {"capture__status": "fail", "capture__empty": True},
+        "not-ready",
+        "graph is empty",
+    ),
     ("misses work", {"capture__misses_work": True}, "not-ready", "outside the graph"),
     ("empty graph, nothing else known", {"capture__empty": True, "replay": None}, "not-ready", "empty"),
     # not-ready: replay
@@ -176,6 +182,12 @@ CASES = [
         "a, b, c and 1 more",
     ),
     ("unknown op, empty graph", {"step__unknown_operations": ["a"], "capture__empty": True}, "inconclusive", "vouch"),
+    (
+        "unknown op, empty graph, called a failure",
+        {"step__unknown_operations": ["a"], "capture__empty": True, "capture__status": "fail", "replay": None},
+        "inconclusive",
+        "vouch",
+    ),
     (
         "unknown op, difference",
         {"step__unknown_operations": ["a"], "replay__checks": check(equal=False, max_abs=1.0)},

@@ -16,9 +16,9 @@ step
         same child, so `capture.status` pass or fail shows by itself that the step runs eagerly.
     unknown_operations: list of text. What ran that the device cannot vouch for; empty on CUDA.
 capture
-    status: of the plain, uninstrumented attempt. `pass`: a graph came out. `fail`: warm-up ran, then the attempt raised
-        or could not be ended. `skipped`: warm-up raised, or memory ran out because other children held the device
-        (to be tried again alone).
+    status: of the plain, uninstrumented attempt. `pass`: a graph came out. `fail`: warm-up ran, then the attempt
+        raised, could not be ended, or gave an empty graph. `skipped`: warm-up raised, or memory ran out because other
+        children held the device (to be tried again alone).
     phase: build | warm-up | capture. What the child was doing when it died; death in `capture` is a failed capture.
     first_error: {message, ...}. The root of the exception chain.
     empty: bool. The graph has no node.
@@ -108,11 +108,11 @@ def _beyond_plan(probes: Probes) -> tuple[str, ...]:
 def _against(probes: Probes) -> tuple[str, ...]:
     """What makes the step not ready as a whole."""
     capture, replay = _of(probes, "capture"), _of(probes, "replay")
-    if capture.get("status") == "fail":
+    if capture.get("status") == "fail" and capture.get("empty") is not True:
         return (f"the capture failed{_error(capture)}",)
     if capture.get("status") == "crashed" and capture.get("phase") == "capture":
         return (f"the process died while capturing{_because(capture)}",)
-    if _unknown_operations(probes) or capture.get("status") != "pass":
+    if _unknown_operations(probes) or capture.get("status") not in ("pass", "fail"):
         return ()
     reasons = []
     if capture.get("empty") is True:
