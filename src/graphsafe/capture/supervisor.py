@@ -138,10 +138,15 @@ class Supervisor:
         child.drain(read)
         return child
 
-    def wait(self, children: Iterable[Child]) -> None:
-        """Until all of these have ended, each by itself or at its time limit."""
+    def wait(self, children: Iterable[Child], ended: Callable[[Child], None] = lambda child: None) -> None:
+        """Until all of these have ended, each by itself or at its time limit; `ended` is told of each."""
         waited = list(children)
-        while any(child.ending is None for child in waited):
+        while True:
+            for child in [child for child in waited if child.ending is not None]:
+                waited.remove(child)
+                ended(child)
+            if not waited:
+                return
             self._listen()
             now = time.monotonic()
             for child in list(self._running.values()):
@@ -159,6 +164,14 @@ class Supervisor:
             time.sleep(0.01)
         if child.ending is None:
             self._ended(self._number(child), None, ending)
+
+    def use_fresh_interpreters(self) -> bool:
+        """From now on spawn children instead of forking them; whether that changes anything."""
+        forked = self._socket is not None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        return forked
 
     def _number(self, child: Child) -> int:
         return next(number for number, running in self._running.items() if running is child)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture.frames import function_name, is_user_file
 from graphsafe.capture.session import opened
 from graphsafe.capture.state import Snapshot, reach_of
 from graphsafe.capture.trial import Broken, try_inputs
@@ -26,6 +30,7 @@ def run(job: Job, channel: Channel) -> None:
         device = session.device
         channel.tell(
             construct=construct(session, attempts, threads),
+            entry=_entry(session.subject.fn),
             environment={"device": device.label(), "driver": device.driver(), **_versions()},
         )
         snapshot = Snapshot(device, session.subject)
@@ -56,6 +61,17 @@ def construct(session: Session, attempts: list[CaptureAttempt], threads: set[thr
         "generators": sorted(reach_of(session.subject).generators),
         "threads": sorted(thread.name for thread in set(threading.enumerate()) - threads),
     }
+
+
+def _entry(function: Any) -> Mapping[str, Any] | None:
+    """Where the stepped function is written, for what none of its lines can be blamed for."""
+    if isinstance(function, functools.partial):
+        return _entry(function.func)
+    forward = getattr(type(function), "forward", None)
+    code = getattr(inspect.unwrap(forward or function), "__code__", None)
+    if code is None or not is_user_file(code.co_filename):
+        return None
+    return {"path": os.path.abspath(code.co_filename), "line": code.co_firstlineno, "function": function_name(code)}
 
 
 def _random(state: RandomState, draw: str | None, seed: int) -> Mapping[str, Any]:

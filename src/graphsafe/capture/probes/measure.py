@@ -64,11 +64,13 @@ def _growth(session: Session, recording: Recording, replays: int) -> dict[str, A
     before = session.device.memory().allocated
     state = Snapshot(session.device, session.subject)
     drifted = 0
+    session.seed(1)
     recording.replay()
     session.device.synchronize()
     expected = _digests(session, recording)
     for _ in range(replays - 1):
         state.put_back()
+        session.seed(1)
         recording.replay()
         session.device.synchronize()
         drifted += _digests(session, recording) != expected

@@ -1,0 +1,167 @@
+"""`graphsafe capture` as a function: a request in, a report out."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from graphsafe import __version__
+from graphsafe.capture.environment import environment
+from graphsafe.capture.findings import Seen, findings_of, merged
+from graphsafe.capture.join import joined
+from graphsafe.capture.job import Job
+from graphsafe.capture.request import BAD_REQUEST, CaptureRequest
+from graphsafe.capture.run import Run, reported
+from graphsafe.capture.supervisor import Supervisor
+from graphsafe.errors import RequestError
+from graphsafe.report.fingerprint import fingerprinted
+from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit, Report, Tool, in_order
+from graphsafe.report.source import file_lines
+from graphsafe.report.verdict import worst
+from graphsafe.rulebook import Rulebook, load_rulebook
+
+Progress = Callable[[str], None]
+
+INTERRUPTED = "interrupted"
+"The kind of the `Limit` of a report that Ctrl-C cut short."
+
+
+def capture_all(requests: Iterable[CaptureRequest], progress: Progress | None = None) -> list[Report]:
+    """A report each, in order; after Ctrl-C, those that there are."""
+    reports: list[Report] = []
+    for request in requests:
+        reports.append(capture_target(request, progress))
+        if any(limit.kind == INTERRUPTED for limit in reports[-1].limits):
+            break
+    return reports
+
+
+def capture_target(request: CaptureRequest, progress: Progress | None = None) -> Report:
+    """Prove one target over its devices and buckets.
+
+    Whatever the target does is an answer: a request that is wrong gives a report with a `BAD_REQUEST` limit. Raises
+    RequestError where there is no torch, and `run.InternalError` where graphsafe itself failed.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise RequestError('capture needs PyTorch: pip install "graphsafe[capture]"')
+    book = load_rulebook(request.config.rule_packs)
+    proof = _Proof(request, book)
+    with tempfile.TemporaryDirectory(prefix="graphsafe-") as folder:
+        try:
+            with Supervisor(request.timeout, progress) as supervisor:
+                proof.run(supervisor, Path(folder))
+        except KeyboardInterrupt:
+            proof.limits.append(Limit(INTERRUPTED, request.target, "stopped by the user before it was done"))
+    return proof.report()
+
+
+@dataclass
+class _Device:
+    name: str
+    runs: list[tuple[Mapping[str, Any], Seen]] = field(default_factory=list)
+
+
+class _Proof:
+    def __init__(self, request: CaptureRequest, book: Rulebook) -> None:
+        self._request = request
+        self._book = book
+        self._devices: list[_Device] = []
+        self._findings: list[Finding] = []
+        self._built: list[Mapping[str, Any]] = []
+        self.limits: list[Limit] = []
+        self._lines: dict[str, set[int]] = {}
+
+    def run(self, supervisor: Supervisor, folder: Path) -> None:
+        for name in self._device_names(supervisor, folder):
+            device = _Device(name)
+            self._devices.append(device)
+            for number, axes in enumerate(_points(self._request.buckets)):
+                place = folder / f"{name.replace(':', '-')}-{number}"
+                place.mkdir()
+                run = Run(supervisor, self._request, name, axes, place)
+                try:
+                    seen = run.prove()
+                except KeyboardInterrupt:
+                    device.runs.append((axes, run.seen()))
+                    raise
+                device.runs.append((axes, seen))
+                self._take(seen, run.limits)
+                if any(limit.kind == BAD_REQUEST for limit in run.limits):
+                    return
+
+    def _take(self, seen: Seen, limits: Sequence[Limit]) -> None:
+        findings, without_line = findings_of(seen, self._book)
+        self._findings += findings
+        self.limits += [*limits, *without_line]
+        self._built.append(seen.build.get("environment") or {})
+        for file, numbers in (seen.step.get("lines") or {}).items():
+            self._lines.setdefault(file, set()).update(numbers)
+
+    def _device_names(self, supervisor: Supervisor, folder: Path) -> list[str]:
+        """The request's devices on this machine; a wrong one becomes a limit, and nothing is run."""
+        child = supervisor.run(Job("devices", str(folder), self._request.target, ""))
+        present: Any = child.result.get("devices") or []
+        names: list[str] = []
+        for asked in self._request.devices or (("cuda",) if present else ("sim",)):
+            found = _named(asked, present)
+            if not found:
+                have = ", ".join(present) or "no CUDA device"
+                self.limits.append(Limit(BAD_REQUEST, f"--device {asked}", f"this machine has {have}"))
+                return []
+            names += found
+        if not self._request.devices and not present:
+            self.limits.append(Limit("simulated", "sim:0", "this machine has no GPU: the result is predicted"))
+        return list(dict.fromkeys(names))
+
+    def report(self) -> Report:
+        devices = tuple(_device_result(device) for device in self._devices)
+        findings, limits = joined(merged(self._findings), self._lines, self._request.config)
+        root = self._request.config.root
+        return Report(
+            tool=Tool("graphsafe", __version__),
+            command="capture",
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            environment=environment(self._built, self._book.ops.name, self._request.config.settings),
+            target=self._request.target,
+            verdict=worst(device.verdict for device in devices),
+            evidence="predicted" if any(device.device.startswith("sim") for device in devices) else "measured",
+            findings=tuple(in_order(fingerprinted(findings, file_lines, lambda path: _from_root(path, root)))),
+            limits=tuple(dict.fromkeys((*self.limits, *limits))),
+            devices=devices,
+        )
+
+
+def _named(asked: str, present: Sequence[str]) -> list[str]:
+    if asked.startswith("sim"):
+        return [asked if ":" in asked else "sim:0"]
+    if asked == "all":
+        return list(present)
+    if asked == "cuda":
+        return list(present[:1])
+    return [asked] if asked in present else []
+
+
+def _points(buckets: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(buckets, values, strict=True)) for values in itertools.product(*buckets.values())]
+
+
+def _device_result(device: _Device) -> DeviceResult:
+    buckets = tuple(Bucket(axes, seen.verdict, reported(seen.probes)) for axes, seen in device.runs)
+    verdict = worst(bucket.verdict for bucket in buckets)
+    probes = next((bucket.probes for bucket in buckets if bucket.verdict == verdict), {})
+    named = buckets if any(axes for axes, _ in device.runs) else ()
+    return DeviceResult(device.name, verdict, named, probes)
+
+
+def _from_root(path: str, root: Path) -> str:
+    """A location's path from the project root; one of a library stays as it is."""
+    try:
+        return Path(path).resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return path

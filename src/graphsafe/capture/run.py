@@ -1,0 +1,298 @@
+"""One target on one device in one bucket: which children run when, and what their answers add up to."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.findings import Seen
+from graphsafe.capture.job import Job
+from graphsafe.capture.places import shown
+from graphsafe.capture.probes.capture import GONE
+from graphsafe.capture.request import BAD_REQUEST
+from graphsafe.report.model import Limit, Source
+from graphsafe.report.verdict import verdict
+
+if TYPE_CHECKING:
+    from graphsafe.capture.request import CaptureRequest
+    from graphsafe.capture.supervisor import Child, Supervisor
+
+Probe = dict[str, Any]
+
+_TRIES = "try "
+_OWN_INPUTS = "the step's own inputs"
+_MOST_RETRIES = 3
+_SHARE_OF_DEVICE = 0.8
+_OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory")
+
+
+class InternalError(Exception):
+    """graphsafe's own code failed in a child; `trace` is the child's traceback."""
+
+    def __init__(self, line: str, trace: str) -> None:
+        super().__init__(f"{line}\n{trace}")
+        self.trace = trace
+
+
+class Run:
+    """`prove()` answers with what was seen; `limits` then holds what could not be."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        request: CaptureRequest,
+        device: str,
+        axes: Mapping[str, Any],
+        folder: Path,
+    ) -> None:
+        self.device = device
+        self.axes = axes
+        self.limits: list[Limit] = []
+        self.seconds: dict[str, float] = {}
+        self._supervisor = supervisor
+        self._request = request
+        self._folder = folder
+        self._results: dict[str, Mapping[str, Any]] = {}
+        self._probes: dict[str, Probe] = {}
+
+    @property
+    def source(self) -> Source:
+        return "simulate" if self.device.startswith("sim") else "capture"
+
+    def prove(self) -> Seen:
+        if self._build():
+            self._step_reference_capture()
+            self._after()
+        return self.seen()
+
+    def seen(self) -> Seen:
+        probes = self._probes
+        return Seen(
+            device=self.device,
+            source=self.source,
+            verdict=verdict(probes),
+            probes=probes,
+            **{name: self._results.get(name, {}) for name in ("build", "step", "reference", "capture", "diagnose")},
+        )
+
+    def _job(self, child: str, kept: tuple[str, ...] = ()) -> Job:
+        request = self._request
+        return Job(
+            child=child,
+            folder=str(self._folder),
+            target=request.target,
+            device=self.device,
+            axes=dict(self.axes),
+            inputs=tuple(asdict(spec) for spec in request.inputs),
+            warmup=request.warmup,
+            seed=request.seed,
+            replays=request.replays,
+            kept=kept,
+        )
+
+    def _ended(self, child: Child) -> Mapping[str, Any]:
+        """Note how a child ended; what it told is its answer, however far it came."""
+        result = child.result
+        self.seconds[child.name] = round(child.seconds, 2)
+        self._results[child.name] = result
+        internal: Any = result.get("internal_error")
+        if internal is not None:
+            raise InternalError(internal["line"], internal["trace"])
+        if child.ending != "done":
+            why = child.how_it_ended()
+            last = child.last_lines(3)
+            text = f"{why}; it printed last: {' | '.join(last)}" if last else why
+            self.limits.append(Limit("child", f"{child.name} on {self.device}", text[:600]))
+        return result
+
+    def _wrong(self, line: str) -> None:
+        if not any(limit.kind == BAD_REQUEST for limit in self.limits):
+            self.limits.append(Limit(BAD_REQUEST, self._request.target, line))
+
+    def _build(self) -> bool:
+        """Whether there is something to go on with."""
+        kept: tuple[str, ...] = ()
+        for attempt in itertools.count():
+            child = self._supervisor.run(self._job("build", kept))
+            result = child.result
+            internal: Any = result.get("internal_error")
+            if internal is not None and "forked subprocess" in internal["line"] and self._supervisor.use_fresh_interpreters():
+                continue
+            broken: Any = result.get("broken_by")
+            if child.ending == "crashed" and child.phase.startswith(_TRIES):
+                broken = child.phase.removeprefix(_TRIES)
+            if broken is None or broken == _OWN_INPUTS or attempt >= _MOST_RETRIES:
+                break
+            kept = (*kept, *self._inputs_of(broken))
+        return self._built(child, self._ended(child))
+
+    def _inputs_of(self, broken: str) -> tuple[str, ...]:
+        return (broken,)
+
+    def _built(self, child: Child, result: Mapping[str, Any]) -> bool:
+        construct: Probe = dict(result.get("construct") or {"status": "fail", "built": False, "captures": []})
+        self._probes["construct"] = construct
+        error = result.get("target_error")
+        if error is not None:
+            self._wrong(error["line"])
+            if error["stage"] == "step":
+                self._probes["step"] = {"status": "fail", "ran": False, "reason": error["line"]}
+            else:
+                construct |= {"status": "fail", "built": False, "reason": error["line"]}
+            return False
+        if child.ending == "done":
+            self.limits += [Limit(**limit) for limit in result.get("limits") or ()]
+            for path in result.get("unreadable") or ():
+                self.limits.append(Limit("not-compared", path, "a tensor without a plain strided layout"))
+            return True
+        status = "timeout" if child.ending == "timeout" else "crashed"
+        why = child.how_it_ended()
+        if "construct" in result:
+            self._probes["step"] = {"status": status, "ran": False, "reason": why}
+        else:
+            construct |= {"status": status, "built": False if status == "crashed" else None, "reason": why}
+        if status == "crashed":
+            self._wrong(why)
+        return False
+
+    def _step_reference_capture(self) -> None:
+        names = ("step", "reference", "capture")
+        if self._fits(len(names)):
+            children = [self._supervisor.start(self._job(name)) for name in names]
+            self._supervisor.wait(children, self._watch_reference)
+            if self._ran_out(children[2]):
+                self._again_alone(children[2].name)
+                return
+            for child in children:
+                self._ended(child)
+            self._read(children[2])
+            return
+        self.limits.append(Limit("sequential", self.device, "its memory holds one build at a time"))
+        last = [self._alone(name) for name in names][-1]
+        self._read(last)
+
+    def _alone(self, name: str) -> Child:
+        child = self._supervisor.run(self._job(name))
+        self._watch_reference(child)
+        self._ended(child)
+        return child
+
+    def _again_alone(self, name: str) -> None:
+        for file in (f"{name}.result", f"{name}.phases"):
+            (self._folder / file).unlink(missing_ok=True)
+        self._read(self._alone(name))
+
+    def _ran_out(self, child: Child) -> bool:
+        error: Any = child.result.get("target_error") or {}
+        return any(text in error.get("line", "") for text in _OUT_OF_MEMORY)
+
+    def _watch_reference(self, child: Child) -> None:
+        """The capture child waits for files of the reference; tell it when there will be none."""
+        if child.name == "reference" and (child.ending != "done" or "target_error" in child.result):
+            (self._folder / GONE).touch()
+
+    def _fits(self, count: int) -> bool:
+        memory = self._results["build"].get("memory") or {}
+        free, peak = memory.get("free"), memory.get("peak")
+        return free is None or peak is None or count * peak < _SHARE_OF_DEVICE * (free + peak)
+
+    def _read(self, capture: Child) -> None:
+        step, reference = self._results.get("step", {}), self._results.get("reference", {})
+        for name in ("step", "state"):
+            self._probes[name] = dict(step.get(name) or {"status": "skipped"})
+        for result in (step, reference):
+            error = result.get("target_error")
+            if error is not None:
+                self._probes["step"] |= {"status": "fail", "ran": False, "reason": error["line"]}
+        self._read_capture(capture, capture.result)
+        if self._probes["capture"]["status"] == "pass":
+            replay = self._probes["replay"]
+            replay["varied"] = reference.get("varied")
+
+    def _read_capture(self, child: Child, result: Mapping[str, Any]) -> None:
+        capture: Probe = dict(result.get("capture") or {"status": "skipped", "reason": "it was not reached"})
+        replay: Probe = dict(result.get("replay") or {"status": "skipped", "checks": []})
+        error: Any = result.get("target_error")
+        if error is not None and capture["status"] != "pass":
+            capture |= {"status": "skipped", "reason": error["line"]}
+            self._wrong(error["line"])
+        elif error is not None:
+            replay |= {"status": "fail", "first_error": {"message": error["line"]}}
+        elif child.ending != "done":
+            status = "timeout" if child.ending == "timeout" else "crashed" if child.ending == "crashed" else "skipped"
+            why = child.how_it_ended()
+            if capture["status"] != "pass":
+                phase = "capture" if child.phase == "capture" else "warm-up" if "warm-up" in child.phase else "build"
+                capture |= {"status": status, "phase": phase, "reason": why}
+            elif "rng_law" not in replay:
+                waiting = child.phase.startswith("wait")
+                replay |= {"status": "skipped" if waiting else status, "reason": why}
+            elif status == "timeout":
+                replay["first_step"] = "timeout"
+        self._probes["capture"], self._probes["replay"] = capture, replay
+
+    def _after(self) -> None:
+        capture, replay = self._probes["capture"], self._probes["replay"]
+        died = capture["status"] == "crashed" and capture.get("phase") == "capture"
+        if capture["status"] == "fail" or died or (capture["status"] == "pass" and replay["status"] == "fail"):
+            self._alone("diagnose")
+        if capture["status"] == "pass" and (self.source == "capture" or self._request.replays is not None):
+            measured = self._ended(self._supervisor.run(self._job("measure")))
+            for name in ("memory", "timing"):
+                self._probes[name] = dict(measured.get(name) or {"status": "skipped"})
+            if "growth" in measured:
+                self._probes["memory"]["growth"] = measured["growth"]
+
+
+def reported(probes: Mapping[str, Probe]) -> dict[str, Probe]:
+    """The probes as a report has them: places instead of frames, and no path of this machine."""
+    told = {name: dict(probe) for name, probe in probes.items()}
+    step = told.get("step", {})
+    events = step.pop("events", None)
+    if events is not None:
+        by_line: dict[str, dict[str, int]] = {}
+        for event in events:
+            if event["frames"] and not event["first_only"]:
+                kinds = by_line.setdefault(_place(event["frames"][-1]), {})
+                kinds[event["kind"]] = kinds.get(event["kind"], 0) + event["count"]
+        step["by_line"] = dict(sorted(by_line.items()))
+    construct = told.get("construct", {})
+    construct["captures"] = [_attempt(attempt) for attempt in construct.get("captures") or ()]
+    state = told.get("state", {})
+    if "changed" in state:
+        state["changed"] = [_change(change) for change in state["changed"]]
+    capture = told.get("capture", {})
+    if capture.get("first_error"):
+        capture["first_error"] = _error(capture["first_error"])
+    return told
+
+
+def _attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "device": attempt["device"],
+        "place": _place(attempt["frames"][-1]) if attempt["frames"] else None,
+        "nodes": attempt["nodes"],
+        "first_error": _error(attempt["failure"]) if attempt["failure"] else None,
+    }
+
+
+def _change(change: Mapping[str, Any]) -> dict[str, Any]:
+    frames = change["frames"]
+    return {**{key: change[key] for key in ("name", "how", "before", "after")}, "place": _place(frames[-1]) if frames else None}
+
+
+def _error(error: Mapping[str, Any]) -> dict[str, Any]:
+    frames = error.get("frames")
+    return {
+        "type": error.get("error_type"),
+        "message": error["message"],
+        "chain": list(error.get("chain") or ()),
+        "place": _place(frames[-1]) if frames else None,
+    }
+
+
+def _place(frame: Mapping[str, Any]) -> str:
+    return f"{shown(frame['path'])}:{frame['line']}"
