@@ -19,7 +19,7 @@ capture
     status: of the plain, uninstrumented attempt. `pass`: a graph came out. `fail`: warm-up ran, then the attempt
         raised, could not be ended, or gave an empty graph. `skipped`: warm-up raised, or memory ran out because other
         children held the device (to be tried again alone).
-    phase: build | warm-up | capture. What the child was doing when it died; death in `capture` is a failed capture.
+    phase: text. What the child did last, by its own word; death in the phase `capture` is a failed capture.
     first_error: {message, ...}. The root of the exception chain.
     empty: bool. The graph has no node.
     misses_work: bool. Device work of the step ran outside the graph. Never derived from lists of kernels.
