@@ -1,0 +1,216 @@
+"""What the attributes of a class's instances hold: constructors and the other methods that assign them, read cold."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan import parameters
+from graphsafe.scan.frame import Frame
+from graphsafe.scan.values import (
+    UNKNOWN,
+    Function,
+    Handle,
+    Instance,
+    NoneValue,
+    Number,
+    Tensor,
+    Unknown,
+    Value,
+    join,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Engine
+
+CONSTRUCTORS = ("__init__", "__post_init__", "setup", "_init", "__new__")
+MAX_WRITERS = 6
+MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
+
+
+class AttributeTables:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._now: dict[str, dict[str, Value]] = {}
+        self._initial: dict[str, dict[str, Value]] = {}
+        self._done: set[tuple[str, str]] = set()
+        self._constructing: list[str] = []
+        self._modules: dict[str, bool] = {}
+        self._owners: dict[tuple[str, str], str] = {}
+        self._class_values: dict[tuple[str, str], Value | None] = {}
+
+    def record(self, ref: str, name: str, value: Value) -> None:
+        """A cold assignment to `self.name` of an instance of class `ref`."""
+        table = self._now.setdefault(ref, {})
+        known = table.get(name)
+        table[name] = value if known is None or (ref in self._constructing and type(known) is Unknown) else join(known, value)
+        if ref in self._constructing:
+            initial = self._initial.setdefault(ref, {})
+            initial[name] = join(initial[name], value) if name in initial else value
+
+    def of_instance(self, ref: str, name: str) -> Value | None:
+        """The value of an attribute that is no method; None where nothing in the project defines it."""
+        engine = self._engine
+        self._construct(ref)
+        writers = self._writers(ref, name)
+        for writer in writers[:MAX_WRITERS]:
+            self._run(ref, writer)
+        value = self._now.get(ref, {}).get(name)
+        of_class = self.of_class(ref, name)
+        if value is None:
+            return of_class if type(of_class) is not Unknown or self._declared(ref, name) else None if not writers else UNKNOWN
+        if type(value) is Unknown and type(of_class) is not Unknown:
+            return of_class
+        if type(value) is NoneValue and type(of_class) is not Unknown:
+            return join(value, of_class)
+        del engine
+        return value
+
+    def initial(self, ref: str, name: str) -> Value | None:
+        """What the constructor leaves in an attribute, or the class body, before any other method runs."""
+        self._construct(ref)
+        value = self._initial.get(ref, {}).get(name)
+        if value is None:
+            of_class = self.of_class(ref, name)
+            return None if type(of_class) is Unknown else of_class
+        return value
+
+    def known(self, ref: str, name: str) -> bool:
+        """Whether a constructor or class body of the project mentions the attribute at all."""
+        return self.initial(ref, name) is not None or self._declared(ref, name)
+
+    def owner(self, ref: str, name: str) -> str:
+        """The class, furthest up, that assigns the attribute: one key for it whatever subclass is read."""
+        key = (ref, name)
+        if key not in self._owners:
+            owner = ref
+            for base in self._engine.project.mro(ref):
+                if "::" in base:
+                    facts = self._engine.project.class_facts(base)
+                    if facts is not None and (name in facts.writers or name in facts.fields):
+                        owner = base
+            self._owners[key] = owner
+        return self._owners[key]
+
+    def is_module(self, ref: str) -> bool:
+        """Whether instances are torch modules: `forward` runs when they are called, buffers move with them."""
+        if ref not in self._modules:
+            self._modules[ref] = any(
+                base.startswith(("torch.nn.", "nn.")) or base.endswith(MODULE_SUFFIXES)
+                for base in self._engine.project.mro(ref)
+                if "::" not in base
+            )
+        return self._modules[ref]
+
+    def of_class(self, ref: str, name: str) -> Value:
+        """What the class body binds to a name, through the bases."""
+        key = (ref, name)
+        if key in self._class_values:
+            return self._class_values[key] or UNKNOWN
+        self._class_values[key] = None
+        value = self._class_body(ref, name)
+        self._class_values[key] = value
+        return value
+
+    def _class_body(self, ref: str, name: str) -> Value:
+        from graphsafe.scan.expressions import evaluate
+
+        project = self._engine.project
+        for base in project.mro(ref):
+            facts = project.class_facts(base) if "::" in base else None
+            if facts is None or name not in facts.fields:
+                continue
+            path = base.partition("::")[0]
+            file = project.index(path)
+            statement = project.statement(path, *facts.fields[name])
+            if file is None or statement is None:
+                return UNKNOWN
+            frame = Frame(file, f"{path}::{facts.name}", {}, hot=False, depth=2)
+            value = getattr(statement, "value", None)
+            if isinstance(statement, ast.AnnAssign):
+                declared = parameters.placed(
+                    parameters.annotated(self._engine, file, statement.annotation), name, False, "any"
+                )
+                if value is None or type(declared) is not Unknown and type(declared) is not Number:
+                    return declared
+            if value is None:
+                return UNKNOWN
+            result = evaluate(self._engine, frame, value)
+            if type(result) is Number:
+                return replace(result, soft="attribute")
+            return result
+        return UNKNOWN
+
+    def _declared(self, ref: str, name: str) -> bool:
+        project = self._engine.project
+        return any(
+            name in facts.fields
+            for base in project.mro(ref)
+            if "::" in base and (facts := project.class_facts(base)) is not None
+        )
+
+    def _writers(self, ref: str, name: str) -> list[str]:
+        found: list[str] = []
+        project = self._engine.project
+        for base in project.mro(ref):
+            facts = project.class_facts(base) if "::" in base else None
+            if facts is not None:
+                for method in facts.writers.get(name, ()):
+                    if method not in CONSTRUCTORS:
+                        found.append(f"{base.partition('::')[0]}::{facts.name}.{method}")
+        return found
+
+    def _construct(self, ref: str) -> None:
+        if (ref, "__init__") in self._done:
+            return
+        self._done.add((ref, "__init__"))
+        project = self._engine.project
+        self._constructing.append(ref)
+        try:
+            for name in CONSTRUCTORS:
+                method = project.find_method(ref, name)
+                if method is not None:
+                    self._read(ref, method)
+        finally:
+            self._constructing.pop()
+
+    def _run(self, ref: str, method: str) -> None:
+        if (ref, method) not in self._done:
+            self._done.add((ref, method))
+            self._read(ref, method)
+
+    def _read(self, ref: str, method: str) -> None:
+        from graphsafe.scan.engine import Arguments
+
+        self._engine.read(method, Instance(ref), Arguments(), hot=False, guarded=False, depth=0)
+
+
+MODULE_ATTRIBUTES: dict[str, Value] = {
+    "training": Number(type="bool", soft="attribute"),
+}
+
+
+def named_attribute(value: Value, text: str, key: str) -> Value:
+    """An attribute's value as an expression sees it: with its name, its identity, and as state of the host."""
+    kind = type(value)
+    if kind is Tensor:
+        tensor: Tensor = value  # type: ignore[assignment]
+        name = text.rpartition(".")[2]
+        where = parameters.where_of(name, tensor.where)
+        dtype = tensor.dtype
+        if dtype is None and parameters.MASK_NAME.search(name) and name != "attention_mask":
+            dtype = "bool"
+        return replace(tensor, name=text, attr=key, fresh=False, where=where, dtype=dtype)
+    if kind is Number:
+        return replace(value, state=key, soft=value.soft or "attribute")  # type: ignore[type-var,union-attr]
+    if kind.__name__ == "Union":
+        options = [named_attribute(option, text, key) for option in value.options]  # type: ignore[union-attr]
+        result = options[0]
+        for option in options[1:]:
+            result = join(result, option)
+        return result
+    return value
+
+
+__all__ = ["MODULE_ATTRIBUTES", "AttributeTables", "Function", "Handle", "named_attribute"]

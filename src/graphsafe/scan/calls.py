@@ -1,0 +1,254 @@
+"""Calls: which function a call means, with which arguments, and what comes back."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan import containers, library, members, tensors
+from graphsafe.scan.values import (
+    ARRAY,
+    NUMBER,
+    UNKNOWN,
+    Array,
+    ClassValue,
+    Dict,
+    Function,
+    Handle,
+    Instance,
+    Lib,
+    Number,
+    ProjectModule,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    as_tensor,
+    depends_on_step,
+    holds_device,
+    join_all,
+    options,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Arguments, Engine
+    from graphsafe.scan.frame import Frame
+
+_MODULE_SELF = frozenset(
+    "to cuda cpu eval train half float double bfloat16 type requires_grad_ apply share_memory to_empty compile".split()
+)
+"Methods by which a torch module returns itself."
+
+
+def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
+    from graphsafe.scan.expressions import evaluate
+
+    function = node.func
+    if isinstance(function, ast.Name) and function.id == "super":
+        return Handle("super")
+    if isinstance(function, ast.Attribute):
+        receiver = evaluate(engine, frame, function.value)
+        arguments = evaluated(engine, frame, node)
+        found = [_method(engine, frame, node, function, option, arguments) for option in options(receiver)]
+        return join_all(found) if found else UNKNOWN
+    value = evaluate(engine, frame, function)
+    return call_value(engine, frame, node, value, evaluated(engine, frame, node))
+
+
+def evaluated(engine: Engine, frame: Frame, node: ast.Call) -> Arguments:
+    from graphsafe.scan.engine import Arguments
+    from graphsafe.scan.expressions import element, evaluate
+
+    positional: list[Value] = []
+    keywords: dict[str, Value] = {}
+    is_open = False
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            value = evaluate(engine, frame, argument.value)
+            if type(value) is Sequence and value.items is not None:
+                positional.extend(value.items)
+            else:
+                is_open = True
+                positional.append(element(engine, value))
+        else:
+            positional.append(evaluate(engine, frame, argument))
+    for keyword in node.keywords:
+        value = evaluate(engine, frame, keyword.value)
+        if keyword.arg is not None:
+            keywords[keyword.arg] = value
+        elif type(value) is Dict:
+            keywords.update((str(key), item) for key, item in value.items)
+            is_open = is_open or type(value.elem) is Unknown
+        else:
+            is_open = True
+    return Arguments(tuple(positional), keywords, is_open)
+
+
+def call_value(engine: Engine, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
+    found = [_call_one(engine, frame, node, option, arguments) for option in options(value)]
+    return join_all(found) if found else engine.after_unknown(arguments)
+
+
+def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
+    kind = type(value)
+    if kind is Function:
+        return _function(engine, frame, node, value, arguments)  # type: ignore[arg-type]
+    if kind is Lib:
+        return library.call(engine, frame, node, value.name, arguments)  # type: ignore[union-attr]
+    if kind is ClassValue:
+        return _construct(engine, value, arguments)  # type: ignore[arg-type]
+    if kind is Instance:
+        return _call_instance(engine, frame, node, value, arguments)  # type: ignore[arg-type]
+    if kind is Handle and value.kind == "module":  # type: ignore[union-attr]
+        return library.call_module(value.detail or "", arguments)  # type: ignore[union-attr]
+    if kind is Handle and value.kind == "tensor-method":  # type: ignore[union-attr]
+        return engine.after_unknown(arguments)
+    if kind is Sequence and arguments.positional:
+        # nn.Sequential: each module is called with what the one before it returned.
+        result: Value = arguments.positional[0]
+        modules = value.items if value.items is not None else (value.elem,)  # type: ignore[union-attr]
+        for module in modules:
+            result = call_value(engine, frame, node, module, replace(arguments, positional=(result,), keywords={}))
+        return result
+    _note_arguments(engine, frame, node, arguments)
+    return engine.after_unknown(arguments)
+
+
+def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> None:
+    """State that goes into a call nothing is known of, beside device tensors, may well decide what the device does."""
+    from graphsafe.scan.expressions import use_number
+
+    values = list(arguments.values())
+    if frame.hot and any(as_tensor(value)[0] is not None for value in values):
+        for value in values:
+            use_number(engine, frame, value, "argument", node)
+
+
+def _function(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
+    if function.closure_id == -1 and function.node is None:
+        containers.cached_call(engine, frame, node, function, arguments)
+    return engine.call(frame, node, function, arguments)
+
+
+def _construct(engine: Engine, cls: ClassValue, arguments: Arguments) -> Value:
+    bases = engine.project.mro(cls.ref)
+    if any(base.startswith("enum.") for base in bases):
+        return Number()
+    if any(base.rpartition(".")[2] in ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict") for base in bases):
+        return Instance(cls.ref, any(map(depends_on_step, arguments.values())))
+    return Instance(cls.ref, any(map(depends_on_step, arguments.values())))
+
+
+def _call_instance(engine: Engine, frame: Frame, node: ast.Call, instance: Instance, arguments: Arguments) -> Value:
+    for name in ("__call__", "forward"):
+        method = engine.project.find_method(instance.ref, name)
+        if method is not None:
+            return engine.call(frame, node, Function(method, instance), arguments)
+    if engine.attributes.is_module(instance.ref):
+        return Tensor(where="any", step=any(map(depends_on_step, arguments.values())), sure=False, fresh=True)
+    return engine.after_unknown(arguments)
+
+
+def call_method(engine: Engine, frame: Frame, node: ast.AST, instance: Instance, method: str) -> Value:
+    from graphsafe.scan.engine import Arguments
+
+    return engine.call(frame, node, Function(method, instance), Arguments())
+
+
+def _method(
+    engine: Engine, frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Value, arguments: Arguments
+) -> Value:
+    name = function.attr
+    kind = type(receiver)
+    if kind is Tensor:
+        return tensors.method(engine, frame, node, receiver, name, arguments)  # type: ignore[arg-type]
+    if kind is Instance:
+        return _instance_method(engine, frame, node, function, receiver, arguments)  # type: ignore[arg-type]
+    if kind is Lib:
+        return library.call(engine, frame, node, f"{receiver.name}.{name}", arguments)  # type: ignore[union-attr]
+    if kind is Handle:
+        if receiver.kind == "super":  # type: ignore[union-attr]
+            return _super(engine, frame, node, name, arguments)
+        return library.handle_method(engine, frame, node, receiver, name, arguments)  # type: ignore[arg-type]
+    if kind in (Sequence, Dict, Number):
+        return containers.method(engine, frame, node, receiver, name, arguments)
+    if kind is Array:
+        return NUMBER if name in ("item", "tolist", "sum", "max", "min", "mean", "any", "all") else ARRAY
+    if kind is ClassValue:
+        if name == "apply" and any(base.endswith("autograd.Function") for base in engine.project.mro(receiver.ref)):  # type: ignore[union-attr]
+            return _autograd(engine, frame, node, receiver, arguments)  # type: ignore[arg-type]
+        return call_value(engine, frame, node, members.attribute(engine, frame, function, receiver, name, None), arguments)
+    if kind is ProjectModule:
+        return call_value(engine, frame, node, members.attribute(engine, frame, function, receiver, name, None), arguments)
+    if kind is Function:
+        return engine.after_unknown(arguments)
+    return tensors.method_of_unknown(engine, frame, node, receiver, name, arguments)
+
+
+def _instance_method(
+    engine: Engine, frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Instance, arguments: Arguments
+) -> Value:
+    name = function.attr
+    method = engine.project.find_method(receiver.ref, name)
+    if method is not None:
+        facts = engine.project.function_facts(method)
+        decorators = facts.decorators if facts is not None else ()
+        if any(decorator.rpartition(".")[2] in ("property", "cached_property") for decorator in decorators):
+            value = members.of_instance(engine, frame, node, receiver, name, ast.unparse(function))
+            return call_value(engine, frame, node, value, arguments)
+        bound: Value = ClassValue(receiver.ref) if "classmethod" in decorators else receiver
+        target = Function(method, bound)
+        if any("cache" in decorator for decorator in decorators):
+            containers.cached_call(engine, frame, node, target, arguments)
+        return engine.call(frame, node, target, arguments)
+    if name in ("register_buffer", "register_parameter"):
+        _register(engine, frame, node, receiver, name, arguments)
+        return UNKNOWN
+    found = engine.attributes.of_instance(receiver.ref, name)
+    if found is not None:
+        return call_value(engine, frame, node, members.of_instance(engine, frame, node, receiver, name, ast.unparse(function)), arguments)
+    if engine.attributes.is_module(receiver.ref):
+        if name in _MODULE_SELF:
+            return receiver
+        if name in ("parameters", "buffers"):
+            return Sequence("iterator", None, Tensor(dtype="float" if name == "parameters" else None))
+    return tensors.method_of_unknown(engine, frame, node, Unknown(receiver.step, receiver.step), name, arguments)
+
+
+def _register(
+    engine: Engine, frame: Frame, node: ast.Call, receiver: Instance, method: str, arguments: Arguments
+) -> None:
+    name = arguments.get(0, "name")
+    value = arguments.get(1, "tensor" if method == "register_buffer" else "param")
+    if frame.hot or type(name) is not Number or not isinstance(name.const, str) or value is None:
+        return
+    tensor, _ = as_tensor(value)
+    if tensor is not None:
+        # A registered tensor moves with its module, and the module is on the device when it steps.
+        value = replace(tensor, where="device", literal=False, fresh=False)
+    elif type(value) is Unknown:
+        value = Tensor()
+    engine.attributes.record(receiver.ref, name.const, value)
+
+
+def _super(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
+    receiver = frame.self_value
+    if frame.owner is None or not isinstance(receiver, (Instance, ClassValue)):
+        return engine.after_unknown(arguments)
+    method = engine.project.find_method(receiver.ref, name, after=frame.owner)
+    if method is None:
+        if type(receiver) is Instance and name in ("register_buffer", "register_parameter"):
+            _register(engine, frame, node, receiver, name, arguments)
+        return engine.after_unknown(arguments)
+    return engine.call(frame, node, Function(method, receiver), arguments)
+
+
+def _autograd(engine: Engine, frame: Frame, node: ast.Call, cls: ClassValue, arguments: Arguments) -> Value:
+    method = engine.project.find_method(cls.ref, "forward")
+    if method is None:
+        return engine.after_unknown(arguments)
+    return engine.call(frame, node, Function(method), replace(arguments, positional=(UNKNOWN, *arguments.positional)))
+
+
+__all__ = ["call", "call_method", "call_value", "evaluated", "holds_device"]

@@ -1,0 +1,124 @@
+"""State that one step leaves to the next: what a graph keeps of it, and what it does not.
+
+Pure functions of the log that reading hot code has filled; each finding is an event on the line that writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphsafe.report.model import Confidence, Level
+from graphsafe.scan.events import Event
+from graphsafe.scan.state import StateLog, Write
+from graphsafe.scan.values import (
+    Dict,
+    Instance,
+    NoneValue,
+    Number,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    as_tensor,
+    depends_on_step,
+    describe,
+    holds_device,
+    options,
+)
+
+
+def events(log: StateLog) -> Iterator[tuple[Write, Event]]:
+    """One event at most for each write, the most precise cause first."""
+    lazy = {write.key for write in log.writes.values() if write.lazy}
+    for write in log.writes.values():
+        event = (
+            growing(write)
+            or lazy_init(write)
+            or host_state(write, log)
+            or (None if write.key in lazy else rebound(write, log))
+        )
+        if event is not None:
+            yield write, event
+
+
+def growing(write: Write) -> Event | None:
+    """A tensor or list that gets longer step by step, or a buffer replaced where it is too small."""
+    if not write.grows or not _has_tensor(write.value):
+        return None
+    return _event(write, "Alloc", "growing", _confidence(write.value))
+
+
+def lazy_init(write: Write) -> Event | None:
+    """Filled where it was missing: the first step computes it, and a graph captured after a warm-up does not."""
+    if not write.lazy or not holds_anything(write.value):
+        return None
+    if depends_on_step(write.value):
+        return _event(write, "AttrWrite", "lazy-init", _confidence(write.value))
+    tensor, _ = as_tensor(write.value)
+    if tensor is None:
+        return None
+    # Computed from the module's own tensors: stale only if somebody writes those later.
+    return _event(write, "AttrWrite", "lazy-init", "likely" if tensor.attr is None else "possible", "note")
+
+
+def holds_anything(value: Value) -> bool:
+    return any(type(option) in (Tensor, Instance, Sequence, Dict, Unknown) for option in options(value))
+
+
+def host_state(write: Write, log: StateLog) -> Event | None:
+    """A host number that changes from step to step and decides what the device does: the graph keeps one value of it."""
+    if not _is_number(write.value) or not (write.reads_self or write.augmented):
+        return None
+    uses = [use for (key, _, _), use in log.uses.items() if key == write.key]
+    if not uses:
+        return None
+    lines = ", ".join(str(line) for line in sorted({use.line for use in uses if use.path == write.path}))
+    kinds = sorted({use.kind for use in uses})
+    words = {"uses": lines or "in another file", "used_as": " and ".join(kinds)}
+    return _event(write, "AttrWrite", "host-state", "likely", None, **words)
+
+
+def rebound(write: Write, log: StateLog) -> Event | None:
+    """A tensor attribute that gets a new tensor each step: the graph keeps the address of the old one."""
+    if write.keyed or write.lazy:
+        return None
+    tensor, certain = as_tensor(write.value)
+    if tensor is None or tensor.where == "host" or not certain or not tensor.fresh:
+        return None
+    before, _ = as_tensor(write.before) if write.before is not None else (None, False)
+    if before is None:
+        return None
+    read = log.reads.get(write.key)
+    read_first = write.reads_self or (read is not None and read < write.order)
+    return _event(write, "AttrWrite", "rebound", _confidence(write.value), "error" if read_first else "warning")
+
+
+def _event(write: Write, kind: str, how: str, confidence: Confidence, level: Level | None = None, **words: str) -> Event:
+    return Event(
+        kind,  # type: ignore[arg-type]
+        how,
+        write.span,
+        confidence,
+        write.guard,
+        level,
+        {"expr": write.text, "value": describe(write.value), "attribute": write.text, **words},
+    )
+
+
+def _confidence(value: Value) -> Confidence:
+    tensor, certain = as_tensor(value)
+    if tensor is not None:
+        return "likely" if certain and tensor.sure else "possible"
+    return "likely" if type(value) is not Unknown or value.device else "possible"
+
+
+def _has_tensor(value: Value) -> bool:
+    tensor, _ = as_tensor(value)
+    return tensor is not None or (holds_device(value) and type(value) is not Unknown)
+
+
+def _is_number(value: Value) -> bool:
+    if type(value) is Union:
+        return all(type(option) in (Number, NoneValue) for option in value.options)
+    return type(value) is Number

@@ -1,0 +1,195 @@
+"""Methods of the host's own things: lists, dicts, strings, cached functions."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.index import dotted
+from graphsafe.scan.state import Write
+from graphsafe.scan.values import (
+    BOOL,
+    INT,
+    NONE,
+    NUMBER,
+    STR,
+    UNKNOWN,
+    UNSET,
+    Dict,
+    Function,
+    Instance,
+    Number,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    as_tensor,
+    depends_on_step,
+    join,
+    number,
+    of_elements,
+    sequence,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Arguments, Engine
+    from graphsafe.scan.frame import Frame
+
+
+def method(engine: Engine, frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
+    if type(receiver) is Sequence:
+        return _of_sequence(engine, frame, node, receiver, name, arguments)
+    if type(receiver) is Dict:
+        return _of_dict(engine, frame, node, receiver, name, arguments)
+    assert type(receiver) is Number
+    return _of_text(engine, frame, node, receiver, name, arguments)
+
+
+def _of_sequence(
+    engine: Engine, frame: Frame, node: ast.Call, receiver: Sequence, name: str, arguments: Arguments
+) -> Value:
+    if name in ("append", "extend", "insert", "add", "appendleft"):
+        added = arguments.positional[-1] if arguments.positional else UNKNOWN
+        if name == "extend":
+            from graphsafe.scan.expressions import element
+
+            added = element(engine, added)
+        elem = added if receiver.items == () else join(receiver.elem, added)
+        items = (*receiver.items, added) if name == "append" and receiver.items is not None and len(receiver.items) < 64 else None
+        _put_back(engine, frame, node, Sequence(receiver.kind, items, elem), added)
+        return NONE
+    if name in ("pop", "popleft"):
+        return receiver.elem
+    if name in ("index", "count"):
+        tensor, certain = as_tensor(receiver.elem)
+        if tensor is not None and tensor.where != "host":
+            from graphsafe.scan.expressions import confidence_of
+
+            engine.emit(frame, "Branch", "in", node, confidence_of(tensor, certain), value="a list of device tensors")
+        return INT
+    if name == "numel":
+        return INT
+    if name in ("copy", "union", "intersection", "difference"):
+        return receiver
+    if name == "sort":
+        from graphsafe.scan.library import ordered
+
+        ordered(engine, frame, node, receiver, "sorted")
+        return NONE
+    if name in ("keys", "values", "items"):
+        return receiver
+    return UNKNOWN
+
+
+def _of_dict(engine: Engine, frame: Frame, node: ast.Call, receiver: Dict, name: str, arguments: Arguments) -> Value:
+    if name in ("get", "pop", "setdefault"):
+        key = arguments.get(0, "key")
+        default = arguments.get(1, "default")
+        known = dict(receiver.items)
+        found: Value = receiver.elem
+        if type(key) is Number and key.const is not UNSET and key.const in known:
+            found = known[key.const]
+        if name == "setdefault" and default is not None:
+            return join(found, default)
+        return found if default is None and name == "pop" else join(found, default if default is not None else NONE)
+    if name == "items":
+        keys = [number(key) for key, _ in receiver.items]
+        if keys:
+            return sequence("list", [sequence("tuple", pair) for pair in zip(keys, dict(receiver.items).values(), strict=True)])
+        return of_elements("list", sequence("tuple", (UNKNOWN, receiver.elem)))
+    if name == "values":
+        return of_elements("list", receiver.elem)
+    if name == "keys":
+        return sequence("list", [number(key) for key, _ in receiver.items]) if receiver.items else of_elements("list", UNKNOWN)
+    if name == "copy":
+        return receiver
+    if name == "update":
+        other = arguments.positional[0] if arguments.positional else UNKNOWN
+        added: Value = other.elem if type(other) is Dict else Unknown(depends_on_step(other))
+        for value in arguments.keywords.values():
+            added = join(added, value)
+        items = dict(receiver.items)
+        if type(other) is Dict:
+            items.update(other.items)
+        items.update(arguments.keywords)
+        _put_back(engine, frame, node, Dict(tuple(items.items())[:64], join(receiver.elem, added) if receiver.items else added), added)
+        return NONE
+    return UNKNOWN
+
+
+def _of_text(
+    engine: Engine, frame: Frame, node: ast.Call, receiver: Number, name: str, arguments: Arguments
+) -> Value:
+    if name == "format":
+        from graphsafe.scan.library import format_values
+
+        format_values(engine, frame, node, arguments.values())
+        return STR
+    if name in ("startswith", "endswith", "isdigit", "isalpha"):
+        if isinstance(receiver.const, str) and arguments.positional and type(arguments.positional[0]) is Number:
+            try:
+                return replace(receiver, const=bool(getattr(receiver.const, name)(arguments.positional[0].const)), type="bool")
+            except Exception:
+                return BOOL
+        return BOOL
+    if name in ("lower", "upper", "strip") and isinstance(receiver.const, str):
+        return replace(receiver, const=getattr(receiver.const, name)())
+    if name in ("split", "rsplit", "splitlines", "partition"):
+        return of_elements("list", STR)
+    return replace(receiver, const=UNSET, type=None) if receiver.state or receiver.soft else NUMBER
+
+
+def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, added: Value) -> None:
+    """Rebind the name that holds a container after a call that changed it."""
+    function = node.func
+    if not isinstance(function, ast.Attribute):
+        return
+    holder = function.value
+    if isinstance(holder, ast.Name):
+        if holder.id in frame.env:
+            frame.env[holder.id] = updated
+        return
+    if not isinstance(holder, ast.Attribute):
+        return
+    from graphsafe.scan.expressions import evaluate
+
+    owner = evaluate(engine, frame, holder.value)
+    if type(owner) is not Instance:
+        return
+    if not frame.hot:
+        engine.attributes.record(owner.ref, holder.attr, updated)
+    elif as_tensor(added)[0] is not None and function.attr in ("append", "appendleft", "extend", "insert"):
+        # A list of tensors that gets longer each step: the graph knows only those of the capture.
+        text = dotted(holder) or holder.attr
+        engine.state.write(
+            Write(
+                key=f"{engine.attributes.owner(owner.ref, holder.attr)}.{holder.attr}",
+                text=text,
+                path=frame.path,
+                function=frame.function,
+                span=(node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0),
+                value=added,
+                before=None,
+                augmented=True,
+                reads_self=True,
+                lazy=False,
+                keyed=True,
+                guard=frame.guards[-1] if frame.guards else None,
+                order=engine.state.tick(),
+                grows=True,
+            )
+        )
+
+
+def cached_call(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:
+    """A call of a function under `lru_cache`: the tensor it returns is kept from the first step on."""
+    hot, frame.hot = frame.hot, False
+    value = engine.call(frame, node, function, arguments)
+    frame.hot = hot
+    tensor, certain = as_tensor(value)
+    if tensor is not None and tensor.where != "host" and certain:
+        engine.emit(frame, "AttrWrite", "cached", node, value=f"`{function.ref.rpartition('::')[2]}`")
+
+
+__all__ = ["Tensor", "cached_call", "method"]

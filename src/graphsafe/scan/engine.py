@@ -1,0 +1,411 @@
+"""Reads functions as if they ran: one walk that follows values through calls and notes what each hot line does.
+
+A function is read once for each different set of arguments. What its lines do is kept by place, so that a line reached in
+several ways gives one event; how it was reached is kept apart, as edges between functions, and a chain of calls is looked
+up only for what is reported.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence as Seq
+from dataclasses import dataclass, field, replace
+
+from graphsafe.optable import OpTable
+from graphsafe.report.model import Confidence, Level
+from graphsafe.scan import attributes, parameters, statements
+from graphsafe.scan.events import Event, EventKind, Span
+from graphsafe.scan.frame import Frame
+from graphsafe.scan.index import FileIndex
+from graphsafe.scan.project import Binding, Project
+from graphsafe.scan.state import StateLog
+from graphsafe.scan.values import (
+    NONE,
+    UNKNOWN,
+    ClassValue,
+    Function,
+    Instance,
+    Lib,
+    ProjectModule,
+    Tensor,
+    Unknown,
+    Value,
+    depends_on_step,
+    holds_device,
+    join,
+    join_all,
+    of_elements,
+)
+
+MAX_DEPTH = 30
+MAX_CONTEXTS = 16
+"Different argument sets of one function; further ones get the join of what is known."
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an event is: what makes two events the same."""
+
+    path: str
+    function: str
+    span: Span
+    kind: EventKind
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a call, evaluated."""
+
+    positional: tuple[Value, ...] = ()
+    keywords: Mapping[str, Value] = field(default_factory=dict)
+    open: bool = False
+    "`*args` or `**kwargs` may pass more."
+
+    def get(self, position: int, name: str) -> Value | None:
+        if name in self.keywords:
+            return self.keywords[name]
+        return self.positional[position] if 0 <= position < len(self.positional) else None
+
+    def values(self) -> Iterable[Value]:
+        return (*self.positional, *self.keywords.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    caller: str
+    line: int
+    guarded: bool
+
+
+class Engine:
+    def __init__(self, project: Project, ops: OpTable, cold: parameters.ColdTest) -> None:
+        self.project = project
+        self.ops = ops
+        self.cold = cold
+        self.events: dict[Place, Event] = {}
+        self.edges: dict[str, dict[Edge, None]] = {}
+        self.roots: dict[str, str] = {}
+        "Root function -> why it is one."
+        self.queue: deque[tuple[str, Value | None, str]] = deque()
+        "Roots found while reading: function, receiver, why."
+        self.state = StateLog()
+        self.attributes = attributes.AttributeTables(self)
+        self.failures: list[tuple[str, str]] = []
+        self._memo: dict[object, Value | None] = {}
+        self._contexts: dict[tuple[str, bool, bool], int] = {}
+        self._active: set[str] = set()
+        self._globals: dict[tuple[str, str], Value | None] = {}
+        self._closures = 0
+
+    # events
+
+    def emit(
+        self,
+        frame: Frame,
+        kind: EventKind,
+        how: str,
+        node: ast.AST,
+        confidence: Confidence = "likely",
+        level: Level | None = None,
+        **words: str,
+    ) -> None:
+        if not frame.hot:
+            return
+        span: Span = (node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)  # type: ignore[attr-defined]
+        if "expr" not in words:
+            words["expr"] = expression_text(node)
+        if frame.doubts:
+            confidence = "possible"
+        guard = frame.guards[-1] if frame.guards else None
+        event = Event(kind, how, span, confidence, guard, level, words)
+        place = Place(frame.path, frame.function, span, kind, how)
+        known = self.events.get(place)
+        if known is None or _weight(event) > _weight(known):
+            self.events[place] = event
+
+    # names
+
+    def name(self, frame: Frame, name: str) -> Value:
+        if name in frame.env:
+            return frame.env[name]
+        return self.global_value(frame.file, name)
+
+    def global_value(self, file: FileIndex, name: str) -> Value:
+        key = (file.path, name)
+        if key in self._globals:
+            value = self._globals[key]
+            return UNKNOWN if value is None else value
+        self._globals[key] = None
+        value = self._global(file, name)
+        self._globals[key] = value
+        return value
+
+    def _global(self, file: FileIndex, name: str) -> Value:
+        binding = self.project.resolve(file, name)
+        if binding is None:
+            return Lib(f"builtins.{name}")
+        return self.bound_value(binding)
+
+    def bound_value(self, binding: Binding) -> Value:
+        if binding.kind == "lib":
+            return library_value(binding.name)
+        if binding.kind == "module":
+            return ProjectModule(binding.name, binding.path)
+        if binding.kind == "class":
+            return ClassValue(f"{binding.path}::{binding.name}")
+        if binding.kind == "function":
+            return self.function_value(f"{binding.path}::{binding.name}")
+        file = self.project.index(binding.path)
+        if file is None:
+            return UNKNOWN
+        if binding.name in file.assigns:
+            return self._assigned(file, binding.name)
+        owner, _, attribute = binding.name.rpartition(".")
+        if owner in file.classes:
+            return self.attributes.of_class(f"{file.path}::{owner}", attribute)
+        return UNKNOWN
+
+    def function_value(self, ref: str) -> Value:
+        facts = self.project.function_facts(ref)
+        if facts is not None:
+            for decorator in facts.decorators:
+                if decorator.endswith(("lru_cache", "functools.cache")) or decorator == "cache":
+                    return Function(ref, closure_id=-1)
+        return Function(ref)
+
+    def _assigned(self, file: FileIndex, name: str) -> Value:
+        """The join of what the module level binds to `name`."""
+        frame = Frame(file, f"{file.path}::", {}, hot=False)
+        value: Value | None = None
+        for first, last in file.assigns[name][-4:]:
+            statement = self.project.statement(file.path, first, last)
+            if statement is None:
+                return UNKNOWN
+            frame.env.pop(name, None)
+            statements.execute(self, frame, [statement])
+            new = frame.env.get(name, UNKNOWN)
+            value = new if value is None else join(value, new)
+        return UNKNOWN if value is None else value
+
+    # calls
+
+    def call(self, frame: Frame, node: ast.AST, function: Function, arguments: Arguments) -> Value:
+        """Read the function with these arguments; what it returns."""
+        if function.node is not None:
+            return self._call_nested(frame, function, arguments)
+        ref = function.ref
+        facts = self.project.function_facts(ref)
+        if facts is None:
+            return self.after_unknown(arguments)
+        cold = not frame.hot or self.cold(ref, facts)
+        hot = not cold
+        if hot:
+            line = getattr(node, "lineno", facts.line)
+            self.edges.setdefault(ref, {})[Edge(frame.ref, line, bool(frame.guards))] = None
+        if function.partial or function.partial_keywords:
+            arguments = Arguments(
+                (*function.partial, *arguments.positional),
+                {**dict(function.partial_keywords), **arguments.keywords},
+                arguments.open,
+            )
+        return self.read(ref, function.bound, arguments, hot, bool(frame.guards) or bool(frame.doubts), frame.depth + 1)
+
+    def read(
+        self, ref: str, bound: Value | None, arguments: Arguments, hot: bool, guarded: bool, depth: int
+    ) -> Value:
+        facts = self.project.function_facts(ref)
+        if facts is None:
+            return UNKNOWN
+        try:
+            key = (ref, bound, arguments.positional, tuple(sorted(arguments.keywords.items(), key=_first)), hot, guarded)
+            known = self._memo.get(key, self)
+        except TypeError:
+            key, known = None, self
+        if known is not self:
+            return self._declared(ref) if known is None else known  # type: ignore[return-value]
+        counter = (ref, hot, guarded)
+        seen = self._contexts.get(counter, 0)
+        if depth > MAX_DEPTH or seen >= MAX_CONTEXTS or ref in self._active and seen > 2:
+            return self._declared(ref, arguments)
+        node = self.project.function_node(ref)
+        if node is None:
+            return self.after_unknown(arguments)
+        self._contexts[counter] = seen + 1
+        if key is not None:
+            self._memo[key] = None
+        path = ref.partition("::")[0]
+        file = self.project.index(path)
+        assert file is not None
+        owner = f"{path}::{facts.owner}" if facts.owner is not None else None
+        frame = Frame(file, ref, {}, hot, depth, owner, bound)
+        if guarded:
+            frame.guards.append("reached only where captures do not go")
+        parameters.bind(self, frame, node, facts, bound, arguments)
+        outermost = ref not in self._active
+        self._active.add(ref)
+        try:
+            result = self._run(frame, node)
+        finally:
+            if outermost:
+                self._active.discard(ref)
+        if type(result) is Unknown and node.returns is not None:
+            declared = parameters.annotated(self, file, node.returns)
+            if type(declared) is not Unknown:
+                result = _marked(declared, depends_on_step(result) or any(map(depends_on_step, arguments.values())))
+        if key is not None:
+            self._memo[key] = result
+        return result
+
+    def _run(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+        falls_through = statements.execute(self, frame, node.body)
+        if frame.yields:
+            return of_elements("iterator", join_all(frame.yields))
+        if falls_through:
+            frame.returns.append(NONE)
+        return join_all(frame.returns) if frame.returns else UNKNOWN
+
+    def _call_nested(self, frame: Frame, function: Function, arguments: Arguments) -> Value:
+        node = function.node
+        if frame.depth > MAX_DEPTH:
+            return UNKNOWN
+        if function.bound is not None:
+            arguments = Arguments((function.bound, *arguments.positional), arguments.keywords, arguments.open)
+        arguments = Arguments(
+            (*function.partial, *arguments.positional),
+            {**dict(function.partial_keywords), **arguments.keywords},
+            arguments.open,
+        )
+        inner = Frame(
+            frame.file if function.ref.startswith(frame.path + "::") else self._file_of(function.ref) or frame.file,
+            function.ref,
+            dict(function.closure or {}),
+            frame.hot,
+            frame.depth + 1,
+            frame.owner,
+            (function.closure or {}).get("self"),
+            list(frame.guards),
+            frame.doubts,
+        )
+        key = f"{function.ref}#{function.closure_id}"
+        if key in self._active:
+            return UNKNOWN
+        self._active.add(key)
+        if frame.hot and function.ref != frame.ref:
+            self.edges.setdefault(function.ref, {})[Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards))] = None
+        try:
+            if isinstance(node, ast.Lambda):
+                parameters.bind_lambda(self, inner, node, arguments)
+                from graphsafe.scan.expressions import evaluate
+
+                return evaluate(self, inner, node.body)
+            assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            parameters.bind(self, inner, node, None, None, arguments)
+            return self._run(inner, node)
+        finally:
+            self._active.discard(key)
+
+    def _file_of(self, ref: str) -> FileIndex | None:
+        return self.project.index(ref.partition("::")[0])
+
+    def nested(self, frame: Frame, node: ast.AST, name: str) -> Function:
+        """A function or lambda defined inside another, with the names that it sees."""
+        self._closures += 1
+        ref = f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}"
+        return Function(ref, node=node, closure=frame.env, closure_id=self._closures)
+
+    def _declared(self, ref: str, arguments: Arguments | None = None) -> Value:
+        """What a function says of its own result, for one that is not read (again)."""
+        node = self.project.function_node(ref)
+        file = self._file_of(ref)
+        step = arguments is not None and any(map(depends_on_step, arguments.values()))
+        if node is None or file is None or node.returns is None:
+            return Unknown(step, arguments is not None and any(map(holds_device, arguments.values())))
+        return _marked(parameters.annotated(self, file, node.returns), step)
+
+    @staticmethod
+    def after_unknown(arguments: Arguments) -> Value:
+        """What a call of something unknown returns: unknown, though it carries on what it was given."""
+        return Unknown(any(map(depends_on_step, arguments.values())), any(map(holds_device, arguments.values())))
+
+    def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
+        if ref not in self.roots:
+            self.roots[ref] = why
+        self.queue.append((ref, receiver, why))
+
+    # roots
+
+    def add_root_site(self, frame: Frame) -> None:
+        """The function that `frame` reads holds a capture: what stands inside it is hot."""
+        self.roots.setdefault(frame.ref, "code inside torch.cuda.graph")
+
+    def read_root(self, ref: str, receiver: Value | None) -> None:
+        facts = self.project.function_facts(ref)
+        if facts is None:
+            return
+        try:
+            self.read(ref, receiver, Arguments(), hot=True, guarded=False, depth=0)
+        except RecursionError:
+            self._active.clear()
+            self.failures.append((ref, "nested too deeply to be followed"))
+
+    def chains(self) -> Mapping[str, Seq[Edge]]:
+        """For each hot function its shortest way from a root: the edges from the root on, empty for a root."""
+        best: dict[str, tuple[Edge, ...]] = {ref: () for ref in self.roots}
+        callees: dict[str, list[tuple[str, Edge]]] = {}
+        for callee, edges in self.edges.items():
+            for edge in edges:
+                callees.setdefault(edge.caller, []).append((callee, edge))
+        level = sorted(best)
+        while level:
+            following: list[str] = []
+            for caller in level:
+                for callee, edge in sorted(callees.get(caller, ()), key=lambda item: (item[1].guarded, item[1].line, item[0])):
+                    if callee not in best:
+                        best[callee] = (*best[caller], edge)
+                        following.append(callee)
+            level = following
+        return best
+
+    def root_counts(self, refs: Iterable[str]) -> Mapping[str, int]:
+        """How many roots reach each function."""
+        counts = {}
+        for ref in refs:
+            seen = {ref}
+            stack = [ref]
+            while stack:
+                for edge in self.edges.get(stack.pop(), ()):
+                    if edge.caller not in seen:
+                        seen.add(edge.caller)
+                        stack.append(edge.caller)
+            counts[ref] = sum(1 for name in seen if name in self.roots)
+        return counts
+
+
+def library_value(name: str) -> Value:
+    from graphsafe.scan.library import constant
+
+    return constant(name)
+
+
+def expression_text(node: ast.AST, limit: int = 60) -> str:
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except (ValueError, RecursionError):
+        return "…"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _first(item: tuple[str, Value]) -> str:
+    return item[0]
+
+
+def _weight(event: Event) -> tuple[bool, bool]:
+    return event.guard is None, event.confidence != "possible"
+
+
+def _marked(value: Value, step: bool) -> Value:
+    if step and type(value) in (Tensor, Instance):
+        return replace(value, step=True)  # type: ignore[type-var]
+    return value

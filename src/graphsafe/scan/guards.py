@@ -1,0 +1,273 @@
+"""Conditions: which way a capture takes, which way is dead, and what is known of names behind a test."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.index import dotted
+from graphsafe.scan.values import (
+    NONE,
+    NoneValue,
+    Number,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    join_all,
+    may_be_none,
+    options,
+    without_none,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Engine
+    from graphsafe.scan.frame import Frame
+
+TRUE_IN_CAPTURE = re.compile(
+    r"(^|\.)(is_compiling|is_dynamo_compiling|is_torchdynamo_compiling|is_torch_compile|is_exporting|is_export_mode|is_tracing|is_jit_tracing"
+    r"|is_fx_tracing|is_torch_fx_proxy|is_in_onnx_export|is_current_stream_capturing|is_cuda_stream_capturing|is_stream_capturing"
+    r"|is_capturing|is_graph_capturing|is_in_cuda_graph_capture|get_is_capture_mode|_is_tracing|is_graph_capture_mode)$"
+)
+"Functions that answer yes while a step is traced or captured; what they keep out is kept out of captures."
+FALSE_IN_CAPTURE = re.compile(r"(^|\.)(is_scripting)$")
+DEBUG_NAME = re.compile(r"(^|[._])(debug\w*|\w*_debug|verbose|verbosity|trace_\w+|log_level|profil\w+|sanity_check\w*|check_nan\w*|dump\w*|isEnabledFor)$", re.I)
+READY_FLAG = re.compile(r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a condition means for captures. `dead` and `guarded` name the branch (True, False), or neither."""
+
+    dead: bool | None = None
+    guarded: bool | None = None
+    text: str = ""
+
+
+NOTHING = Verdict()
+
+
+def judge(engine: Engine, frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
+    """`known` is the test's value as far as the host knows it."""
+    captured = _in_capture(test)
+    if captured is not None:
+        return Verdict(guarded=not captured, text=_text(test))
+    if known is not None:
+        value = bool(known.const)
+        if known.soft is None:
+            return Verdict(dead=not value)
+        if not value and (known.soft == "environment" or _is_debug(test)):
+            return Verdict(guarded=True, text=_text(test))
+    elif _is_debug(test):
+        return Verdict(guarded=True, text=_text(test))
+    del engine, frame
+    return NOTHING
+
+
+def _in_capture(test: ast.expr) -> bool | None:
+    """The truth of a test while a step is captured, where it asks for just that."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _in_capture(test.operand)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        parts = [_in_capture(value) for value in test.values]
+        if isinstance(test.op, ast.And):
+            return False if False in parts else True if all(part is True for part in parts) else None
+        return True if True in parts else False if all(part is False for part in parts) else None
+    if isinstance(test, ast.Call):
+        name = dotted(test.func)
+        if name is not None:
+            if TRUE_IN_CAPTURE.search(name):
+                return True
+            if FALSE_IN_CAPTURE.search(name):
+                return False
+    return None
+
+
+def _is_debug(test: ast.expr) -> bool:
+    """A flag that one switches on to look closer: its own name says so."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return any(map(_is_debug, test.values))
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE, ast.Eq)):
+        return _is_debug(test.left)
+    if isinstance(test, ast.Call):
+        return isinstance(test.func, ast.Attribute) and bool(DEBUG_NAME.search(test.func.attr))
+    name = dotted(test)
+    return name is not None and bool(DEBUG_NAME.search(name))
+
+
+def _text(test: ast.expr) -> str:
+    return f"`if {ast.unparse(test)}`"
+
+
+# what is known behind a test
+
+
+def narrow(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) -> None:
+    """Put into `env` what the truth (`branch`) of `test` says of names and attributes."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        narrow(engine, frame, env, test.operand, not branch)
+    elif isinstance(test, ast.BoolOp):
+        if isinstance(test.op, ast.And) is branch:
+            for value in test.values:
+                narrow(engine, frame, env, value, branch)
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+        _narrow_none(engine, frame, env, test, branch)
+    elif isinstance(test, ast.Call):
+        _narrow_call(engine, frame, env, test, branch)
+    elif branch:
+        _update(engine, frame, env, test, without_none)
+
+
+def _narrow_none(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.Compare, branch: bool) -> None:
+    right = test.comparators[0]
+    if not (isinstance(right, ast.Constant) and right.value is None):
+        return
+    is_none = isinstance(test.ops[0], (ast.Is, ast.Eq)) is branch
+    if isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
+        _update(engine, frame, env, test.left, (lambda value: NONE) if is_none else without_none)
+
+
+def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.Call, branch: bool) -> None:
+    name = dotted(test.func) or ""
+    if name == "isinstance" and len(test.args) == 2:
+        wanted = _types(test.args[1])
+    elif name in ("torch.is_tensor", "is_tensor") and test.args:
+        wanted = {"Tensor"}
+    else:
+        return
+
+    def keep(value: Value) -> Value:
+        if type(value) is Unknown:
+            if branch and wanted == {"Tensor"}:
+                return Tensor(where="any", step=value.step)
+            if branch and wanted and wanted <= {"int", "float", "bool", "str"}:
+                return Number()
+            return value
+        kept = [option for option in options(value) if _is_a(option, wanted) is not (not branch)]
+        if not branch and may_be_none(value) is not False:
+            kept.append(NONE)
+        return join_all(kept) if kept else value
+
+    _update(engine, frame, env, test.args[0], keep)
+
+
+def _types(node: ast.expr) -> set[str]:
+    names = node.elts if isinstance(node, ast.Tuple) else [node]
+    return {(dotted(name) or "?").rpartition(".")[2] for name in names}
+
+
+def _is_a(value: Value, wanted: set[str]) -> bool | None:
+    if type(value) is Tensor:
+        return True if wanted & {"Tensor", "Parameter"} else False
+    if type(value) is Number:
+        if "Tensor" in wanted:
+            return False
+        return value.type in wanted if value.type is not None and wanted <= {"int", "float", "bool", "str"} else None
+    if type(value) is NoneValue:
+        return False
+    kinds = {"Sequence": {"list", "tuple", "Sequence", "Iterable"}, "Dict": {"dict", "Mapping"}}.get(type(value).__name__)
+    if kinds is not None:
+        return True if kinds & wanted else False if wanted <= {"Tensor", "int", "float", "str", "bool"} else None
+    return None
+
+
+def is_instance(value: Value, node: ast.expr) -> bool | None:
+    wanted = _types(node)
+    if type(value) is Union or type(value) is Unknown:
+        answers = {_is_a(option, wanted) for option in value.options} if type(value) is Union else {None}
+        return answers.pop() if len(answers) == 1 else None
+    return _is_a(value, wanted)
+
+
+def _update(engine: Engine, frame: Frame, env: dict[str, Value], node: ast.expr, change: object) -> None:
+    text = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    if isinstance(node, ast.NamedExpr):
+        text = node.target.id
+    if text is None:
+        return
+    if text in env:
+        value: Value = env[text]
+    elif isinstance(node, ast.Attribute):
+        from graphsafe.scan.expressions import evaluate
+
+        hot, frame.hot = frame.hot, False
+        value = evaluate(engine, frame, node)
+        frame.hot = hot
+    else:
+        return
+    new = change(value)  # type: ignore[operator]
+    if new is not value and new != value:
+        env[text] = new
+
+
+# work that only a first step does
+
+
+def lazy_tests(test: ast.expr, branch: bool) -> list[str]:
+    """What is missing when this branch runs: `self.plan` behind `if self.plan is None`; `*` behind a ready flag."""
+    return list(_lazy(test, branch))
+
+
+def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = test.operand
+        if branch and isinstance(inner, (ast.Attribute, ast.Name)):
+            text = dotted(inner) or ""
+            yield "*" if READY_FLAG.search(text) and not re.search(r"(^|[._])(is_)?first", text) else text
+        else:
+            yield from _lazy(inner, not branch)
+    elif isinstance(test, ast.BoolOp):
+        if isinstance(test.op, ast.And) is branch or branch:
+            for value in test.values:
+                yield from _lazy(value, branch)
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+        op, right = test.ops[0], test.comparators[0]
+        if isinstance(right, ast.Constant) and right.value is None and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
+            if isinstance(op, (ast.Is, ast.Eq)) is branch:
+                yield dotted(test.left) or (_getattr(test.left) or "")
+        elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(op, ast.NotIn) is branch:
+            yield dotted(right) or ""
+    elif isinstance(test, ast.Call) and dotted(test.func) == "hasattr" and not branch:
+        yield _getattr(test) or ""
+    elif isinstance(test, (ast.Attribute, ast.Name)) and branch:
+        text = dotted(test) or ""
+        if re.search(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$", text):
+            yield "*"
+
+
+def _getattr(node: ast.expr) -> str | None:
+    """`self.x` of `hasattr(self, "x")` and `getattr(self, "x", None)`."""
+    if isinstance(node, ast.Call) and len(node.args) >= 2 and isinstance(node.args[1], ast.Constant):
+        owner = dotted(node.args[0])
+        return f"{owner}.{node.args[1].value}" if owner else None
+    return None
+
+
+def size_tests(test: ast.expr, branch: bool) -> list[str]:
+    """Buffers that are too small when this branch runs: `self.buf` behind `if self.buf.numel() < n`."""
+    if isinstance(test, ast.BoolOp) and branch:
+        return [text for value in test.values for text in size_tests(value, branch)]
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not branch:
+        return []
+    op = test.ops[0]
+    if isinstance(op, (ast.Lt, ast.LtE)):
+        side = test.left
+    elif isinstance(op, (ast.Gt, ast.GtE)):
+        side = test.comparators[0]
+    else:
+        return []
+    found = []
+    for inner in ast.walk(side):
+        if isinstance(inner, ast.Attribute) and inner.attr in ("numel", "shape", "size", "nelement"):
+            text = dotted(inner.value)
+            if text is not None and "." in text:
+                found.append(text)
+    return found
+
+
+def too_small(frame: Frame, text: str) -> bool:
+    return any(test.target == f"size of {text}" for test in frame.lazy)

@@ -1,0 +1,221 @@
+"""From events to findings: which rules they match, how their lines became hot, which of them are suppressed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from graphsafe.config import Config
+from graphsafe.report.fingerprint import fingerprinted
+from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Level, Location, Suppression
+from graphsafe.rulebook import Match, Rule, Rulebook
+from graphsafe.scan.checks import state
+from graphsafe.scan.engine import Edge, Engine, Place
+from graphsafe.scan.events import Event
+from graphsafe.scan.project import Project
+from graphsafe.scan.source import Unreadable
+from graphsafe.scan.suppress import Comment, comments
+
+
+class Linter:
+    def __init__(self, engine: Engine, rulebook: Rulebook, config: Config, confidence: Confidence) -> None:
+        self._engine = engine
+        self._project: Project = engine.project
+        self._rulebook = rulebook
+        self._config = config
+        self._least = CONFIDENCES.index(confidence)
+        self._codes = rulebook.selected(config.select, config.ignore)
+        self._display: dict[str, str] = {}
+
+    def findings(self, paths: Iterable[str]) -> list[Finding]:
+        """What is to be said of these files, fingerprinted and in order; suppressed findings are marked, not dropped."""
+        wanted = dict.fromkeys(paths)
+        found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]] = {}
+        for place, event in self._events():
+            if place.path in wanted and CONFIDENCES.index(event.confidence) >= self._least:
+                for rule, match in self._rulebook.matching(event.kind, event.how):
+                    if self._enabled(rule.code, place.path):
+                        found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
+        chains = self._engine.chains()
+        counts = self._engine.root_counts({_ref(group[0][2]) for group in found.values()})
+        findings = [self._finding(group, chains, counts) for group in found.values()]
+        findings += [self._unreadable(path, self._project.problems[path]) for path in wanted if path in self._project.problems]
+        findings = self._suppressed(findings, wanted)
+        sources = {self.display(path): path for path in wanted}
+        return fingerprinted(findings, lambda shown: self._lines(sources.get(shown, shown)), self._from_root)
+
+    def _events(self) -> Iterable[tuple[Place, Event]]:
+        yield from self._engine.events.items()
+        for write, event in state.events(self._engine.state):
+            yield Place(write.path, write.function, event.span, event.kind, event.how), event
+
+    def _enabled(self, code: str, path: str) -> bool:
+        if code not in self._codes:
+            return False
+        for pattern, codes in self._config.per_file_ignores.items():
+            if fnmatchcase(self._from_root(self.display(path)), pattern) and any(code.startswith(c) for c in codes):
+                return False
+        return True
+
+    def _finding(
+        self,
+        group: Sequence[tuple[Rule, Match, Place, Event]],
+        chains: Mapping[str, Sequence[Edge]],
+        counts: Mapping[str, int],
+    ) -> Finding:
+        """One finding for a rule's events on one line: the plainest of them, first by level, then from the left."""
+        ranked = sorted(group, key=lambda item: (item[3].guard is not None, item[3].confidence == "possible", item[3].span))
+        rule, match, place, event = ranked[0]
+        level: Level = event.level or match.level or rule.level
+        data: dict[str, str] = dict(event.words)
+        if event.guard is not None:
+            level = "note"
+            data["guard"] = event.guard
+        words = _Words(event.words)
+        ref = _ref(place)
+        chain = chains.get(ref, ())
+        line, column, end_line, end_column = event.span
+        source = self._project.source(place.path)
+        function = place.function.partition(".<lambda>")[0] or None
+        return Finding(
+            code=rule.code,
+            rule=rule.name,
+            level=level,
+            confidence=event.confidence,
+            source="scan",
+            device=None,
+            location=Location(
+                self.display(place.path),
+                line,
+                source.column(line, column),
+                end_line,
+                source.column(end_line, end_column),
+                function,
+            ),
+            call_chain=tuple(
+                CallSite(self.display(edge.caller.partition("::")[0]), edge.line, edge.caller.partition("::")[2] or None)
+                for edge in chain
+            ),
+            further_roots=max(counts.get(ref, 1) - 1, 0),
+            count=len({item[3].span for item in group}),
+            message=(match.message or rule.message).format_map(words),
+            why=_first_paragraph(rule.why),
+            fix=(match.fix_short or rule.fix_short).format_map(words),
+            data=data,
+        )
+
+    def _unreadable(self, path: str, problem: Unreadable) -> Finding:
+        rule = self._rulebook.rules["GS900"]
+        return Finding(
+            code=rule.code,
+            rule=rule.name,
+            level=rule.level,
+            confidence="likely",
+            source="scan",
+            device=None,
+            location=Location(self.display(path), problem.line, problem.column, problem.line, problem.column + 1, None),
+            call_chain=(),
+            message=rule.message.format_map(_Words({"expr": problem.reason})),
+            why=_first_paragraph(rule.why),
+            fix=rule.fix_short,
+            data={"reason": problem.reason},
+        )
+
+    # suppressions
+
+    def _suppressed(self, findings: list[Finding], paths: Iterable[str]) -> list[Finding]:
+        by_file: dict[str, list[Finding]] = {}
+        for finding in findings:
+            by_file.setdefault(finding.location.path, []).append(finding)
+        result: list[Finding] = []
+        for path in paths:
+            shown = self.display(path)
+            found = by_file.pop(shown, [])
+            lines = self._lines(path) if path not in self._project.problems else None
+            result += self._judged(path, found, comments(lines) if lines is not None else [])
+        for rest in by_file.values():
+            result += rest
+        return result
+
+    def _judged(self, path: str, findings: list[Finding], notes: Sequence[Comment]) -> list[Finding]:
+        if not notes:
+            return findings
+        used: set[tuple[int, str]] = set()
+        result = []
+        for finding in findings:
+            at = finding.location
+            note = next((n for n in notes if at.line <= n.line <= at.end_line and n.covers(finding.code)), None)
+            if note is not None and not finding.code.startswith("GS90"):
+                used.update((note.line, named) for named in note.codes or ("",) if finding.code.startswith(named))
+                finding = replace(finding, suppressed=Suppression(note.reason))
+            result.append(finding)
+        for note in notes:
+            for named in note.codes or ("",):
+                ran = any(code.startswith(named) for code in self._codes)
+                if (note.line, named) not in used and ran and self._enabled("GS901", path):
+                    result.append(self._about(path, note, "GS901"))
+                    break
+            else:
+                if note.reason is None and self._enabled("GS902", path):
+                    result.append(self._about(path, note, "GS902"))
+        return result
+
+    def _about(self, path: str, note: Comment, code: str) -> Finding:
+        rule = self._rulebook.rules[code]
+        words = _Words({"expr": note.text})
+        end = note.column + len(note.text)
+        return Finding(
+            code=code,
+            rule=rule.name,
+            level=rule.level,
+            confidence="likely",
+            source="scan",
+            device=None,
+            location=Location(self.display(path), note.line, note.column, note.line, end, None),
+            call_chain=(),
+            message=rule.message.format_map(words),
+            why=_first_paragraph(rule.why),
+            fix=rule.fix_short.format_map(words),
+            data={"expr": note.text},
+        )
+
+    # paths
+
+    def display(self, path: str) -> str:
+        """Relative to the working directory, with forward slashes."""
+        if path not in self._display:
+            try:
+                shown = os.path.relpath(path)
+            except ValueError:  # another drive on Windows
+                shown = path
+            self._display[path] = Path(shown).as_posix()
+        return self._display[path]
+
+    def _from_root(self, shown: str) -> str:
+        path = Path(os.path.abspath(shown))
+        try:
+            return path.relative_to(self._config.root).as_posix()
+        except ValueError:
+            return path.as_posix()
+
+    def _lines(self, path: str) -> Sequence[str] | None:
+        try:
+            return self._project.source(path).lines
+        except (KeyError, Unreadable):
+            return None
+
+
+class _Words(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return "…"
+
+
+def _ref(place: Place) -> str:
+    return f"{place.path}::{place.function}"
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.strip().split("\n\n")[0].split())

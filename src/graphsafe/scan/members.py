@@ -1,0 +1,193 @@
+"""Attributes of values: what `value.name` is worth."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.attributes import MODULE_ATTRIBUTES, named_attribute
+from graphsafe.scan.values import (
+    ARRAY,
+    INT,
+    NUMBER,
+    SIZE,
+    STR,
+    UNKNOWN,
+    Array,
+    ClassValue,
+    DeviceValue,
+    Dict,
+    DtypeValue,
+    Function,
+    Handle,
+    Instance,
+    Lib,
+    Number,
+    ProjectModule,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    number,
+    sequence,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Engine
+    from graphsafe.scan.frame import Frame
+
+_VIEWS = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
+_HOST = frozenset(("ndim", "itemsize", "nbytes", "is_leaf", "requires_grad", "is_sparse", "layout", "is_nested", "names", "retains_grad"))
+
+
+def attribute(engine: Engine, frame: Frame, node: ast.AST, owner: Value, name: str, text: str | None) -> Value:
+    """`owner.name`; `text` is how the code writes it, where it is a plain chain of names."""
+    kind = type(owner)
+    if kind is Tensor:
+        return _of_tensor(owner, name)  # type: ignore[arg-type]
+    if kind is Instance:
+        return of_instance(engine, frame, node, owner, name, text or f"….{name}")  # type: ignore[arg-type]
+    if kind is Lib:
+        from graphsafe.scan.library import constant
+
+        return constant(f"{owner.name}.{name}")  # type: ignore[union-attr]
+    if kind is ProjectModule:
+        module: ProjectModule = owner  # type: ignore[assignment]
+        file = engine.project.index(module.path)
+        binding = engine.project.resolve(file, name) if file is not None else None
+        if binding is None:
+            binding = engine.project.resolve_dotted(f"{module.name}.{name}", module.path)
+        return engine.bound_value(binding)
+    if kind is ClassValue:
+        return _of_class(engine, owner, name)  # type: ignore[arg-type]
+    if kind is Handle:
+        return _of_handle(owner, name)  # type: ignore[arg-type]
+    if kind is DeviceValue:
+        if name == "type":
+            where = owner.where  # type: ignore[union-attr]
+            return number("cuda") if where == "device" else number("cpu") if where == "host" else STR
+        return INT
+    if kind is Sequence:
+        return _of_sequence(owner, name)  # type: ignore[arg-type]
+    if kind is Dict:
+        # A namespace made of a dict's items (a model output, a config) answers by key.
+        return dict(owner.items).get(name, UNKNOWN)  # type: ignore[union-attr]
+    if kind is Array:
+        return SIZE if name == "shape" else INT if name in ("size", "ndim") else ARRAY
+    if kind is Number:
+        return NUMBER
+    if kind is DtypeValue:
+        return NUMBER
+    if kind is Unknown:
+        return _of_unknown(owner, name)  # type: ignore[arg-type]
+    return UNKNOWN
+
+
+def _of_tensor(tensor: Tensor, name: str) -> Value:
+    if name == "shape":
+        return SIZE
+    if name == "device":
+        return DeviceValue(tensor.where)
+    if name == "dtype":
+        return DtypeValue(tensor.dtype)
+    if name == "is_cuda":
+        return number(tensor.where == "device") if tensor.where != "any" and tensor.sure else NUMBER
+    if name in ("is_cpu",):
+        return number(tensor.where == "host") if tensor.where != "any" and tensor.sure else NUMBER
+    if name in _HOST:
+        return NUMBER
+    if name in _VIEWS:
+        return replace(tensor, fresh=False)
+    if name == "grad":
+        return Tensor(where=tensor.where, dtype="float", step=tensor.step)
+    return UNKNOWN
+
+
+def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, name: str, text: str) -> Value:
+    method = engine.project.find_method(owner.ref, name)
+    if method is not None:
+        facts = engine.project.function_facts(method)
+        decorators = facts.decorators if facts is not None else ()
+        if any(decorator.rpartition(".")[2] in ("property", "cached_property", "functional_property") for decorator in decorators):
+            from graphsafe.scan.engine import Arguments
+
+            value = engine.call(frame, node, Function(method, owner), Arguments())
+            return named_attribute(value, text, f"{owner.ref}.{name}") if type(value) is Tensor else value
+        return Function(method, owner)
+    key = f"{engine.attributes.owner(owner.ref, name)}.{name}"
+    if frame.hot:
+        engine.state.read(key)
+    found = engine.attributes.of_instance(owner.ref, name)
+    if found is None:
+        if engine.attributes.is_module(owner.ref) and name in MODULE_ATTRIBUTES:
+            return MODULE_ATTRIBUTES[name]
+        if name == "__class__":
+            return ClassValue(owner.ref)
+        if name == "device":
+            return DeviceValue("device" if engine.attributes.is_module(owner.ref) else "any")
+        if name == "dtype":
+            return DtypeValue(None)
+        return Unknown(owner.step, owner.step)
+    value = named_attribute(found, text, key)
+    if owner.step and type(value) is Tensor:
+        return replace(value, step=True)
+    if owner.step and type(value) is Unknown:
+        return Unknown(True, value.device)
+    return value
+
+
+def _of_class(engine: Engine, owner: ClassValue, name: str) -> Value:
+    method = engine.project.find_method(owner.ref, name)
+    if method is not None:
+        facts = engine.project.function_facts(method)
+        bound = owner if facts is not None and "classmethod" in facts.decorators else None
+        return Function(method, bound)
+    path, _, qualified = owner.ref.partition("::")
+    file = engine.project.index(path)
+    if file is not None and f"{qualified}.{name}" in file.classes:
+        return ClassValue(f"{owner.ref}.{name}")
+    bases = engine.project.mro(owner.ref)
+    if any(base.startswith("enum.") for base in bases):
+        return Number()
+    return engine.attributes.of_class(owner.ref, name)
+
+
+def _of_handle(owner: Handle, name: str) -> Value:
+    if owner.kind == "module":
+        if name in ("weight", "bias", "in_proj_weight"):
+            return Tensor(dtype="float", name=f"….{name}")
+        if name in ("in_features", "out_features", "num_embeddings", "embedding_dim", "padding_idx", "num_heads"):
+            return INT
+        if name == "training":
+            return MODULE_ATTRIBUTES["training"]
+        return Unknown(device=True)
+    if owner.kind == "environment":
+        return Number(soft="environment")
+    if name == "device":
+        return DeviceValue("device")
+    return UNKNOWN
+
+
+def _of_sequence(owner: Sequence, name: str) -> Value:
+    positions = {"values": 0, "indices": 1, "output": 0}
+    if name in positions and owner.items is not None and len(owner.items) > positions[name]:
+        return owner.items[positions[name]]
+    if name == "shape":
+        return SIZE
+    return UNKNOWN
+
+
+def _of_unknown(owner: Unknown, name: str) -> Value:
+    if name == "shape":
+        return SIZE
+    if name == "device":
+        return DeviceValue("any")
+    if name == "dtype":
+        return DtypeValue(None)
+    if name in ("ndim", "is_cuda"):
+        return NUMBER
+    return owner
+
+
+__all__ = ["attribute", "of_instance", "sequence"]

@@ -1,0 +1,365 @@
+"""What a function's parameters are: from the call, from annotations and defaults, and last from how the body uses them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.index import FileIndex, FunctionFacts, dotted
+from graphsafe.scan.values import (
+    ARRAY,
+    NONE,
+    STR,
+    UNKNOWN,
+    ClassValue,
+    DeviceValue,
+    Dict,
+    Dtype,
+    DtypeValue,
+    Function,
+    Handle,
+    Instance,
+    Number,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    Where,
+    join,
+    join_all,
+    named,
+    number,
+    of_elements,
+    sequence,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Arguments, Engine
+    from graphsafe.scan.frame import Frame
+
+ColdTest = Callable[[str, FunctionFacts], bool]
+
+HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
+"Names by which engines keep the host's copy of a tensor apart from the device's."
+MASK_NAME = re.compile(r"(^|_)mask(s|_bool)?$")
+
+TENSOR_USES = frozenset(
+    "shape size view reshape transpose permute unsqueeze squeeze contiguous numel ndim dim new_zeros new_empty new_ones new_full"
+    " new_tensor masked_fill masked_fill_ expand flatten softmax log_softmax argmax cuda cpu detach is_cuda unbind chunk"
+    " index_select gather scatter scatter_ copy_ fill_ zero_ add_ mul_ index_copy_ data_ptr nonzero masked_select topk"
+    " cumsum bincount item tolist requires_grad t T half bfloat16 stride view_as expand_as type_as to".split()
+)
+"Attributes that, read from a parameter of hot code, make it a tensor: arrays share some, but arrays are not a step's inputs."
+
+_TENSOR_TYPES: dict[str, Dtype | None] = {
+    "Tensor": None,
+    "FloatTensor": "float",
+    "HalfTensor": "float",
+    "BFloat16Tensor": "float",
+    "DoubleTensor": "float",
+    "LongTensor": "int",
+    "IntTensor": "int",
+    "ShortTensor": "int",
+    "ByteTensor": "int",
+    "BoolTensor": "bool",
+    "Parameter": "float",
+}
+_HANDLES = {
+    "torch.cuda.Stream": "stream",
+    "torch.Stream": "stream",
+    "torch.cuda.Event": "event",
+    "torch.Event": "event",
+    "torch.Generator": "generator",
+    "torch.cuda.CUDAGraph": "graph",
+}
+
+
+def where_of(name: str, otherwise: Where) -> Where:
+    return "host" if HOST_NAME.search(name) else otherwise
+
+
+def bind(
+    engine: Engine,
+    frame: Frame,
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    facts: FunctionFacts | None,
+    bound: Value | None,
+    arguments: Arguments,
+) -> None:
+    """Fill `frame.env` with the parameters. `frame.depth` 0 marks a root, whose caller is not known."""
+    spec = node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    given = list(arguments.positional)
+    decorators = facts.decorators if facts is not None else ()
+    if facts is not None and facts.owner is not None and "staticmethod" not in decorators and positional:
+        receiver = positional.pop(0)
+        value: Value = bound if bound is not None else Instance(frame.owner or "")
+        if "classmethod" in decorators and type(value) is Instance:
+            value = ClassValue(value.ref)
+        frame.env[receiver.arg] = value
+        frame.self_value = value
+        defaults = spec.defaults[-len(positional) :] if positional else []
+    else:
+        defaults = spec.defaults
+    unknown_caller = frame.depth == 0
+    uses = _Uses(node)
+    first_default = len(positional) - len(defaults)
+    for i, parameter in enumerate(positional):
+        passed = given[i] if i < len(given) else arguments.keywords.get(parameter.arg)
+        default = defaults[i - first_default] if i >= first_default else None
+        frame.env[parameter.arg] = _parameter(engine, frame, parameter, passed, default, unknown_caller, arguments, uses)
+    for parameter, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+        passed = arguments.keywords.get(parameter.arg)
+        frame.env[parameter.arg] = _parameter(engine, frame, parameter, passed, default, unknown_caller, arguments, uses)
+    if spec.vararg is not None:
+        rest = given[len(positional) :]
+        if rest and not arguments.open:
+            frame.env[spec.vararg.arg] = sequence("tuple", rest)
+        else:
+            frame.env[spec.vararg.arg] = of_elements("tuple", _rest(unknown_caller and frame.hot))
+    if spec.kwarg is not None:
+        known = {parameter.arg for parameter in (*positional, *spec.kwonlyargs)}
+        items = tuple((k, v) for k, v in arguments.keywords.items() if k not in known)
+        elem = join_all(v for _, v in items) if items else _rest(unknown_caller and frame.hot)
+        frame.env[spec.kwarg.arg] = Dict(items, UNKNOWN if arguments.open else elem)
+
+
+def bind_lambda(engine: Engine, frame: Frame, node: ast.Lambda, arguments: Arguments) -> None:
+    spec = node.args
+    given = list(arguments.positional)
+    for i, parameter in enumerate((*spec.posonlyargs, *spec.args)):
+        passed = given[i] if i < len(given) else arguments.keywords.get(parameter.arg)
+        frame.env[parameter.arg] = named(passed, parameter.arg) if passed is not None else UNKNOWN
+    if spec.vararg is not None:
+        frame.env[spec.vararg.arg] = of_elements("tuple", UNKNOWN)
+    if spec.kwarg is not None:
+        frame.env[spec.kwarg.arg] = Dict((), UNKNOWN)
+
+
+def _rest(step: bool) -> Value:
+    return Unknown(step=step, device=step)
+
+
+def _parameter(
+    engine: Engine,
+    frame: Frame,
+    parameter: ast.arg,
+    passed: Value | None,
+    default: ast.expr | None,
+    unknown_caller: bool,
+    arguments: Arguments,
+    uses: _Uses,
+) -> Value:
+    name = parameter.arg
+    if passed is not None and type(passed) is not Unknown:
+        return named(passed, name)
+    if passed is None and not unknown_caller and default is not None and not arguments.open:
+        return _default(engine, frame, default, soft=None)
+    step = (frame.hot and unknown_caller) or (type(passed) is Unknown and passed.step)
+    declared: Value = UNKNOWN
+    if parameter.annotation is not None:
+        declared = annotated(engine, frame.file, parameter.annotation)
+    if type(declared) is Unknown:
+        if default is not None and passed is None and not _is_none(default):
+            return _default(engine, frame, default, soft="default")
+        if frame.hot and uses.tensor(name):
+            declared = Tensor(where="device" if unknown_caller else "any", sure=unknown_caller)
+        elif type(passed) is Unknown:
+            return passed
+        else:
+            device = frame.hot and unknown_caller
+            return Unknown(step=step, device=device)
+    elif type(declared) is Number and default is not None and passed is None:
+        value = _default(engine, frame, default, soft="default")
+        return value if type(value) is Number else join(declared, value)
+    declared = placed(declared, name, step, "device" if frame.hot and unknown_caller else "any")
+    if default is not None and passed is None and _is_none(default):
+        declared = join(declared, NONE)
+    return declared
+
+
+def placed(value: Value, name: str, step: bool, where: Where) -> Value:
+    """An annotation's value with the name, and the device that the name and the place suggest."""
+    if type(value) is Tensor:
+        dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
+        sure = value.sure and (value.dtype == dtype)
+        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, sure=sure)
+    if type(value).__name__ == "Union":
+        return join_all(placed(option, name, step, where) for option in value.options)  # type: ignore[union-attr]
+    if type(value) is Sequence:
+        elem = placed(value.elem, name, step, where)
+        return replace(value, elem=elem, items=tuple(placed(v, name, step, where) for v in value.items) if value.items else None)
+    if type(value) is Dict:
+        return replace(value, elem=placed(value.elem, name, step, where))
+    if type(value) is Instance and step:
+        return replace(value, step=True)
+    return value
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _default(engine: Engine, frame: Frame, node: ast.expr, soft: str | None) -> Value:
+    from graphsafe.scan.expressions import evaluate
+    from graphsafe.scan.frame import Frame as NewFrame
+
+    outer = NewFrame(frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1)
+    value = evaluate(engine, outer, node)
+    if type(value) is Number and soft is not None:
+        return replace(value, soft=soft)
+    return value
+
+
+class _Uses:
+    """Which parameters the body uses as tensors; the body is looked through at most once, when first asked."""
+
+    def __init__(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._node = node
+        self._tensors: set[str] | None = None
+
+    def tensor(self, name: str) -> bool:
+        if self._tensors is None:
+            self._tensors = set(_tensor_names(self._node))
+        return name in self._tensors
+
+
+def _tensor_names(node: ast.AST) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute):
+            if inner.attr in TENSOR_USES and isinstance(inner.value, ast.Name):
+                yield inner.value.id
+        elif isinstance(inner, ast.Call):
+            name = dotted(inner.func) or ""
+            head = name.partition(".")[0]
+            if head in ("torch", "F") and not name.startswith(("torch.cuda", "torch.distributed", "torch._")):
+                for argument in inner.args[:1]:
+                    if isinstance(argument, ast.Name) and not name.endswith(("is_tensor", "tensor", "device", "full", "zeros", "ones", "empty", "arange", "Size")):
+                        yield argument.id
+        elif isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.MatMult):
+            for side in (inner.left, inner.right):
+                if isinstance(side, ast.Name):
+                    yield side.id
+
+
+def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
+    """The value that an annotation promises; UNKNOWN where it promises nothing that matters here."""
+    if isinstance(node, ast.Constant):
+        if node.value is None:
+            return NONE
+        if isinstance(node.value, str):
+            try:
+                return annotated(engine, file, ast.parse(node.value.strip(), mode="eval").body)
+            except (SyntaxError, ValueError, RecursionError):
+                return UNKNOWN
+        return UNKNOWN
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return join(annotated(engine, file, node.left), annotated(engine, file, node.right))
+    if isinstance(node, ast.Subscript):
+        return _generic(engine, file, node)
+    name = dotted(node)
+    if name is None:
+        return UNKNOWN
+    return _named_type(engine, file, name)
+
+
+def _generic(engine: Engine, file: FileIndex, node: ast.Subscript) -> Value:
+    name = (dotted(node.value) or "").rpartition(".")[2]
+    arguments = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if name in ("Optional", "Union"):
+        parts = [annotated(engine, file, argument) for argument in arguments]
+        return join_all([*parts, NONE] if name == "Optional" else parts)
+    if name in ("list", "List", "Sequence", "Iterable", "Iterator", "Collection", "MutableSequence", "deque"):
+        return of_elements("list", annotated(engine, file, arguments[0]))
+    if name in ("set", "Set", "frozenset", "FrozenSet"):
+        return of_elements("set", annotated(engine, file, arguments[0]))
+    if name in ("tuple", "Tuple"):
+        if len(arguments) == 2 and isinstance(arguments[1], ast.Constant) and arguments[1].value is Ellipsis:
+            return of_elements("tuple", annotated(engine, file, arguments[0]))
+        return sequence("tuple", (annotated(engine, file, argument) for argument in arguments))
+    if name in ("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict", "DefaultDict") and len(arguments) == 2:
+        return Dict((), annotated(engine, file, arguments[1]))
+    if name == "Literal":
+        return join_all(number(a.value) for a in arguments if isinstance(a, ast.Constant)) if arguments else UNKNOWN
+    if name in ("Annotated", "ClassVar", "Final", "Required", "NotRequired", "Unpack"):
+        return annotated(engine, file, arguments[0])
+    if name in ("Float", "Float32", "Float16", "BFloat16", "Int", "Int32", "Int64", "Bool", "Shaped", "Num", "Integer"):
+        # jaxtyping: Float[Tensor, "batch dim"]
+        inner = annotated(engine, file, arguments[0])
+        dtype: Dtype | None = "bool" if name == "Bool" else "int" if name.startswith("Int") else "float" if "F" in name else None
+        return replace(inner, dtype=dtype) if type(inner) is Tensor else inner
+    return annotated(engine, file, node.value)
+
+
+def _named_type(engine: Engine, file: FileIndex, name: str) -> Value:
+    simple: dict[str, Value] = {
+        "int": Number(type="int"),
+        "float": Number(type="float"),
+        "bool": Number(type="bool"),
+        "str": STR,
+        "bytes": STR,
+        "list": of_elements("list", UNKNOWN),
+        "tuple": of_elements("tuple", UNKNOWN),
+        "dict": Dict((), UNKNOWN),
+    }
+    if name in simple:
+        return simple[name]
+    head, *rest = name.split(".")
+    binding = engine.project.resolve(file, head)
+    if binding is None:
+        return UNKNOWN
+    binding = engine.project.member(binding, rest)
+    if binding.kind == "class":
+        ref = f"{binding.path}::{binding.name}"
+        bases = engine.project.mro(ref)
+        if any(base in ("enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag") for base in bases):
+            return Number()
+        if any(base.endswith(("Protocol", "typing.Any")) for base in bases if "::" not in base):
+            return UNKNOWN
+        return Instance(ref)
+    if binding.kind == "assign":
+        return _type_alias(engine, binding.path, binding.name)
+    if binding.kind == "lib":
+        return _library_type(binding.name)
+    return UNKNOWN
+
+
+def _type_alias(engine: Engine, path: str, name: str) -> Value:
+    file = engine.project.index(path)
+    if file is None or name not in file.assigns:
+        return UNKNOWN
+    statement = engine.project.statement(path, *file.assigns[name][-1])
+    value = getattr(statement, "value", None)
+    if isinstance(value, (ast.Subscript, ast.BinOp)):
+        return annotated(engine, file, value)
+    return UNKNOWN
+
+
+def _library_type(name: str) -> Value:
+    last = name.rpartition(".")[2]
+    if name.startswith("torch"):
+        if last in _TENSOR_TYPES:
+            return Tensor(where="any", dtype=_TENSOR_TYPES[last])
+        if name in _HANDLES:
+            return Handle(_HANDLES[name])
+        if name == "torch.device":
+            return DeviceValue("any")
+        if name == "torch.dtype":
+            return DtypeValue(None)
+        if name == "torch.Size":
+            return of_elements("size", Number(type="int"))
+        if name.startswith("torch.nn."):
+            return Handle("module", name)
+    if name.startswith(("numpy", "np")) and last in ("ndarray", "NDArray", "ArrayLike"):
+        return ARRAY
+    if name in ("typing.Callable", "collections.abc.Callable", "typing.Any"):
+        return UNKNOWN
+    if name in ("logging.Logger",):
+        return Handle("logger")
+    return UNKNOWN
+
+
+__all__ = ["ColdTest", "Function", "annotated", "bind", "bind_lambda", "placed", "where_of"]

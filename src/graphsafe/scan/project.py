@@ -1,0 +1,278 @@
+"""The files of a project as Python would import them: modules, what their names mean, classes and their bases.
+
+A file is read when something asks for it, never before; what cannot be read is kept as a problem and answers "unknown".
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from graphsafe.scan.index import ClassFacts, FileIndex, FunctionFacts, build_index
+from graphsafe.scan.source import Source, Unreadable, parse_source, read
+
+MAX_SOURCES = 256
+MAX_NODES = 2048
+
+Kind = Literal["module", "class", "function", "assign", "lib"]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a global name stands for."""
+
+    kind: Kind
+    name: str
+    "Qualified name within the file; the dotted path for `lib` and `module`."
+    path: str = ""
+
+
+class Project:
+    def __init__(self, files: Iterable[Path]) -> None:
+        self.problems: dict[str, Unreadable] = {}
+        self._modules: dict[str, list[str]] = {}
+        self._names: dict[str, tuple[str, bool]] = {}
+        self._indexes: dict[str, FileIndex | None] = {}
+        self._sources: OrderedDict[str, Source] = OrderedDict()
+        self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
+        self._mros: dict[str, tuple[str, ...]] = {}
+        self._bindings: dict[tuple[str, str], Binding | None] = {}
+        packages: dict[Path, bool] = {}
+        for path in files:
+            name, is_package = module_name(path, packages)
+            self._names[str(path)] = (name, is_package)
+            self._modules.setdefault(name, []).append(str(path))
+
+    @property
+    def paths(self) -> Iterable[str]:
+        return self._names
+
+    # files
+
+    def index(self, path: str) -> FileIndex | None:
+        """None where the file cannot be read; `problems` says why."""
+        if path not in self._indexes:
+            self._indexes[path] = self._build(path)
+        return self._indexes[path]
+
+    def source(self, path: str) -> Source:
+        """The source whose lines the index counts. Raises KeyError for a file that could not be read."""
+        if path in self._sources:
+            self._sources.move_to_end(path)
+            return self._sources[path]
+        if path in self.problems:
+            raise KeyError(path)
+        source = read(Path(path))
+        try:
+            ast_source, _ = parse_source(source)
+        except Unreadable as problem:
+            self.problems[path] = problem
+            raise KeyError(path) from problem
+        return self._keep(path, ast_source)
+
+    def preload(self, path: str, data: bytes) -> None:
+        """Index a file from bytes that are already at hand."""
+        if path not in self._indexes:
+            self._indexes[path] = self._build(path, data)
+
+    def _build(self, path: str, data: bytes | None = None) -> FileIndex | None:
+        name, is_package = self._names.get(path) or module_name(Path(path), {})
+        try:
+            source, tree = parse_source(read(Path(path), data))
+        except Unreadable as problem:
+            self.problems[path] = problem
+            return None
+        self._keep(path, source)
+        return build_index(source, tree, name, is_package)
+
+    def _keep(self, path: str, source: Source) -> Source:
+        self._sources[path] = source
+        if len(self._sources) > MAX_SOURCES:
+            self._sources.popitem(last=False)
+        return source
+
+    def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
+        """The statement on these lines; None where it does not stand alone."""
+        key = (path, first, last)
+        if key in self._nodes:
+            self._nodes.move_to_end(key)
+            return self._nodes[key]
+        try:
+            node: ast.stmt | None = self.source(path).slice_tree(first, last)
+        except (SyntaxError, ValueError, IndexError, KeyError, RecursionError, MemoryError, Unreadable):
+            node = None
+        self._nodes[key] = node
+        if len(self._nodes) > MAX_NODES:
+            self._nodes.popitem(last=False)
+        return node
+
+    # names
+
+    def module(self, name: str, importer: str) -> FileIndex | None:
+        """The file that `import name` in `importer` means: of several, the one nearest to the importer."""
+        candidates = self._modules.get(name)
+        if candidates is None:
+            return None
+        if len(candidates) == 1:
+            return self.index(candidates[0])
+        return self.index(min(candidates, key=lambda path: (-_shared(path, importer), path)))
+
+    def resolve(self, file: FileIndex, name: str, depth: int = 0) -> Binding | None:
+        """What the global `name` means in `file`; None for a builtin or a name bound nowhere."""
+        key = (file.path, name)
+        if key not in self._bindings:
+            self._bindings[key] = None
+            self._bindings[key] = self._resolve(file, name, depth)
+        return self._bindings[key]
+
+    def _resolve(self, file: FileIndex, name: str, depth: int) -> Binding | None:
+        if depth > 12:
+            return None
+        if name in file.functions:
+            return Binding("function", name, file.path)
+        if name in file.classes:
+            return Binding("class", name, file.path)
+        if name in file.imports:
+            return self.resolve_dotted(file.imports[name], file.path, depth + 1)
+        if name in file.assigns:
+            return Binding("assign", name, file.path)
+        for star in file.stars:
+            target = self.module(star, file.path)
+            if target is not None and target.path != file.path:
+                found = self.resolve(target, name, depth + 1)
+                if found is not None:
+                    return found
+        return None
+
+    def resolve_dotted(self, dotted: str, importer: str, depth: int = 0) -> Binding:
+        """What an absolute dotted path means: a project's module, something in it, or a library's name."""
+        parts = dotted.split(".")
+        for split in range(len(parts), 0, -1):
+            module = ".".join(parts[:split])
+            if module not in self._modules:
+                continue
+            file = self.module(module, importer)
+            if file is None:
+                break
+            rest = parts[split:]
+            if not rest:
+                return Binding("module", module, file.path)
+            binding = self.resolve(file, rest[0], depth + 1)
+            if binding is None:
+                break
+            return self.member(binding, rest[1:])
+        return Binding("lib", dotted)
+
+    def member(self, binding: Binding, rest: list[str]) -> Binding:
+        """What `binding.a.b` means."""
+        for i, name in enumerate(rest):
+            if binding.kind == "lib":
+                return Binding("lib", ".".join([binding.name, *rest[i:]]))
+            if binding.kind == "module":
+                file = self.index(binding.path)
+                found = self.resolve(file, name) if file is not None else None
+                if found is None:
+                    return self.resolve_dotted(f"{binding.name}.{name}", binding.path)
+                binding = found
+            elif binding.kind == "class":
+                file = self.index(binding.path)
+                inner = f"{binding.name}.{name}"
+                if file is not None and inner in file.classes:
+                    binding = Binding("class", inner, binding.path)
+                elif file is not None and inner in file.functions:
+                    binding = Binding("function", inner, binding.path)
+                else:
+                    return Binding("assign", inner, binding.path)
+            else:
+                return Binding("assign", f"{binding.name}.{name}", binding.path)
+        return binding
+
+    # classes and functions, by `path::Qual.name`
+
+    def class_facts(self, ref: str) -> ClassFacts | None:
+        path, _, name = ref.partition("::")
+        file = self.index(path)
+        return file.classes.get(name) if file is not None else None
+
+    def function_facts(self, ref: str) -> FunctionFacts | None:
+        path, _, name = ref.partition("::")
+        file = self.index(path)
+        return file.functions.get(name) if file is not None else None
+
+    def function_node(self, ref: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        facts = self.function_facts(ref)
+        if facts is None:
+            return None
+        node = self.statement(ref.partition("::")[0], facts.line, facts.end_line)
+        return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+
+    def mro(self, ref: str) -> tuple[str, ...]:
+        """The class and its bases, nearest first: project classes as refs, others as dotted names."""
+        if ref not in self._mros:
+            self._mros[ref] = (ref,)
+            self._mros[ref] = self._linearise(ref)
+        return self._mros[ref]
+
+    def _linearise(self, ref: str) -> tuple[str, ...]:
+        facts = self.class_facts(ref)
+        if facts is None:
+            return (ref,)
+        path = ref.partition("::")[0]
+        file = self.index(path)
+        assert file is not None
+        order = [ref]
+        for base in facts.bases:
+            head, *rest = base.split(".")
+            binding = self.resolve(file, head)
+            if binding is None:
+                order.append(base)
+                continue
+            binding = self.member(binding, rest)
+            if binding.kind == "class":
+                order.extend(self.mro(f"{binding.path}::{binding.name}"))
+            else:
+                order.append(binding.name if binding.kind == "lib" else base)
+        # Depth first with the last of repeated bases kept: C3's order wherever C3 differs from plain depth first.
+        unique = dict.fromkeys(reversed(order))
+        return tuple(reversed(unique))
+
+    def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:
+        """The ref of the function that `name` means on an instance of class `ref`, or on `super()` of class `after`."""
+        order = self.mro(ref)
+        if after is not None and after in order:
+            order = order[order.index(after) + 1 :]
+        for base in order:
+            if "::" in base:
+                facts = self.class_facts(base)
+                if facts is not None and name in facts.methods:
+                    return f"{base.partition('::')[0]}::{facts.methods[name]}"
+        return None
+
+
+def module_name(path: Path, packages: dict[Path, bool]) -> tuple[str, bool]:
+    """The dotted name under which `path` is imported, and whether it is a package's `__init__`."""
+    is_package = path.name == "__init__.py"
+    parts = [] if is_package else [path.stem]
+    folder = path.parent
+    while folder not in packages or packages[folder]:
+        if folder not in packages:
+            packages[folder] = (folder / "__init__.py").is_file()
+        if not packages[folder] or folder.parent == folder:
+            break
+        parts.append(folder.name)
+        folder = folder.parent
+    return ".".join(reversed(parts)), is_package
+
+
+def _shared(path: str, other: str) -> int:
+    """How many leading folders two paths share."""
+    count = 0
+    for a, b in zip(path.split("/")[:-1], other.split("/")[:-1], strict=False):
+        if a != b:
+            break
+        count += 1
+    return count

@@ -1,0 +1,113 @@
+"""Where hot code begins: what a step calls first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphsafe.scan import library
+from graphsafe.scan.index import FileIndex, FunctionFacts
+from graphsafe.scan.values import Instance, Sequence, Value, options
+
+if TYPE_CHECKING:
+    from graphsafe.config import Config
+    from graphsafe.scan.engine import Engine
+
+COLD_NAMES = frozenset(
+    (
+        "__init__ __post_init__ __new__ __repr__ __str__ __del__ __getstate__ __setstate__ extra_repr load_weights weight_loader"
+        " load_state_dict _load_from_state_dict reset_parameters init_weights _init_weights post_init from_pretrained save_pretrained"
+        " process_weights_after_loading tie_weights register_hooks"
+    ).split()
+)
+"Functions that run once, before the first step."
+
+
+class Paths:
+    """What configuration and marks say of a function: hot, cold, or nothing."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._relative: dict[str, str] = {}
+        self._modules: dict[str, str] = {}
+
+    def relative(self, path: str) -> str:
+        if path not in self._relative:
+            try:
+                text = Path(path).relative_to(self._config.root).as_posix()
+            except ValueError:
+                text = Path(path).as_posix()
+            self._relative[path] = text
+        return self._relative[path]
+
+    def is_cold(self, path: str, module: str, facts: FunctionFacts) -> bool:
+        if facts.mark is not None:
+            return facts.mark == "cold"
+        name = facts.name.rpartition(".")[2]
+        if name in COLD_NAMES or name.startswith(("load_", "test_")) or name.endswith(("weight_loader", "_load_weights")):
+            return True
+        return any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths)
+
+    def is_hot(self, path: str, module: str, facts: FunctionFacts) -> bool:
+        if facts.mark == "hot":
+            return True
+        return any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.hot_paths)
+
+
+def roots_of(
+    engine: Engine, file: FileIndex, paths: Paths, entry_points: frozenset[str]
+) -> Iterator[tuple[str, Value | None, str]]:
+    """Function, receiver and reason of every root that a file defines."""
+    for cls in file.classes.values():
+        ref = f"{file.path}::{cls.name}"
+        if not engine.attributes.is_module(ref):
+            continue
+        method = engine.project.find_method(ref, "forward")
+        if method is not None and _own(engine, ref, method, cls.methods):
+            facts = engine.project.function_facts(method)
+            if facts is not None and not paths.is_cold(file.path, file.module, facts):
+                yield method, Instance(ref), "forward of a torch module"
+    for facts in file.functions.values():
+        ref = f"{file.path}::{facts.name}"
+        receiver = Instance(f"{file.path}::{facts.owner}") if facts.owner is not None else None
+        if paths.is_cold(file.path, file.module, facts):
+            continue
+        if paths.is_hot(file.path, file.module, facts):
+            yield ref, receiver, "marked hot"
+        elif facts.name.rpartition(".")[2] in entry_points:
+            yield ref, receiver, "an entry point of an engine"
+        elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):
+            yield ref, receiver, "torch.compile that captures"
+
+
+def _own(engine: Engine, ref: str, method: str, methods: dict[str, str]) -> bool:
+    """Whether a class has something of its own to say about its step: its `forward`, or a method that one calls."""
+    facts = engine.project.function_facts(method)
+    return bool(methods) or (facts is not None and facts.owner is not None and f"::{facts.owner}" in ref)
+
+
+def capture_sites(file: FileIndex) -> Iterator[str]:
+    """Functions (or the module level, `path::`) that hold a capture of their own."""
+    if file.captures:
+        yield f"{file.path}::"
+    for facts in file.functions.values():
+        if facts.captures:
+            yield f"{file.path}::{facts.name}"
+
+
+def target_roots(engine: Engine, config: Config, files: Iterable[str]) -> None:
+    """What the configured targets' factories return is hot."""
+    from graphsafe.scan.engine import Arguments
+
+    known = set(files)
+    for target in config.targets.values():
+        where, _, factory = target.factory.rpartition(":")
+        path = str((config.root / where).resolve()) if where.endswith(".py") else ""
+        file = engine.project.index(path) if path in known else engine.project.module(where, str(config.root))
+        if file is None or factory not in file.functions:
+            continue
+        value = engine.read(f"{file.path}::{factory}", None, Arguments(), hot=False, guarded=False, depth=0)
+        for option in options(value):
+            first = option.items[0] if type(option) is Sequence and option.items else option
+            library.root_of(engine, first, f"target {target.name}")

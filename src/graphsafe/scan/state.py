@@ -1,0 +1,76 @@
+"""What hot code does to state that outlives the step; the whole-program checks judge it when all code has been read."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import Literal
+
+from graphsafe.scan.events import Span
+from graphsafe.scan.values import Value
+
+UseKind = Literal["operand", "index", "branch", "argument"]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """An assignment to an attribute, a global, or an element of a container held by one."""
+
+    key: str
+    "`path::Class.attr` of the class that the code names, `path::name` of a global."
+    text: str
+    "As the code writes it: `self.count`."
+    path: str
+    function: str
+    span: Span
+    value: Value
+    before: Value | None
+    "What it held before the step, as far as constructors show."
+    augmented: bool
+    reads_self: bool
+    "The new value was computed from the old one."
+    lazy: bool
+    "Stands under a test of the attribute's own absence."
+    keyed: bool
+    "An element of a container (`self.cache[key] = …`)."
+    guard: str | None
+    order: int
+    grows: bool = False
+    "Concatenates to the old value, appends to it, or makes it larger where it is too small."
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A place where a host number that is state decides what the device does."""
+
+    key: str
+    kind: UseKind
+    path: str
+    line: int
+    order: int
+
+
+@dataclass(slots=True)
+class StateLog:
+    writes: dict[tuple[str, Span], Write] = field(default_factory=dict)
+    uses: dict[tuple[str, str, int], Use] = field(default_factory=dict)
+    reads: dict[str, int] = field(default_factory=dict)
+    "Attribute -> when it was first read in hot code."
+    clock: int = 0
+
+    def tick(self) -> int:
+        self.clock += 1
+        return self.clock
+
+    def write(self, write: Write) -> None:
+        place = (write.path, write.span)
+        known = self.writes.get(place)
+        if known is None or (known.guard is not None and write.guard is None):
+            self.writes[place] = write
+
+    def use(self, key: str, kind: UseKind, path: str, node: ast.AST) -> None:
+        line: int = node.lineno  # type: ignore[attr-defined]
+        self.uses.setdefault((key, path, line), Use(key, kind, path, line, self.tick()))
+
+    def read(self, key: str) -> None:
+        self.reads.setdefault(key, self.tick())

@@ -1,0 +1,534 @@
+"""Statements: what they bind, which ways they open and close, and what they do to state."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.scan import guards
+from graphsafe.scan.events import Span
+from graphsafe.scan.expressions import element, evaluate, subscript_store, truth
+from graphsafe.scan.frame import Frame, LazyTest
+from graphsafe.scan.index import dotted, import_targets
+from graphsafe.scan.state import Write
+from graphsafe.scan.values import (
+    NONE,
+    UNKNOWN,
+    ClassValue,
+    DeviceValue,
+    Dict,
+    Function,
+    Handle,
+    Instance,
+    Lib,
+    Number,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    as_tensor,
+    describe,
+    join,
+    join_all,
+    named,
+    options,
+    sequence,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Engine
+
+Env = dict[str, Value]
+
+
+def execute(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bool:
+    """Read statements in order; False where nothing after them can run."""
+    for statement in body:
+        handler = _HANDLERS.get(type(statement))
+        if handler is not None and handler(engine, frame, statement) is False:
+            return False
+    return True
+
+
+# simple statements
+
+
+def _expression(engine: Engine, frame: Frame, node: ast.Expr) -> None:
+    evaluate(engine, frame, node.value)
+
+
+def _assign(engine: Engine, frame: Frame, node: ast.Assign) -> None:
+    value = evaluate(engine, frame, node.value)
+    for target in node.targets:
+        assign(engine, frame, target, value, node)
+
+
+def _annotated_assign(engine: Engine, frame: Frame, node: ast.AnnAssign) -> None:
+    from graphsafe.scan.parameters import annotated, placed
+
+    if node.value is None:
+        return
+    value = evaluate(engine, frame, node.value)
+    if type(value) is Unknown:
+        declared = annotated(engine, frame.file, node.annotation)
+        if type(declared) is not Unknown:
+            value = placed(declared, dotted(node.target) or "", value.step, "any")
+    assign(engine, frame, node.target, value, node)
+
+
+def _augmented_assign(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
+    from graphsafe.scan.expressions import binary
+
+    target = node.target
+    if isinstance(target, ast.Subscript):
+        held = evaluate(engine, frame, target)
+        value = binary(engine, frame, node, held, evaluate(engine, frame, node.value))
+        if as_tensor(held)[0] is None:
+            assign(engine, frame, target, value, node, augmented=True)
+        return
+    load: ast.expr
+    if isinstance(target, ast.Name):
+        load = ast.copy_location(ast.Name(target.id, ast.Load()), target)
+    else:
+        load = ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
+    held = evaluate(engine, frame, load)
+    value = binary(engine, frame, node, held, evaluate(engine, frame, node.value))
+    tensor, certain = as_tensor(held)
+    if tensor is not None and certain:
+        # In place: the storage, and so the attribute's address, stays.
+        if isinstance(target, ast.Name):
+            frame.env[target.id] = held
+        return
+    assign(engine, frame, target, value, node, augmented=True)
+
+
+def _delete(engine: Engine, frame: Frame, node: ast.Delete) -> None:
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            frame.env.pop(target.id, None)
+
+
+def _import(engine: Engine, frame: Frame, node: ast.Import | ast.ImportFrom) -> None:
+    for local, target in import_targets(node, frame.file.module, frame.file.is_package):
+        if local != "*":
+            frame.env[local] = engine.bound_value(engine.project.resolve_dotted(target, frame.path))
+
+
+def _global(engine: Engine, frame: Frame, node: ast.Global) -> None:
+    frame.globals.update(node.names)
+
+
+def _function(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    if frame.function or frame.depth:
+        frame.env[node.name] = engine.nested(frame, node, node.name)
+    else:
+        frame.env[node.name] = engine.global_value(frame.file, node.name)
+
+
+def _class(engine: Engine, frame: Frame, node: ast.ClassDef) -> None:
+    frame.env[node.name] = UNKNOWN
+
+
+def _return(engine: Engine, frame: Frame, node: ast.Return) -> bool:
+    frame.returns.append(NONE if node.value is None else evaluate(engine, frame, node.value))
+    return False
+
+
+def _raise(engine: Engine, frame: Frame, node: ast.Raise) -> bool:
+    # What builds the message runs only when the step is lost anyway.
+    if node.exc is not None:
+        hot, frame.hot = frame.hot, False
+        evaluate(engine, frame, node.exc)
+        frame.hot = hot
+    return False
+
+
+def _stop(engine: Engine, frame: Frame, node: ast.stmt) -> bool:
+    return False
+
+
+def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> None:
+    truth(engine, frame, node.test, "assert", node)
+    guards.narrow(engine, frame, frame.env, node.test, True)
+
+
+# assignment
+
+
+def assign(
+    engine: Engine, frame: Frame, target: ast.expr, value: Value, node: ast.AST, augmented: bool = False
+) -> None:
+    if isinstance(target, ast.Name):
+        if target.id in frame.globals:
+            _write_state(engine, frame, target, f"{frame.path}::{target.id}", target.id, value, node, augmented)
+        else:
+            frame.env[target.id] = named(value, target.id)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(engine, frame, target.elts, value, node)
+    elif isinstance(target, ast.Attribute):
+        owner = evaluate(engine, frame, target.value)
+        _assign_attribute(engine, frame, target, owner, value, node, augmented)
+    elif isinstance(target, ast.Subscript):
+        owner = evaluate(engine, frame, target.value)
+        if not subscript_store(engine, frame, target, owner, value, node):
+            _assign_item(engine, frame, target, owner, value, node, augmented)
+    elif isinstance(target, ast.Starred):
+        assign(engine, frame, target.value, sequence("list", [value]), node)
+
+
+def _unpack(engine: Engine, frame: Frame, targets: list[ast.expr], value: Value, node: ast.AST) -> None:
+    items: tuple[Value, ...] | None = None
+    single = options(value)
+    if len(single) == 1 and type(single[0]) is Sequence:
+        items = single[0].items
+    starred = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
+    for i, target in enumerate(targets):
+        if items is not None and starred is None and len(items) == len(targets):
+            assign(engine, frame, target, items[i], node)
+        elif items is not None and starred is not None and len(items) >= len(targets) - 1:
+            after = len(targets) - starred - 1
+            if i < starred:
+                assign(engine, frame, target, items[i], node)
+            elif i == starred:
+                assert isinstance(target, ast.Starred)
+                assign(engine, frame, target.value, sequence("list", items[starred : len(items) - after]), node)
+            else:
+                assign(engine, frame, target, items[len(items) - (len(targets) - i)], node)
+        else:
+            inner = target.value if isinstance(target, ast.Starred) else target
+            item = element(engine, value)
+            assign(engine, frame, inner, Sequence("list", None, item) if inner is not target else item, node)
+
+
+def _assign_attribute(
+    engine: Engine, frame: Frame, target: ast.Attribute, owner: Value, value: Value, node: ast.AST, augmented: bool
+) -> None:
+    for option in options(owner):
+        if type(option) is not Instance:
+            continue
+        if frame.hot:
+            key = f"{engine.attributes.owner(option.ref, target.attr)}.{target.attr}"
+            text = f"{dotted(target.value) or '…'}.{target.attr}"
+            before = engine.attributes.initial(option.ref, target.attr)
+            _record_write(engine, frame, key, text, value, before, node, augmented, keyed=False)
+        else:
+            engine.attributes.record(option.ref, target.attr, value)
+    text = dotted(target)
+    if text is not None:
+        # Read back in the same call it is what was just written, whatever other methods put there.
+        frame.env[text] = named(value, text)
+
+
+def _assign_item(
+    engine: Engine, frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST, augmented: bool
+) -> None:
+    key = evaluate(engine, frame, target.slice)
+    holder = target.value
+    text = dotted(holder)
+    for option in options(owner):
+        if type(option) is Dict:
+            items = dict(option.items)
+            if type(key) is Number and isinstance(key.const, (str, int)):
+                items[key.const] = value
+            elem = value if type(option.elem) is Unknown and not option.items else join(option.elem, value)
+            updated: Value = Dict(tuple(items.items()), elem)
+        elif type(option) is Sequence:
+            updated = Sequence(option.kind, None, join(option.elem, value))
+        else:
+            continue
+        if isinstance(holder, ast.Name) and holder.id in frame.env:
+            frame.env[holder.id] = updated
+        elif isinstance(holder, ast.Attribute) and text is not None:
+            instance = evaluate(engine, frame, holder.value)
+            if type(instance) is Instance:
+                if frame.hot:
+                    attribute = f"{engine.attributes.owner(instance.ref, holder.attr)}.{holder.attr}"
+                    _record_write(engine, frame, attribute, ast.unparse(target), value, None, node, augmented, keyed=True)
+                else:
+                    engine.attributes.record(instance.ref, holder.attr, updated)
+
+
+def _write_state(
+    engine: Engine, frame: Frame, target: ast.Name, key: str, text: str, value: Value, node: ast.AST, augmented: bool
+) -> None:
+    frame.env[target.id] = named(value, target.id)
+    if frame.hot:
+        before = engine.global_value(frame.file, target.id)
+        _record_write(engine, frame, key, text, value, before, node, augmented, keyed=False)
+
+
+def _record_write(
+    engine: Engine,
+    frame: Frame,
+    key: str,
+    text: str,
+    value: Value,
+    before: Value | None,
+    node: Any,
+    augmented: bool,
+    keyed: bool,
+) -> None:
+    span: Span = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+    assigned = getattr(node, "value", None)
+    reads_self = augmented or (isinstance(assigned, ast.expr) and _mentions(assigned, text))
+    base = text.partition("[")[0]
+    lazy = any(test.target in (text, base, "*") or base.startswith(f"{test.target}.") for test in frame.lazy)
+    guard = frame.guards[-1] if frame.guards else "an exception handler" if frame.doubts else None
+    engine.state.write(
+        Write(
+            key=key,
+            text=text,
+            path=frame.path,
+            function=frame.function,
+            span=span,
+            value=value,
+            before=before,
+            augmented=augmented,
+            reads_self=reads_self,
+            lazy=lazy,
+            keyed=keyed,
+            guard=guard,
+            order=engine.state.tick(),
+            grows=_grows(assigned, text) or guards.too_small(frame, base),
+        )
+    )
+
+
+def _mentions(node: ast.expr, text: str) -> bool:
+    return any(isinstance(inner, ast.Attribute) and dotted(inner) == text for inner in ast.walk(node))
+
+
+def _grows(node: ast.AST | None, text: str) -> bool:
+    """`torch.cat([self.kv, k])` and its kin: the new value holds the old one and more."""
+    if isinstance(node, ast.Call):
+        name = (dotted(node.func) or "").rpartition(".")[2]
+        if name in ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"):
+            return any(_mentions(argument, text) for argument in node.args)
+    return False
+
+
+# ways
+
+
+def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
+    known = truth(engine, frame, node.test, "if", node)
+    verdict = guards.judge(engine, frame, node.test, known)
+    before = frame.env
+    outcomes: list[Env] = []
+    left: str | None = None
+    for branch, body in ((True, node.body), (False, node.orelse)):
+        if verdict.dead is branch:
+            continue
+        frame.env = dict(before)
+        guards.narrow(engine, frame, frame.env, node.test, branch)
+        lazies = guards.lazy_tests(node.test, branch)
+        frame.lazy.extend(LazyTest(text, node.lineno) for text in lazies)
+        sizes = guards.size_tests(node.test, branch)
+        frame.lazy.extend(LazyTest(f"size of {text}", node.lineno) for text in sizes)
+        added = len(lazies) + len(sizes)
+        depth = len(frame.guards)
+        if verdict.guarded is branch:
+            frame.guards.append(verdict.text)
+        runs_on = execute(engine, frame, body)
+        del frame.guards[depth:]
+        if added:
+            del frame.lazy[-added:]
+        if runs_on:
+            outcomes.append(frame.env)
+        elif verdict.guarded is (not branch):
+            # The way that captures take has left the function: what follows is what they never reach.
+            left = verdict.text
+    frame.env = _merge(outcomes, before)
+    if left is not None:
+        frame.guards.append(left)
+    return bool(outcomes)
+
+
+def _merge(envs: list[Env], fallback: Env) -> Env:
+    if not envs:
+        return fallback
+    merged = envs[0]
+    for env in envs[1:]:
+        if env is merged:
+            continue
+        result: Env = {}
+        for name in merged.keys() | env.keys():
+            a, b = merged.get(name), env.get(name)
+            if a is None or b is None:
+                if "." in name:
+                    continue
+                result[name] = a if b is None else b  # type: ignore[assignment]
+            else:
+                result[name] = a if a is b else join(a, b)
+        merged = result
+    return merged
+
+
+def _loop_body(engine: Engine, frame: Frame, body: list[ast.stmt], before_each: Callable[[], None]) -> None:
+    """Twice: the second time with what the first one left behind."""
+    for _ in range(2):
+        start = dict(frame.env)
+        before_each()
+        execute(engine, frame, body)
+        merged = _merge([frame.env, start], start)
+        same = merged == start
+        frame.env = merged
+        if same:
+            break
+
+
+def _for(engine: Engine, frame: Frame, node: ast.For | ast.AsyncFor) -> None:
+    iterable = evaluate(engine, frame, node.iter)
+    item = element(engine, iterable)
+    if isinstance(node.iter, ast.Call) and dotted(node.iter.func) == "enumerate" and type(item) is Unknown:
+        item = UNKNOWN
+    depth = len(frame.guards)
+    _loop_body(engine, frame, node.body, lambda: assign(engine, frame, node.target, item, node))
+    del frame.guards[depth:]
+    execute(engine, frame, node.orelse)
+
+
+def _while(engine: Engine, frame: Frame, node: ast.While) -> None:
+    depth = len(frame.guards)
+    _loop_body(engine, frame, node.body, lambda: _enter_while(engine, frame, node))
+    del frame.guards[depth:]
+    execute(engine, frame, node.orelse)
+
+
+def _enter_while(engine: Engine, frame: Frame, node: ast.While) -> None:
+    truth(engine, frame, node.test, "while", node)
+    guards.narrow(engine, frame, frame.env, node.test, True)
+
+
+def _try(engine: Engine, frame: Frame, node: ast.Try) -> bool:
+    before = dict(frame.env)
+    depth = len(frame.guards)
+    frame.tries.append(node)
+    runs_on = execute(engine, frame, node.body)
+    frame.tries.pop()
+    after = frame.env
+    outcomes: list[Env] = []
+    if runs_on:
+        runs_on = execute(engine, frame, node.orelse)
+        if runs_on:
+            outcomes.append(frame.env)
+    body_guards = frame.guards[depth:]
+    del frame.guards[depth:]
+    for handler in node.handlers:
+        frame.env = _merge([before, after], before)
+        if handler.name:
+            frame.env[handler.name] = UNKNOWN
+        frame.doubts += 1
+        if execute(engine, frame, handler.body):
+            outcomes.append(frame.env)
+        frame.doubts -= 1
+    frame.guards.extend(body_guards)
+    frame.env = _merge(outcomes, after)
+    ends = execute(engine, frame, node.finalbody)
+    return ends and bool(outcomes)
+
+
+def _with(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool | None:
+    contexts = len(frame.contexts)
+    hot, guard_count = frame.hot, len(frame.guards)
+    for item in node.items:
+        value = evaluate(engine, frame, item.context_expr)
+        entered = _enter(engine, frame, node, item.context_expr, value)
+        if item.optional_vars is not None:
+            assign(engine, frame, item.optional_vars, entered, node)
+    runs_on = execute(engine, frame, node.body)
+    frame.hot = hot
+    del frame.contexts[contexts:]
+    if len(frame.guards) > guard_count and not runs_on:
+        del frame.guards[guard_count:]
+    return runs_on
+
+
+def _enter(
+    engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, value: Value
+) -> Value:
+    """What `with value as name` binds, and what holds inside."""
+    if type(value) is DeviceValue:
+        frame.contexts.append("device" if value.where != "host" else "host")
+    elif type(value) is Handle and value.kind == "capture":
+        from graphsafe.scan.checks import capture_site
+
+        capture_site.entered(engine, frame, node, expression)
+        if not frame.hot:
+            engine.add_root_site(frame)
+            frame.hot = True
+    elif type(value) is Handle and value.kind in ("stream-context", "stream", "device-context"):
+        frame.contexts.append(value.kind)
+    elif type(value) is Instance:
+        from graphsafe.scan.calls import call_method
+
+        for name in ("__enter__",):
+            method = engine.project.find_method(value.ref, name)
+            if method is not None:
+                return call_method(engine, frame, expression, value, method)
+        return UNKNOWN
+    elif type(value) is Sequence and value.kind == "iterator":
+        return value.elem
+    return value
+
+
+def _match(engine: Engine, frame: Frame, node: ast.Match) -> bool:
+    subject = evaluate(engine, frame, node.subject)
+    tensor, certain = as_tensor(subject)
+    if tensor is not None and tensor.where != "host" and any(isinstance(c.pattern, ast.MatchValue) for c in node.cases):
+        confidence = "likely" if certain and tensor.sure else "possible"
+        engine.emit(frame, "Branch", "compare", node.subject, confidence, value=describe(subject))  # type: ignore[arg-type]
+    before = frame.env
+    outcomes: list[Env] = []
+    for case in node.cases:
+        frame.env = dict(before)
+        for inner in ast.walk(case.pattern):
+            name = getattr(inner, "name", None)
+            if isinstance(name, str):
+                frame.env[name] = UNKNOWN
+        if case.guard is not None:
+            truth(engine, frame, case.guard, "if", case.guard)
+        if execute(engine, frame, case.body):
+            outcomes.append(frame.env)
+    outcomes.append(before)
+    frame.env = _merge(outcomes, before)
+    return True
+
+
+def swallows(handler: ast.ExceptHandler) -> bool:
+    """Whether an exception ends there: no `raise` in the handler's own body."""
+    return not any(isinstance(inner, ast.Raise) for statement in handler.body for inner in ast.walk(statement))
+
+
+_HANDLERS: dict[type[ast.stmt], Callable[[Engine, Frame, Any], bool | None]] = {
+    ast.Expr: _expression,
+    ast.Assign: _assign,
+    ast.AnnAssign: _annotated_assign,
+    ast.AugAssign: _augmented_assign,
+    ast.Delete: _delete,
+    ast.Import: _import,
+    ast.ImportFrom: _import,
+    ast.Global: _global,
+    ast.FunctionDef: _function,
+    ast.AsyncFunctionDef: _function,
+    ast.ClassDef: _class,
+    ast.Return: _return,
+    ast.Raise: _raise,
+    ast.Break: _stop,
+    ast.Continue: _stop,
+    ast.Assert: _assert,
+    ast.If: _if,
+    ast.For: _for,
+    ast.AsyncFor: _for,
+    ast.While: _while,
+    ast.Try: _try,
+    ast.With: _with,
+    ast.AsyncWith: _with,
+    ast.Match: _match,
+}
+if hasattr(ast, "TryStar"):
+    _HANDLERS[ast.TryStar] = _try
+
+__all__ = ["ClassValue", "Function", "Lib", "Tensor", "assign", "execute", "join_all", "replace", "swallows"]

@@ -1,0 +1,287 @@
+"""Indexing: which subscripts of a tensor make the host wait, by reading and by writing."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.values import (
+    INT,
+    NUMBER,
+    UNKNOWN,
+    UNSET,
+    Array,
+    ClassValue,
+    Dict,
+    Handle,
+    Lib,
+    NoneValue,
+    Number,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    as_tensor,
+    describe,
+    join_all,
+    number,
+    options,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Engine
+    from graphsafe.scan.frame import Frame
+
+
+def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
+    from graphsafe.scan.expressions import evaluate
+
+    text = ast.unparse(node) if isinstance(node.slice, ast.Constant) else None
+    if text is not None and text in frame.env:
+        return frame.env[text]
+    owner = evaluate(engine, frame, node.value)
+    found = [_load(engine, frame, node, option) for option in options(owner)]
+    return join_all(found) if found else UNKNOWN
+
+
+def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Value:
+    from graphsafe.scan.expressions import evaluate
+
+    kind = type(owner)
+    if kind is Tensor:
+        return _load_tensor(engine, frame, node, owner)  # type: ignore[arg-type]
+    if kind in (Lib, ClassValue):
+        return owner
+    index = UNKNOWN if isinstance(node.slice, ast.Slice) else evaluate(engine, frame, node.slice)
+    if isinstance(node.slice, ast.Slice):
+        bounds = _slice_bounds(engine, frame, node.slice)
+        if kind is Sequence:
+            return _slice_sequence(owner, bounds)  # type: ignore[arg-type]
+        return owner
+    _wait_for_index(engine, frame, node, index, kind)
+    if kind is Sequence:
+        sequence: Sequence = owner  # type: ignore[assignment]
+        const = index.const if type(index) is Number else UNSET
+        if sequence.items is not None and type(const) is int and -len(sequence.items) <= const < len(sequence.items):
+            return sequence.items[const]
+        return sequence.elem
+    if kind is Dict:
+        table: Dict = owner  # type: ignore[assignment]
+        if type(index) is Number and index.const is not UNSET:
+            known = dict(table.items)
+            try:
+                if index.const in known:
+                    return known[index.const]
+            except TypeError:
+                return table.elem
+        return table.elem
+    if kind is Array:
+        return owner
+    if kind is Number:
+        return NUMBER
+    if kind is Handle:
+        return Number(soft="environment") if owner.kind == "environment" else Unknown(device=True)  # type: ignore[union-attr]
+    if kind is Unknown:
+        tensor, _ = as_tensor(index)
+        return Unknown(owner.step or (tensor is not None and tensor.step), owner.device)  # type: ignore[union-attr]
+    return UNKNOWN
+
+
+def _wait_for_index(engine: Engine, frame: Frame, node: ast.Subscript, index: Value, owner: type) -> None:
+    """A list or tuple calls `__index__`, which reads the device."""
+    from graphsafe.scan.expressions import confidence_of
+
+    tensor, certain = as_tensor(index)
+    if owner is Sequence and tensor is not None and tensor.where != "host":
+        engine.emit(frame, "HostRead", "index", node, confidence_of(tensor, certain), value=describe(index))
+
+
+def _slice_bounds(engine: Engine, frame: Frame, node: ast.Slice) -> tuple[Value | None, ...]:
+    from graphsafe.scan.expressions import evaluate
+
+    return tuple(None if part is None else evaluate(engine, frame, part) for part in (node.lower, node.upper, node.step))
+
+
+def _slice_sequence(owner: Sequence, bounds: tuple[Value | None, ...]) -> Value:
+    consts = [None if bound is None else bound.const if type(bound) is Number else UNSET for bound in bounds]
+    if owner.items is not None and UNSET not in consts and all(c is None or type(c) is int for c in consts):
+        try:
+            items = owner.items[slice(*consts)]
+        except ValueError:
+            items = owner.items
+        return replace(owner, items=items, elem=join_all(items) if items else owner.elem)
+    return replace(owner, items=None)
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    return list(node.elts) if isinstance(node, ast.Tuple) else [node]
+
+
+def _load_tensor(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor) -> Value:
+    dropped, known, gathers = _indices(engine, frame, node, tensor, store=False)
+    if gathers:
+        return Tensor(
+            where=tensor.where, dtype=tensor.dtype, ndim=None, step=tensor.step or gathers == "step", fresh=True, sure=tensor.sure
+        )
+    ndim = tensor.ndim - dropped if known and tensor.ndim is not None else None
+    name = None if tensor.name is None else f"{tensor.name}[…]"
+    return replace(tensor, ndim=ndim if ndim is None or ndim >= 0 else None, name=name, literal=False)
+
+
+def _indices(
+    engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, store: bool
+) -> tuple[int, bool, str]:
+    """How many dimensions plain integers drop, whether that is all known, and whether tensors gather (`step` or `other`)."""
+    from graphsafe.scan.expressions import confidence_of, evaluate, use_number
+
+    dropped, known, gathers = 0, True, ""
+    on_device = tensor.where != "host"
+    for part in _parts(node.slice):
+        if isinstance(part, ast.Slice):
+            for bound_node in (part.lower, part.upper, part.step):
+                if bound_node is None:
+                    continue
+                bound = evaluate(engine, frame, bound_node)
+                index, certain = as_tensor(bound)
+                if index is not None and index.where != "host":
+                    engine.emit(frame, "Extent", "slice", bound_node, confidence_of(index, certain), value=describe(bound))
+                use_number(engine, frame, bound, "index", bound_node)
+            continue
+        value = evaluate(engine, frame, part)
+        single = options(value)
+        option = single[0] if len(single) == 1 else value
+        if type(option) is NoneValue or (isinstance(part, ast.Constant) and part.value is None):
+            dropped -= 1
+            continue
+        if type(option) is Number:
+            if option.const is Ellipsis:
+                known = known and tensor.ndim is not None
+            elif isinstance(option.const, bool):
+                dropped -= 1
+            else:
+                dropped += 1
+                use_number(engine, frame, option, "index", part)
+            continue
+        index, certain = as_tensor(value)
+        if index is not None:
+            gathers = _tensor_index(engine, frame, node, part, index, certain, on_device, store) or gathers
+            if index.ndim == 0 and index.dtype != "bool":
+                dropped += 1
+                gathers = ""
+            continue
+        if type(option) is Sequence and on_device and option.kind in ("list", "tuple", "size"):
+            inner, _ = as_tensor(option.elem)
+            words = {"value": "a Python list"}
+            if inner is None or inner.where == "host":
+                if option.items != () and (option.kind == "list" or isinstance(part, ast.List)):
+                    engine.emit(frame, "Transfer", "index", node, "likely", None, **words)
+            elif inner.ndim == 0 or inner.ndim is None:
+                engine.emit(frame, "HostRead", "index", node, confidence_of(inner, True), value=describe(option.elem))
+            gathers = "other"
+            continue
+        if type(option) is Array and on_device:
+            engine.emit(frame, "Transfer", "index", node, "likely", None, value="a numpy array")
+            gathers = "other"
+            continue
+        known = False
+        gathers = gathers or ("unknown" if type(option) is Unknown and option.device else "")
+    return dropped, known, "" if gathers == "unknown" else gathers
+
+
+def _tensor_index(
+    engine: Engine,
+    frame: Frame,
+    node: ast.Subscript,
+    part: ast.expr,
+    index: Tensor,
+    certain: bool,
+    on_device: bool,
+    store: bool,
+) -> str:
+    from graphsafe.scan.expressions import confidence_of
+
+    confidence = confidence_of(index, certain)
+    gathers = "step" if index.step else "other"
+    if not on_device:
+        if index.where == "device" and index.dtype != "bool":
+            engine.emit(frame, "Transfer", "to-host", node, confidence, value=describe(index))
+        return gathers
+    if index.where == "host":
+        if index.ndim != 0 or index.dtype == "bool":
+            engine.emit(frame, "Transfer", "index", node, confidence, value=describe(index))
+        return gathers
+    if index.dtype == "bool":
+        if not store:
+            engine.emit(frame, "Extent", "mask", node, confidence, value=describe(index))
+    elif index.ndim == 0:
+        engine.emit(frame, "HostRead", "index", part, confidence, value=describe(index))
+    return gathers
+
+
+def subscript_store(
+    engine: Engine, frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST
+) -> bool:
+    """`owner[…] = value` for a tensor; False where `owner` is none."""
+    from graphsafe.scan.expressions import confidence_of, evaluate, use_number
+
+    tensor, certain = as_tensor(owner)
+    if tensor is None:
+        return False
+    if tensor.where == "host":
+        source, source_certain = as_tensor(value)
+        if source is not None and source.where == "device":
+            engine.emit(frame, "Transfer", "to-host", node, confidence_of(source, source_certain), value=describe(value))
+        for part in _parts(target.slice):
+            evaluate(engine, frame, part)
+        return True
+    masks = _mask_parts(engine, frame, target)
+    dropped, known, gathers = _indices(engine, frame, target, tensor, store=True)
+    use_number(engine, frame, value, "operand", node)
+    source, source_certain = as_tensor(value)
+    only_integers = not gathers and known and _only_integers(target.slice)
+    # PyTorch copies a host value to the device only where the selected place is 0-d; elsewhere it fills.
+    single = only_integers and (tensor.ndim is None or tensor.ndim == dropped)
+    confidence = confidence_of(tensor, certain)
+    if masks:
+        if source is not None and source.where != "host":
+            engine.emit(frame, "Extent", "mask-store", node, confidence, value=describe(masks[0]))
+        elif source is not None and source.ndim != 0:
+            engine.emit(frame, "Store", "host-tensor", node, confidence, value=describe(value))
+        return True
+    if source is not None:
+        if source.where == "host" and (source.ndim != 0 or single or gathers):
+            engine.emit(frame, "Store", "host-tensor", node, confidence, value=describe(value))
+    elif type(value) is Number or type(value) is Array:
+        if single:
+            engine.emit(frame, "Store", "scalar", node, confidence, value="a Python value")
+        elif gathers and type(value) is Array:
+            engine.emit(frame, "Store", "host-tensor", node, confidence, value="a numpy array")
+    elif type(value) is Sequence and as_tensor(value.elem)[0] is None and type(value.elem) is Number:
+        engine.emit(frame, "Transfer", "literal", node, confidence, value="a Python list")
+    return True
+
+
+def _only_integers(node: ast.expr) -> bool:
+    return not any(
+        isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value in (None, Ellipsis))
+        for part in _parts(node)
+    )
+
+
+def _mask_parts(engine: Engine, frame: Frame, target: ast.Subscript) -> list[Value]:
+    from graphsafe.scan.expressions import evaluate
+
+    found = []
+    hot, frame.hot = frame.hot, False
+    for part in _parts(target.slice):
+        if not isinstance(part, ast.Slice):
+            value = evaluate(engine, frame, part)
+            tensor, _ = as_tensor(value)
+            if tensor is not None and tensor.dtype == "bool" and tensor.where != "host":
+                found.append(value)
+    frame.hot = hot
+    return found
+
+
+__all__ = ["INT", "number", "subscript", "subscript_store"]

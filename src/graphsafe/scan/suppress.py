@@ -1,0 +1,50 @@
+"""`# graphsafe: ignore[GS101, GS104] reason`: which findings a comment answers for."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\[(?P<codes>[^\]]*)\])?\s*(?P<reason>.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    line: int
+    column: int
+    "From 1, in code points."
+    text: str
+    codes: tuple[str, ...]
+    "Empty where the brackets are missing: every code."
+    reason: str | None
+
+    def covers(self, code: str) -> bool:
+        return not self.codes or any(code.startswith(named) for named in self.codes)
+
+
+def comments(lines: Sequence[str]) -> list[Comment]:
+    """The suppressions of a file. A string that looks like one is none."""
+    candidates = {number for number, line in enumerate(lines, 1) if "graphsafe:" in line and COMMENT.search(line)}
+    if not candidates:
+        return []
+    found = []
+    for row, column, text in _comment_tokens(lines):
+        match = COMMENT.match(text) if row in candidates else None
+        if match is not None:
+            codes = tuple(code.strip() for code in (match["codes"] or "").split(",") if code.strip())
+            found.append(Comment(row, column + 1, text.strip(), codes, match["reason"].strip() or None))
+    return found
+
+
+def _comment_tokens(lines: Sequence[str]) -> list[tuple[int, int, str]]:
+    tokens = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
+            if token.type == tokenize.COMMENT:
+                tokens.append((token.start[0], token.start[1], token.string))
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return tokens

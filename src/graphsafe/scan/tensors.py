@@ -1,0 +1,513 @@
+"""Calls on tensors: the few that the engine knows itself, all others by the op table."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.optable import Argument, Call, Op, Result
+from graphsafe.optable import UNKNOWN as NO_LITERAL
+from graphsafe.report.model import Confidence
+from graphsafe.scan.events import EventKind
+from graphsafe.scan.values import (
+    ARRAY,
+    INT,
+    NONE,
+    NUMBER,
+    SIZE,
+    UNKNOWN,
+    UNSET,
+    Array,
+    DeviceValue,
+    Dict,
+    Dtype,
+    DtypeValue,
+    Handle,
+    NoneValue,
+    Number,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    Where,
+    as_tensor,
+    depends_on_step,
+    describe,
+    of_elements,
+    options,
+    sequence,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Arguments, Engine
+    from graphsafe.scan.frame import Frame
+
+EVENT_OF_RULE: dict[str, EventKind] = {
+    "GS101": "HostRead",
+    "GS102": "Branch",
+    "GS103": "Transfer",
+    "GS104": "HostRead",
+    "GS105": "StreamOp",
+    "GS106": "HostRead",
+    "GS201": "Extent",
+    "GS202": "Extent",
+    "GS203": "Extent",
+    "GS301": "Transfer",
+    "GS302": "Transfer",
+    "GS303": "Store",
+    "GS304": "Transfer",
+    "GS401": "Alloc",
+    "GS403": "Alloc",
+    "GS502": "Rng",
+    "GS503": "Rng",
+    "GS504": "Rng",
+    "GS702": "AttrWrite",
+    "GS802": "AttrWrite",
+}
+"""The kind of event by which scan shows an effect of the op table."""
+
+WHATEVER_DEVICE = frozenset(("GS105", "GS503", "GS504", "GS702"))
+"Effects that do not depend on where a tensor lies."
+
+UNMISTAKABLE = frozenset(("item", "cpu", "masked_select", "nonzero", "unique_consecutive", "repeat_interleave"))
+"Methods that, in hot code and on a value nothing is known of, still speak of a tensor."
+
+
+def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
+    return "likely" if certain and tensor.sure else "possible"
+
+
+def method(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: Arguments) -> Value:
+    """`tensor.name(…)`."""
+    special = _METHODS.get(name)
+    if special is not None:
+        return special(engine, frame, node, tensor, arguments)  # type: ignore[no-any-return,operator]
+    op = engine.ops.method(name)
+    if op is None:
+        return replace(tensor, dtype=None, ndim=None, fresh=True, attr=None, name=None)
+    return by_table(engine, frame, node, op, name, tensor, arguments)
+
+
+def method_of_unknown(
+    engine: Engine, frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments
+) -> Value:
+    """A method of something nothing is known of; only names that hardly mean anything else say what happens."""
+    step = depends_on_step(receiver)
+    device = type(receiver) is Unknown and receiver.device
+    if name in UNMISTAKABLE and type(receiver) is Unknown and frame.hot:
+        tensor = Tensor(where="any", step=step, sure=device)
+        return method(engine, frame, node, tensor, name, arguments)
+    if name in ("tolist", "numpy") and device and type(receiver) is Unknown:
+        return method(engine, frame, node, Tensor(where="any", step=step, sure=False), name, arguments)
+    if name in ("size",):
+        return SIZE if not arguments.positional else INT
+    if name in ("dim", "numel", "nelement"):
+        return INT
+    if device and type(receiver) is Unknown and engine.ops.method(name) is not None and name not in ("get", "pop", "update", "index", "copy", "split", "count"):
+        return Unknown(step, True)
+    after = engine.after_unknown(arguments)
+    assert type(after) is Unknown
+    return Unknown(after.step or step, after.device or device)
+
+
+# what the engine knows itself
+
+
+def _item(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    _read(engine, frame, node, tensor)
+    return NUMBER
+
+
+def _tolist(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    _read(engine, frame, node, tensor)
+    return of_elements("list", NUMBER)
+
+
+def _read(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor) -> None:
+    if tensor.where != "host":
+        engine.emit(frame, "HostRead", "method", node, confidence_of(tensor, True), value=describe(tensor))
+
+
+def _cpu(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    if tensor.where != "host":
+        engine.emit(frame, "Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
+    return replace(tensor, where="host", fresh=True, attr=None, pinned=False)
+
+
+def _numpy(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    if tensor.where != "host":
+        engine.emit(frame, "Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
+    return ARRAY
+
+
+def is_true(value: Value | None) -> bool:
+    return type(value) is Number and value.const is True
+
+
+def may_be_true(value: Value | None) -> bool:
+    """Given, and not known to be false."""
+    return value is not None and not (type(value) is Number and value.const is not UNSET and not value.const)
+
+
+def device_named(value: Value | None) -> DeviceValue | None:
+    """The device that an argument names: a torch.device, a string, an ordinal."""
+    for option in options(value) if value is not None else ():
+        if type(option) is DeviceValue:
+            return option
+        if type(option) is Number:
+            if isinstance(option.const, str):
+                base = option.const.partition(":")[0]
+                if base in ("cpu", "meta", "mps"):
+                    return DeviceValue("host")
+                if base in ("cuda", "xpu", "hpu", "npu", "xla"):
+                    return DeviceValue("device", option.const)
+                return None
+            if type(option.const) is int or option.type == "int":
+                return DeviceValue("device")
+            if option.type == "str":
+                return DeviceValue("any")
+        if type(option) is Tensor:
+            return DeviceValue(option.where)
+    return None
+
+
+def _to(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    target: DeviceValue | None = None
+    dtype = tensor.dtype
+    for i, value in enumerate(arguments.positional):
+        if type(value) is DtypeValue:
+            dtype = value.dtype
+        elif i == 0:
+            target = device_named(value)
+            if type(value) is Tensor:
+                dtype = value.dtype
+            elif target is None and type(value) is Unknown and _says_device(node.args[0]):
+                target = DeviceValue("any")
+    if "device" in arguments.keywords:
+        target = device_named(arguments.keywords["device"]) or DeviceValue("any")
+    if "dtype" in arguments.keywords:
+        named_dtype = arguments.keywords["dtype"]
+        dtype = named_dtype.dtype if type(named_dtype) is DtypeValue else None
+    moved = replace(tensor, dtype=dtype, fresh=tensor.fresh or dtype != tensor.dtype)
+    if target is None:
+        return moved
+    non_blocking = arguments.get(1 if type(arguments.get(0, "")) is not DtypeValue else 9, "non_blocking")
+    if type(non_blocking) is DtypeValue:
+        non_blocking = arguments.get(2, "non_blocking")
+    return _moved(engine, frame, node, moved, target, non_blocking)
+
+
+def _says_device(node: ast.expr) -> bool:
+    return "device" in ast.unparse(node).lower()
+
+
+def _cuda(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    return _moved(engine, frame, node, tensor, DeviceValue("device"), arguments.get(1, "non_blocking"))
+
+
+def _moved(
+    engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, non_blocking: Value | None
+) -> Tensor:
+    if tensor.where == "host" and target.where != "host":
+        if not (tensor.pinned and may_be_true(non_blocking)):
+            how = "literal" if tensor.literal else "blocking"
+            confidence: Confidence = "likely" if tensor.sure and target.where == "device" or tensor.literal else "possible"
+            if tensor.sure and target.where == "any":
+                confidence = "likely"
+            engine.emit(frame, "Transfer", how, node, confidence, value=describe(tensor))
+        return replace(tensor, where="device", fresh=True, attr=None, literal=False)
+    if tensor.where != "host" and target.where == "host":
+        if not may_be_true(non_blocking):
+            engine.emit(frame, "Transfer", "to-host", node, confidence_of(tensor, tensor.where == "device"), value=describe(tensor))
+        return replace(tensor, where="host", fresh=True, attr=None)
+    if tensor.where == "any" and target.where == "device":
+        return replace(tensor, where="device")
+    return tensor
+
+
+def _type(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    first = arguments.get(0, "dtype")
+    if type(first) is Number and isinstance(first.const, str):
+        # torch.FloatTensor is a type of the host, torch.cuda.FloatTensor one of the device.
+        where: Where = "device" if ".cuda." in first.const else "host"
+        return _moved(engine, frame, node, tensor, DeviceValue(where), arguments.get(1, "non_blocking"))
+    return replace(tensor, dtype=first.dtype if type(first) is DtypeValue else None)
+
+
+def _copy(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    source = arguments.get(0, "src")
+    if source is None:
+        return tensor
+    origin, certain = as_tensor(source)
+    non_blocking = arguments.get(1, "non_blocking")
+    if type(source) is Array:
+        origin, certain = Tensor(where="host"), True
+    if origin is None:
+        return tensor
+    confidence = confidence_of(origin, certain and tensor.sure)
+    if tensor.where == "device" and origin.where == "host":
+        if not (origin.pinned and may_be_true(non_blocking)):
+            engine.emit(frame, "Transfer", "literal" if origin.literal else "blocking", node, confidence, value=describe(source))
+    elif tensor.where == "host" and origin.where == "device" and not (tensor.pinned and may_be_true(non_blocking)):
+        engine.emit(frame, "Transfer", "to-host", node, confidence, value=describe(source))
+    return replace(tensor, step=tensor.step or origin.step)
+
+
+def _pin_memory(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    if not tensor.pinned:
+        engine.emit(frame, "Alloc", "pinned", node, value=describe(tensor))
+    return replace(tensor, where="host", pinned=True, fresh=True, attr=None)
+
+
+def _size(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    return INT if arguments.positional or arguments.keywords else SIZE
+
+
+_METHODS = {
+    "item": _item,
+    "tolist": _tolist,
+    "cpu": _cpu,
+    "numpy": _numpy,
+    "__array__": _numpy,
+    "to": _to,
+    "cuda": _cuda,
+    "type": _type,
+    "copy_": _copy,
+    "pin_memory": _pin_memory,
+    "size": _size,
+}
+
+
+# the op table
+
+
+def by_table(
+    engine: Engine, frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor | None, arguments: Arguments
+) -> Value:
+    """A call of an op of the table: its effects as events, its result as a value."""
+    values: list[Value] = [*arguments.positional]
+    if receiver is not None:
+        values.insert(0, receiver)
+    everything = [*values, *arguments.keywords.values()]
+    involved = [tensor for value in everything for tensor in _tensors_in(value)]
+    where = _placement(engine, frame, op, involved, arguments)
+    if frame.hot:
+        _note_state(engine, frame, node, involved, everything)
+    call = _call(op, node, values, arguments, receiver is not None)
+    if frame.hot and op.effects:
+        _emit_effects(engine, frame, node, op, call, name, where, involved, everything)
+    return _result(op.result_of(call), op, where, involved, receiver, values, arguments, call)
+
+
+def _tensors_in(value: Value) -> list[Tensor]:
+    if type(value) is Tensor:
+        return [value]
+    if type(value) is Sequence:
+        return [tensor for item in (value.items or (value.elem,)) for tensor in _tensors_in(item)]
+    tensor, _ = as_tensor(value)
+    return [tensor] if tensor is not None else []
+
+
+def _placement(engine: Engine, frame: Frame, op: Op, involved: list[Tensor], arguments: Arguments) -> Where:
+    if op.placement == "host":
+        return "host"
+    if op.placement == "accelerator":
+        return "device"
+    if op.placement == "argument":
+        given = arguments.keywords.get("device")
+        named = device_named(given)
+        if named is not None and type(given) is not NoneValue:
+            return "device" if named.where == "any" else named.where
+        if type(given) is Unknown:
+            return "device"
+        if not involved:
+            if frame.contexts and frame.contexts[-1] in ("device", "host"):
+                return frame.contexts[-1]  # type: ignore[return-value]
+            return "host"
+    if any(tensor.where == "device" for tensor in involved):
+        return "device"
+    if any(tensor.where == "any" for tensor in involved):
+        return "any"
+    return "host" if involved else "any"
+
+
+def _note_state(
+    engine: Engine, frame: Frame, node: ast.Call, involved: list[Tensor], values: Seq[Value]
+) -> None:
+    from graphsafe.scan.expressions import use_number
+
+    for value in values:
+        for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
+            use_number(engine, frame, item, "argument", node)
+
+
+def _emit_effects(
+    engine: Engine,
+    frame: Frame,
+    node: ast.Call,
+    op: Op,
+    call: Call,
+    name: str,
+    where: Where,
+    involved: list[Tensor],
+    values: Seq[Value],
+) -> None:
+    on_device = where != "host" or any(tensor.where != "host" for tensor in involved)
+    unknown = not involved and any(type(value) is Unknown and value.device for value in values)
+    guessed = bool(involved) and not any(tensor.sure for tensor in involved)
+    subject = next((tensor for tensor in involved if tensor.where != "host"), None)
+    for hit in op.effects_of(call):
+        rule = hit.effect.rule
+        if rule is None or rule not in EVENT_OF_RULE:
+            continue
+        if rule not in WHATEVER_DEVICE and not on_device and not unknown:
+            continue
+        if rule in ("GS401",) and where == "host":
+            continue
+        confidence: Confidence = "likely" if hit.certain and not guessed else "possible"
+        if not involved and op.placement == "same" and not unknown and rule not in WHATEVER_DEVICE:
+            confidence = "possible"
+        words = {"value": describe(subject) if subject is not None else "a device tensor", "op": name}
+        engine.emit(frame, EVENT_OF_RULE[rule], hit.effect.how, node, confidence, None, **words)
+
+
+def _call(op: Op, node: ast.Call, values: list[Value], arguments: Arguments, has_receiver: bool) -> Call:
+    if not op.effects and not op.cases:
+        return Call()
+    texts = _needs_text(op)
+    nodes: list[ast.expr | None] = list(node.args)
+    if has_receiver and isinstance(node.func, ast.Attribute):
+        nodes.insert(0, node.func.value)
+    positional = []
+    for i, value in enumerate(values):
+        text = ""
+        if texts and i < len(nodes):
+            part = nodes[i]
+            text = ast.unparse(part) if part is not None else ""
+        positional.append(argument(value, text))
+    keywords = {name: argument(value) for name, value in arguments.keywords.items()}
+    return Call(positional, keywords, arguments.open)
+
+
+def _needs_text(op: Op) -> bool:
+    return any((effect.unless is not None and effect.unless.same) or (effect.when is not None and effect.when.same) for effect in op.effects)
+
+
+def argument(value: Value, text: str = "") -> Argument:
+    """A value as the op table asks about it."""
+    kind = type(value)
+    if kind is Tensor:
+        tensor: Tensor = value  # type: ignore[assignment]
+        if tensor.where == "host":
+            return Argument("host-tensor", text=text)
+        return Argument("mask" if tensor.dtype == "bool" else "tensor", text=text)
+    if kind is Number:
+        host: Number = value  # type: ignore[assignment]
+        literal = NO_LITERAL if host.const is UNSET else host.const
+        name = "string" if host.type == "str" else "bool" if host.type == "bool" else "number"
+        return Argument(name, literal, text)
+    if kind is NoneValue:
+        return Argument("none", None, text)
+    if kind is Sequence:
+        items = value.items if value.items is not None else (value.elem,)  # type: ignore[union-attr]
+        on_device = any((tensor := as_tensor(item)[0]) is not None and tensor.where != "host" for item in items)
+        return Argument("tensors" if on_device else "sequence", text=text)
+    if kind is DtypeValue:
+        dtype = value.dtype  # type: ignore[union-attr]
+        return Argument("dtype", NO_LITERAL if dtype is None else dtype, text)
+    if kind is DeviceValue:
+        return Argument("host-device" if value.where == "host" else "device", text=text)  # type: ignore[union-attr]
+    if kind in (Array, Dict, Handle):
+        return Argument("other", text=text)
+    tensor_or_none, certain = as_tensor(value)
+    if tensor_or_none is not None and certain:
+        return argument(tensor_or_none, text)
+    return Argument(None, text=text)
+
+
+def _result(
+    result: Result,
+    op: Op,
+    where: Where,
+    involved: list[Tensor],
+    receiver: Tensor | None,
+    values: list[Value],
+    arguments: Arguments,
+    call: Call,
+) -> Value:
+    step = any(tensor.step for tensor in involved) or any(map(depends_on_step, values))
+    first = receiver if receiver is not None else involved[0] if involved else None
+
+    def made(kind: str, ndim: int | None = None) -> Value:
+        if kind in ("host",):
+            return NUMBER
+        if kind == "shape":
+            return SIZE
+        dtype: Dtype | None = {"mask": "bool", "int": "int", "float": "float"}.get(kind)  # type: ignore[assignment]
+        if kind == "same":
+            dtype = first.dtype if first is not None else None
+        shares = op.view and first is not None
+        return Tensor(
+            where=where,
+            dtype=dtype,
+            ndim=ndim,
+            step=step,
+            fresh=not shares,
+            attr=first.attr if shares and first is not None else None,
+            name=first.name if shares and first is not None else None,
+            pinned=is_true(arguments.keywords.get("pin_memory")) or (shares and first is not None and first.pinned),
+            literal=op.aten == "aten::tensor" and where == "host",
+            sure=not involved or any(tensor.sure for tensor in involved),
+        )
+
+    if result.kind == "none":
+        return NONE
+    if result.kind == "self":
+        return first if first is not None else UNKNOWN
+    if result.kind == "host":
+        return NUMBER
+    if result.kind == "shape":
+        return SIZE
+    if result.kind == "reduction":
+        return made(result.of, 0)
+    if result.kind == "tuple":
+        if len(result.elements) == 1:
+            return of_elements("tuple", made(result.elements[0]))
+        return sequence("tuple", [made(kind) for kind in result.elements])
+    return made(result.kind, _ndim(op, result, involved, values, arguments, first))
+
+
+def _ndim(
+    op: Op, result: Result, involved: list[Tensor], values: list[Value], arguments: Arguments, first: Tensor | None
+) -> int | None:
+    if op.pointwise:
+        ndims = [tensor.ndim for tensor in involved]
+        return None if None in ndims or not ndims else max(n for n in ndims if n is not None)
+    name = (op.aten or "").removeprefix("aten::")
+    if name in ("zeros", "ones", "empty", "rand", "randn"):
+        size = arguments.keywords.get("size")
+        sizes = values if size is None else [size]
+        if len(sizes) == 1 and type(sizes[0]) is Sequence:
+            return len(sizes[0].items) if sizes[0].items is not None else None
+        return len(sizes) if sizes and all(type(size) is Number for size in sizes) else None
+    if name in ("full", "randint"):
+        size = arguments.get(0 if name == "full" else len(arguments.positional) - 1, "size")
+        return len(size.items) if type(size) is Sequence and size.items is not None else None
+    if name in ("arange", "linspace", "logspace", "randperm"):
+        return 1
+    if name == "tensor":
+        data = values[0] if values else UNKNOWN
+        if type(data) is Number:
+            return 0
+        if type(data) is Sequence:
+            return 1 if type(data.elem) is Number else None
+        return None
+    if name in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "clone", "detach", "contiguous"):
+        return first.ndim if first is not None else None
+    if name == "unsqueeze" and first is not None and first.ndim is not None:
+        return first.ndim + 1
+    if name in ("flatten", "ravel") and len(values) == 1:
+        return 1
+    return None

@@ -1,0 +1,385 @@
+"""What a value of hot code can be, as far as the source shows it.
+
+A value is never guessed into existence: what is not known is `UNKNOWN`, and what may be one of several things is a `Union` of them.
+`step` marks what derives from the step's own inputs; it changes from replay to replay, and so must not be kept from warm-up.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+Where = Literal["device", "host", "any"]
+Dtype = Literal["bool", "int", "float"]
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET = _Unset()
+"A host value that is not known before the code runs."
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    step: bool = False
+    device: bool = False
+    "May hold device tensors: it came out of a call that was given some."
+
+
+@dataclass(frozen=True, slots=True)
+class NoneValue:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    where: Where = "device"
+    dtype: Dtype | None = None
+    ndim: int | None = None
+    pinned: bool = False
+    step: bool = False
+    literal: bool = False
+    "Built from Python values on the host (`torch.tensor([1, 2])`)."
+    name: str | None = None
+    "How the code calls it, for messages: `lengths`, `self.cache`."
+    attr: str | None = None
+    "The attribute whose storage this is, as `module:Class.attr`; kept through views."
+    fresh: bool = False
+    "Born in this step, so that keeping it means keeping a new address."
+    sure: bool = True
+    "False where only a name or a use says that it is a tensor of the device."
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A value that the host knows: int, float, bool, str, bytes, or an enum; `const` where the source shows it."""
+
+    const: Any = UNSET
+    soft: str | None = None
+    "Why `const` may be another one at run time: `default` of a parameter, `environment`, `attribute`."
+    state: str | None = None
+    "The host attribute or global it was computed from, as `module:Class.attr`."
+    type: Literal["int", "float", "bool", "str"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A numpy array or scalar: on the host whatever is done with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceValue:
+    where: Where
+    literal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DtypeValue:
+    dtype: Dtype | None
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """Something of the runtime or a library with methods of its own: stream, event, generator, graph, logger, work, module:torch.nn.Linear."""
+
+    kind: str
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lib:
+    """A name of a library that the project does not hold, by its dotted path."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectModule:
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClassValue:
+    ref: str
+    "`path::Qual.name`."
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    ref: str
+    step: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of the project. `closure` is the environment of a nested one; identity decides equality there."""
+
+    ref: str
+    bound: Value | None = None
+    partial: tuple[Value, ...] = ()
+    partial_keywords: tuple[tuple[str, Value], ...] = ()
+    node: ast.AST | None = field(default=None, compare=False, repr=False)
+    closure: Mapping[str, Value] | None = field(default=None, compare=False, repr=False)
+    closure_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    kind: Literal["list", "tuple", "set", "size", "iterator"]
+    items: tuple[Value, ...] | None
+    "`None` where the length is not known."
+    elem: Value
+    "The join of the items."
+
+
+@dataclass(frozen=True, slots=True)
+class Dict:
+    items: tuple[tuple[Any, Value], ...]
+    "What constant keys hold."
+    elem: Value
+    "The join of all values."
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    options: tuple[Value, ...]
+
+
+Value = (
+    Unknown
+    | NoneValue
+    | Tensor
+    | Number
+    | Array
+    | DeviceValue
+    | DtypeValue
+    | Handle
+    | Lib
+    | ProjectModule
+    | ClassValue
+    | Instance
+    | Function
+    | Sequence
+    | Dict
+    | Union
+)
+
+UNKNOWN = Unknown()
+UNKNOWN_STEP = Unknown(step=True)
+NONE = NoneValue()
+NUMBER = Number()
+INT = Number(type="int")
+FLOAT = Number(type="float")
+BOOL = Number(type="bool")
+STR = Number(type="str")
+ARRAY = Array()
+TENSOR = Tensor()
+MASK = Tensor(dtype="bool")
+SIZE = Sequence("size", None, INT)
+MAX_OPTIONS = 8
+MAX_ITEMS = 64
+
+
+def number(const: Any) -> Number:
+    kind = type(const).__name__
+    return Number(const, type=kind if kind in ("int", "float", "bool", "str") else None)  # type: ignore[arg-type]
+
+
+def sequence(kind: Literal["list", "tuple", "set", "size", "iterator"], items: Iterable[Value]) -> Sequence:
+    listed = tuple(items)
+    return Sequence(kind, listed if len(listed) <= MAX_ITEMS else None, join_all(listed))
+
+
+def of_elements(kind: Literal["list", "tuple", "set", "size", "iterator"], elem: Value) -> Sequence:
+    return Sequence(kind, None, elem)
+
+
+def join_all(values: Iterable[Value]) -> Value:
+    result: Value | None = None
+    for value in values:
+        result = value if result is None else join(result, value)
+    return UNKNOWN if result is None else result
+
+
+def join(a: Value, b: Value) -> Value:
+    """What holds of a value that is `a` on one way and `b` on another."""
+    if a is b or a == b:
+        return a
+    ta, tb = type(a), type(b)
+    if ta is tb:
+        if ta is Tensor:
+            return _join_tensors(a, b)  # type: ignore[arg-type]
+        if ta is Number:
+            return _join_numbers(a, b)  # type: ignore[arg-type]
+        if ta is Unknown:
+            return Unknown(a.step or b.step, a.device or b.device)  # type: ignore[union-attr]
+        if ta is Sequence:
+            return _join_sequences(a, b)  # type: ignore[arg-type]
+        if ta is Dict:
+            return _join_dicts(a, b)  # type: ignore[arg-type]
+        if ta is DeviceValue:
+            return DeviceValue(a.where if a.where == b.where else "any")  # type: ignore[union-attr]
+        if ta is DtypeValue:
+            return DtypeValue(None)
+        if ta is Instance and a.ref == b.ref:  # type: ignore[union-attr]
+            return Instance(a.ref, True)  # type: ignore[union-attr]
+    if ta is Unknown or tb is Unknown:
+        # Nothing more than one of the two is known of it; the known one would be a guess.
+        unknown, other = (a, b) if ta is Unknown else (b, a)
+        if type(other) is NoneValue:
+            return unknown
+        return Unknown(unknown.step or depends_on_step(other), unknown.device or holds_device(other))  # type: ignore[union-attr]
+    options: list[Value] = []
+    for value in (*_options(a), *_options(b)):
+        for i, known in enumerate(options):
+            if known == value:
+                break
+            if type(known) is type(value) and type(value) in (Tensor, Number, Sequence, Dict):
+                options[i] = join(known, value)
+                break
+        else:
+            options.append(value)
+    if len(options) == 1:
+        return options[0]
+    if len(options) > MAX_OPTIONS:
+        return Unknown(any(map(depends_on_step, options)), any(map(holds_device, options)))
+    return Union(tuple(options))
+
+
+def _options(value: Value) -> tuple[Value, ...]:
+    return value.options if type(value) is Union else (value,)
+
+
+def _join_tensors(a: Tensor, b: Tensor) -> Tensor:
+    return Tensor(
+        where=a.where if a.where == b.where else "any",
+        dtype=a.dtype if a.dtype == b.dtype else None,
+        ndim=a.ndim if a.ndim == b.ndim else None,
+        pinned=a.pinned and b.pinned,
+        step=a.step or b.step,
+        literal=a.literal and b.literal,
+        name=a.name if a.name == b.name else None,
+        attr=a.attr if a.attr == b.attr else None,
+        fresh=a.fresh and b.fresh,
+        sure=a.sure and b.sure,
+    )
+
+
+def _join_numbers(a: Number, b: Number) -> Number:
+    same = type(a.const) is type(b.const) and a.const == b.const
+    return Number(
+        const=a.const if same else UNSET,
+        soft=(a.soft or b.soft) if same else None,
+        state=a.state or b.state,
+        type=a.type if a.type == b.type else None,
+    )
+
+
+def _join_sequences(a: Sequence, b: Sequence) -> Sequence:
+    if a.items is not None and b.items is not None and len(a.items) == len(b.items):
+        items = tuple(map(join, a.items, b.items))
+        return Sequence(a.kind, items, join(a.elem, b.elem))
+    empty_a, empty_b = a.items == (), b.items == ()
+    elem = b.elem if empty_a else a.elem if empty_b else join(a.elem, b.elem)
+    return Sequence(a.kind, None, elem)
+
+
+def _join_dicts(a: Dict, b: Dict) -> Dict:
+    if not a.items and type(a.elem) is Unknown:
+        return b
+    if not b.items and type(b.elem) is Unknown:
+        return a
+    merged = dict(a.items)
+    for key, value in b.items:
+        merged[key] = join(merged[key], value) if key in merged else value
+    return Dict(tuple(merged.items())[:MAX_ITEMS], join(a.elem, b.elem))
+
+
+def options(value: Value) -> tuple[Value, ...]:
+    """The things that a value may be, `None` aside."""
+    if type(value) is Union:
+        return tuple(option for option in value.options if type(option) is not NoneValue)
+    return () if type(value) is NoneValue else (value,)
+
+
+def without_none(value: Value) -> Value:
+    if type(value) is not Union:
+        return value
+    left = options(value)
+    return left[0] if len(left) == 1 else Union(left)
+
+
+def may_be_none(value: Value) -> bool | None:
+    """True: it is None. False: it is not. None: not known."""
+    if type(value) is NoneValue:
+        return True
+    if type(value) is Unknown:
+        return None
+    if type(value) is Union:
+        return None if any(type(option) in (NoneValue, Unknown) for option in value.options) else False
+    return False
+
+
+def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
+    """The tensor that a value is or may be, and whether nothing else is possible (None aside)."""
+    if type(value) is Tensor:
+        return value, True
+    if type(value) is Union:
+        tensor = next((option for option in value.options if type(option) is Tensor), None)
+        return tensor, tensor is not None and len(options(value)) == 1
+    return None, False
+
+
+def depends_on_step(value: Value, depth: int = 0) -> bool:
+    kind = type(value)
+    if kind in (Tensor, Unknown, Instance):
+        return value.step  # type: ignore[union-attr]
+    if depth > 4:
+        return False
+    if kind is Sequence:
+        return depends_on_step(value.elem, depth + 1)  # type: ignore[union-attr]
+    if kind is Dict:
+        return depends_on_step(value.elem, depth + 1) or any(depends_on_step(v, depth + 1) for _, v in value.items)  # type: ignore[union-attr]
+    if kind is Union:
+        return any(depends_on_step(option, depth + 1) for option in value.options)  # type: ignore[union-attr]
+    return False
+
+
+def holds_device(value: Value, depth: int = 0) -> bool:
+    kind = type(value)
+    if kind is Tensor:
+        return value.where != "host"  # type: ignore[union-attr]
+    if kind is Unknown:
+        return value.device  # type: ignore[union-attr]
+    if depth > 4:
+        return False
+    if kind is Sequence or kind is Dict:
+        return holds_device(value.elem, depth + 1)  # type: ignore[union-attr]
+    if kind is Union:
+        return any(holds_device(option, depth + 1) for option in value.options)  # type: ignore[union-attr]
+    return False
+
+
+def named(value: Value, name: str) -> Value:
+    """The same value under the name by which the code knows it now."""
+    if type(value) is Tensor and value.name != name:
+        return replace(value, name=name)
+    return value
+
+
+def describe(value: Value) -> str:
+    """In words for a message: `` `lengths`, a device tensor ``."""
+    tensor, _ = as_tensor(value)
+    if tensor is None:
+        return "a value of the device" if type(value) is Unknown else "a host value"
+    what = {"bool": "a boolean ", "int": "an integer ", "float": "a ", None: "a "}[tensor.dtype]
+    where = {"device": "device tensor", "host": "host tensor", "any": "tensor"}[tensor.where]
+    if what == "an integer " or what == "a boolean " or where:
+        text = f"{what}{where}"
+    return f"`{tensor.name}`, {text}" if tensor.name else text
