@@ -20,6 +20,7 @@ from graphsafe.capture.device.sim.effects import (
 )
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session, tensors_in
+from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.tags import HOST, index_of, pin, put_tag, storages
 from graphsafe.capture.device.sim.world import World
 
@@ -81,12 +82,12 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
 
     offset = 0
     if draw is None:
-        result = func(*args, **kwargs)
+        result = perform(func, args, kwargs)
     else:
         state = draw.state
         offset = generators.advance(draw, capturing is not None)
         base = state.offset if capturing is not None else 0
-        result = generators.draw(state.seed, base + offset, lambda: func(*args, **kwargs))
+        result = generators.draw(state.seed, base + offset, lambda: perform(func, args, kwargs))
 
     outputs = tensors_in(result)
     _tag(world, func, kwargs, inputs, outputs, target, capturing)
@@ -222,4 +223,4 @@ def _node(
         kind = "memcpy"
     if name == "aten::_to_copy" and HOST in {index_of(tensor) for tensor in (*inputs, *outputs)}:
         kind = "memcpy"
-    return Node(lambda: func(*args, **kwargs), tuple(tensor.detach() for tensor in outputs), name, kind, draw)
+    return Node(lambda: perform(func, args, kwargs), tuple(tensor.detach() for tensor in outputs), name, kind, draw)

@@ -1,0 +1,50 @@
+"""Runs an operation on the CPU, in place of the GPU that would run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+_WIDER = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.uint8: torch.float64,
+    torch.int8: torch.float64,
+    torch.int16: torch.float64,
+    torch.int32: torch.float64,
+    torch.int64: torch.float64,
+}
+
+
+def perform(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Where the CPU has no kernel for a type that a GPU has one for (`histc` of integers), compute in a wider one."""
+    try:
+        return func(*args, **kwargs)
+    except NotImplementedError as error:
+        if func._schema.is_mutable or "not implemented for" not in str(error):
+            raise
+        narrow = {tensor.dtype for tensor in _tensors(args) if tensor.dtype in _WIDER}
+        if len(narrow) != 1:
+            raise
+        dtype = narrow.pop()
+        try:
+            result = func(*_cast(args, dtype, _WIDER[dtype]), **_cast(dict(kwargs), dtype, _WIDER[dtype]))
+        except (NotImplementedError, RuntimeError):
+            raise error from None
+        return _cast(result, _WIDER[dtype], dtype)
+
+
+def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
+    return [value for value in values if isinstance(value, torch.Tensor)]
+
+
+def _cast(value: Any, old: torch.dtype, new: torch.dtype) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to(new) if value.dtype == old else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(_cast(item, old, new) for item in value)
+    if isinstance(value, dict):
+        return {key: _cast(item, old, new) for key, item in value.items()}
+    return value
