@@ -30,9 +30,11 @@ class Executed:
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
         """The frames of the last line that ran and stores under the name that a state's path ends in; empty if none."""
         name = path.split("[")[0].rpartition(".")[2] or path
-        for (file, line), frames in reversed(self.stores.items()):
-            if name in stores_of(file).get(line, ()):
-                return frames
+        # A variable of the same name says nothing of an attribute; it counts only for the step's own variables.
+        for wanted in (f".{name}",) if "." in path else (f".{name}", name):
+            for (file, line), frames in reversed(self.stores.items()):
+                if wanted in stores_of(file).get(line, ()):
+                    return frames
         return ()
 
 
@@ -63,7 +65,7 @@ def lines_traced(ran: Executed) -> Iterator[None]:
 
 @functools.lru_cache(maxsize=None)
 def stores_of(file: str) -> Mapping[int, frozenset[str]]:
-    """Line -> the names that statements beginning on it store: attributes, elements, variables, and lists they grow."""
+    """Line -> the names that statements beginning on it store or grow: `.name` for an attribute or its elements."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -97,7 +99,7 @@ def _name(target: ast.expr) -> str | None:
     while isinstance(target, (ast.Subscript, ast.Starred)):
         target = target.value
     if isinstance(target, ast.Attribute):
-        return target.attr
+        return f".{target.attr}"
     if isinstance(target, ast.Constant):
-        return str(target.value)
+        return f".{target.value}"
     return target.id if isinstance(target, ast.Name) else None

@@ -1,0 +1,94 @@
+"""Targets that misbehave, each in its own way."""
+
+import ctypes
+import json
+import os
+import sys
+import time
+
+import torch
+
+
+def raises(device):
+    raise ValueError("no weights here")
+
+
+def nonsense(device):
+    return 42
+
+
+def nothing(device):
+    return None
+
+
+def exits(device):
+    sys.exit(5)
+
+
+def step_raises(device):
+    def step(x):
+        raise KeyError("boom")
+
+    return step, (torch.randn(3, device=device),)
+
+
+def step_hangs(device):
+    def step(x):
+        while True:
+            time.sleep(0.1)
+
+    return step, (torch.randn(3, device=device),)
+
+
+def step_segfaults(device):
+    def step(x):
+        ctypes.string_at(0)
+
+    return step, (torch.randn(3, device=device),)
+
+
+def step_exits(device):
+    def step(x):
+        os._exit(0)
+
+    return step, (torch.randn(3, device=device),)
+
+
+def capture_exits(device):
+    def step(x):
+        if torch.cuda.is_current_stream_capturing():
+            os._exit(3)
+        return x * 2
+
+    return step, (torch.randn(3, device=device),)
+
+
+def prints(device):
+    def step(x):
+        sys.stdout.write("x" * 10_000_000 + "\n")
+        return x * 2
+
+    return step, (torch.randn(3, device=device),)
+
+
+def writes_json(device):
+    def step(x):
+        print(json.dumps({"schema": "graphsafe/report/1", "verdict": "not-ready"}))
+        os.write(1, b'{"done": true}\n')
+        return x * 2
+
+    return step, (torch.randn(3, device=device),)
+
+
+def out_of_memory(device):
+    def step(x):
+        return torch.empty(1 << 50, device=x.device)
+
+    return step, (torch.randn(3, device=device),)
+
+
+def leaves_a_child(device):
+    if os.fork() == 0:
+        time.sleep(600)
+        os._exit(0)
+    raise RuntimeError(f"left a child behind in group {os.getpgid(0)}")
