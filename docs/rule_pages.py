@@ -1,7 +1,8 @@
-"""A MkDocs hook: the pages about rules and errors are made from rules/, so that they cannot drift from them."""
+"""A MkDocs hook: the pages about rules, errors and the rule format are made from rules/."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -42,6 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     rulebook = load_rulebook()
     pages = {f"rules/{rule.code}.md": rule_page(rule, rulebook) for rule in rulebook.rules.values()}
     pages["rules/index.md"] = _index(rulebook)
+    pages["rule-files.md"] = (Path(config.config_file_path).parent / "rules" / "README.md").read_text(encoding="utf-8")
     pages["errors.md"] = "# Errors\n\n" + "\n\n".join(
         error_page(error, rulebook).replace("\n## ", "\n### ").replace("# ", "## ", 1) for error in rulebook.errors
     )

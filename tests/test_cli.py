@@ -16,6 +16,7 @@ from graphsafe import cli
 from graphsafe.report.forms import FORMS, render
 from graphsafe.report.json_form import read_reports
 from graphsafe.report.model import Environment, Limit, Report, Tool
+from graphsafe.rulebook import load_rulebook
 
 HOT = """\
 import torch
@@ -132,8 +133,8 @@ def test_scan_fails_from_the_fail_level_on(project: Path, capsys: pytest.Capture
 
 
 def test_scan_says_when_nothing_is_hot(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (project / "cold.py").write_text(COLD, encoding="utf-8")
-    code, _, err = here(capsys, "scan", "cold.py")
+    (project / "hot.py").write_text(COLD, encoding="utf-8")
+    code, _, err = here(capsys, "scan", "hot.py")
     assert code == 0 and one_line(err)
 
 
@@ -275,7 +276,7 @@ def test_report_turns_a_saved_report_into_every_form(
     path = saved(project)
     code, out, err = here(capsys, "report", path, "--format", form)
     assert (code, err) == (0, "")
-    assert out == render(read_reports(path), form)
+    assert out == render(read_reports(path), form, rules=lambda: load_rulebook().rules)
 
 
 # what goes wrong with graphsafe itself

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.config import Config
     from graphsafe.report.model import Level, Report
-    from graphsafe.rulebook import Rule
 
 OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 REPORT_FILE = "graphsafe-report.json"
@@ -164,7 +162,7 @@ def scan(
         fail_level=fail_level or config.fail_level,
     )
     report = scan_paths(there, config, confidence="possible" if confidence == "possible" else "likely")
-    _put(report, form, output)
+    _put(report, form, output, config)
     for limit in report.limits:
         if limit.kind == "no-root":
             _complain(f"{limit.what}: {limit.why}")
@@ -244,15 +242,19 @@ def capture(
         replays=replays,
         seed=seed,
     )
-    if find_spec("torch") is None:
-        raise RequestError("capture needs torch: pip install 'graphsafe[capture]'")
-    from graphsafe.capture.api import capture_target
+    from graphsafe.capture.api import INTERRUPTED as CUT_SHORT
+    from graphsafe.capture.api import capture_all
 
-    progress = _progress if sys.stderr.isatty() else None
-    reports = [capture_target(request, progress) for request in requests]
+    status = _StatusLine()
+    try:
+        reports = capture_all(requests, status.show if sys.stderr.isatty() else None)
+    finally:
+        status.clear()
     written = reports if all_targets else reports[0]
-    _put(written, "json", output)
-    _put(written, form, None)
+    _put(written, "json", output, requests[0].config)
+    _put(written, form, None, requests[0].config)
+    if any(limit.kind == CUT_SHORT for limit in reports[-1].limits):
+        raise KeyboardInterrupt
     return max(_capture_code(report, request.breaks) for report, request in zip(reports, requests, strict=True))
 
 
@@ -320,7 +322,7 @@ def report(file: Path, form: str, output: Path | None) -> None:
     except ReportError as error:
         raise RequestError(str(error)) from None
     _check_writable(output)
-    _put(reports, form, output)
+    _put(reports, form, output, _config())
 
 
 def _scan_code(report: Report, fail_level: Level) -> int:
@@ -392,23 +394,20 @@ def _check_writable(output: Path | None) -> None:
         raise RequestError(f"-o {output}: cannot be written")
 
 
-def _put(reports: Report | Sequence[Report], form: str, output: Path | None) -> None:
+def _put(reports: Report | Sequence[Report], form: str, output: Path | None, config: Config) -> None:
     from graphsafe.files import write_atomically
     from graphsafe.report.forms import render
-
-    if output is None:
-        click.echo(render(reports, form, colour=_colour(), width=_width(), rules=_rules), nl=False, color=True)
-        return
-    try:
-        write_atomically(output, render(reports, form, colour=False, width=_width(), rules=_rules))
-    except OSError as error:
-        raise RequestError(f"-o {output}: {error.strerror}") from None
-
-
-def _rules() -> Mapping[str, Rule]:
     from graphsafe.rulebook import load_rulebook
 
-    return load_rulebook().rules
+    colour = output is None and _colour()
+    text = render(reports, form, colour=colour, width=_width(), rules=lambda: load_rulebook(config.rule_packs).rules)
+    if output is None:
+        click.echo(text, nl=False, color=True)
+        return
+    try:
+        write_atomically(output, text)
+    except OSError as error:
+        raise RequestError(f"-o {output}: {error.strerror}") from None
 
 
 def _page(markdown: str) -> None:
@@ -429,8 +428,19 @@ def _width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-def _progress(line: str) -> None:
-    click.echo(line, err=True)
+class _StatusLine:
+    """One line on stderr that says what is going on, and is gone in the end."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    def show(self, line: str) -> None:
+        click.echo(f"\r\033[K{line[: _width() - 1]}", nl=False, err=True)
+        self._shown = True
+
+    def clear(self) -> None:
+        if self._shown:
+            click.echo("\r\033[K", nl=False, err=True)
 
 
 def _complain(line: str) -> None:
