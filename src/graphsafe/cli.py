@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphsafe import __version__
+from graphsafe.console import StatusLine, check_writable, complain, put, put_page
 from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.config import Config
     from graphsafe.report.model import Level, Report
+    from graphsafe.report.rule_text import RuleTexts
 
 OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 REPORT_FILE = "graphsafe-report.json"
@@ -40,10 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         error.show()
         return BAD_REQUEST
     except RequestError as error:
-        _complain(str(error))
+        complain(str(error))
         return BAD_REQUEST
     except (KeyboardInterrupt, click.Abort):
-        _complain("interrupted")
+        complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader (`| head`) has gone; without this Python complains once more when it closes stdout.
@@ -149,11 +150,11 @@ def scan(
 
     missing = [path for path in paths if not path.exists()]
     for path in missing:
-        _complain(f"{path}: no such file or folder")
+        complain(f"{path}: no such file or folder")
     there = [path for path in paths if path.exists()]
     if not there:
         return BAD_REQUEST
-    _check_writable(output)
+    check_writable(output)
     config = _config_for(there)
     config = replace(
         config,
@@ -162,10 +163,10 @@ def scan(
         fail_level=fail_level or config.fail_level,
     )
     report = scan_paths(there, config, confidence="possible" if confidence == "possible" else "likely")
-    _put(report, form, output, config)
+    put(report, form, output, _rules(config))
     for limit in report.limits:
         if limit.kind == "no-root":
-            _complain(f"{limit.what}: {limit.why}")
+            complain(f"{limit.what}: {limit.why}")
     return BAD_REQUEST if missing else _scan_code(report, config.fail_level)
 
 
@@ -231,7 +232,7 @@ def capture(
     """
     if (target is None) != all_targets:
         raise RequestError("capture: give either a TARGET or --all")
-    _check_writable(output)
+    check_writable(output)
     requests = _requests(
         target,
         devices=devices,
@@ -245,14 +246,14 @@ def capture(
     from graphsafe.capture.api import INTERRUPTED as CUT_SHORT
     from graphsafe.capture.api import capture_all
 
-    status = _StatusLine()
+    status = StatusLine()
     try:
         reports = capture_all(requests, status.show if sys.stderr.isatty() else None)
     finally:
         status.clear()
     written = reports if all_targets else reports[0]
-    _put(written, "json", output, requests[0].config)
-    _put(written, form, None, requests[0].config)
+    put(written, "json", output, _rules(requests[0].config))
+    put(written, form, None, _rules(requests[0].config))
     if any(limit.kind == CUT_SHORT for limit in reports[-1].limits):
         raise KeyboardInterrupt
     return max(_capture_code(report, request.breaks) for report, request in zip(reports, requests, strict=True))
@@ -271,7 +272,7 @@ def explain(words: tuple[str, ...]) -> None:
     from graphsafe.explain import page_for
     from graphsafe.rulebook import load_rulebook
 
-    _page(page_for(" ".join(words), load_rulebook(_config().rule_packs)))
+    put_page(page_for(" ".join(words), load_rulebook(_config().rule_packs)))
 
 
 @commands.group(invoke_without_command=True)
@@ -321,8 +322,8 @@ def report(file: Path, form: str, output: Path | None) -> None:
         reports = read_reports(file)
     except ReportError as error:
         raise RequestError(str(error)) from None
-    _check_writable(output)
-    _put(reports, form, output, _config())
+    check_writable(output)
+    put(reports, form, output, _rules(_config()))
 
 
 def _scan_code(report: Report, fail_level: Level) -> int:
@@ -337,7 +338,7 @@ def _capture_code(report: Report, breaks: bool) -> int:
 
     wrong = [limit for limit in report.limits if limit.kind == BAD]
     for limit in wrong:
-        _complain(f"{limit.what}: {limit.why}")
+        complain(f"{limit.what}: {limit.why}")
     if wrong:
         return BAD_REQUEST
     return OK if report.verdict == "ready" or (breaks and report.verdict == "ready-with-breaks") else FINDINGS
@@ -374,6 +375,17 @@ def _requests(text: str | None, **options: Any) -> list[CaptureRequest]:
     ]
 
 
+def _rules(config: Config) -> Callable[[], RuleTexts]:
+    """For the forms that show what a rule says; loaded only then."""
+
+    def load() -> RuleTexts:
+        from graphsafe.rulebook import load_rulebook
+
+        return load_rulebook(config.rule_packs).rules
+
+    return load
+
+
 def _config() -> Config:
     return _config_for([Path.cwd()])
 
@@ -386,62 +398,3 @@ def _config_for(paths: Sequence[Path]) -> Config:
         return load_config(Path(os.path.commonpath(absolute)))
     except ValueError:  # paths on several drives
         return load_config(absolute[0])
-
-
-def _check_writable(output: Path | None) -> None:
-    """Before the work: a capture takes minutes."""
-    if output is not None and (output.is_dir() or not os.access(output.absolute().parent, os.W_OK)):
-        raise RequestError(f"-o {output}: cannot be written")
-
-
-def _put(reports: Report | Sequence[Report], form: str, output: Path | None, config: Config) -> None:
-    from graphsafe.files import write_atomically
-    from graphsafe.report.forms import render
-    from graphsafe.rulebook import load_rulebook
-
-    colour = output is None and _colour()
-    text = render(reports, form, colour=colour, width=_width(), rules=lambda: load_rulebook(config.rule_packs).rules)
-    if output is None:
-        click.echo(text, nl=False, color=True)
-        return
-    try:
-        write_atomically(output, text)
-    except OSError as error:
-        raise RequestError(f"-o {output}: {error.strerror}") from None
-
-
-def _page(markdown: str) -> None:
-    if _colour():
-        from rich.console import Console
-        from rich.markdown import Markdown
-
-        Console(width=min(_width(), 100)).print(Markdown(markdown))
-    else:
-        click.echo(markdown, nl=False)
-
-
-def _colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-
-
-def _width() -> int:
-    return shutil.get_terminal_size((80, 24)).columns
-
-
-class _StatusLine:
-    """One line on stderr that says what is going on, and is gone in the end."""
-
-    def __init__(self) -> None:
-        self._shown = False
-
-    def show(self, line: str) -> None:
-        click.echo(f"\r\033[K{line[: _width() - 1]}", nl=False, err=True)
-        self._shown = True
-
-    def clear(self) -> None:
-        if self._shown:
-            click.echo("\r\033[K", nl=False, err=True)
-
-
-def _complain(line: str) -> None:
-    click.echo(f"graphsafe: {line}", err=True)
