@@ -4,7 +4,7 @@ set -u
 cd "$(dirname "$0")/.." || exit
 PATH="$PWD/.venv/bin:$PATH"
 
-say() { printf '\n%s\n' "$@"; }
+say() { printf '\n' && printf '%s\n' "$@"; }
 
 # shows CODE COMMAND...: a scan of the broken layer must find something (1), so 1 is no failure of the demo.
 shows() {
