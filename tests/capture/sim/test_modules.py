@@ -1,0 +1,136 @@
+"""The modules that engines are made of run, train, and replay what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn
+from torch.nn import functional as F
+
+from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.device.sim import SimDevice
+
+Build = Callable[[], tuple[Callable[..., object], object]]
+
+
+def _attention(x: torch.Tensor) -> torch.Tensor:
+    heads = x.view(2, 4, 2, 4).transpose(1, 2)
+    return F.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+
+
+BUILDS: dict[str, Callable[[], Callable[[torch.Tensor], object]]] = {
+    "linear": lambda: nn.Linear(8, 8),
+    "embedding": lambda: lambda x, table=nn.Embedding(16, 8).cuda(1): table((x * 3).long() % 16),
+    "layer norm": lambda: nn.LayerNorm(8),
+    "batch norm": lambda: nn.BatchNorm1d(4),
+    "rms norm": lambda: nn.RMSNorm(8),
+    "dropout": lambda: nn.Dropout(0.5),
+    "attention module": lambda: lambda x, module=nn.MultiheadAttention(8, 2, batch_first=True).cuda(1): module(x, x, x)[0],
+    "attention": lambda: _attention,
+    "encoder": lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
+    "lstm": lambda: lambda x, module=nn.LSTM(8, 8, batch_first=True).cuda(1): module(x)[0],
+    "gru": lambda: lambda x, module=nn.GRU(8, 8, batch_first=True).cuda(1): module(x)[0],
+    "convolution": lambda: nn.Conv1d(4, 4, 3),
+    "autocast": lambda: lambda x: torch.autocast("cuda", torch.bfloat16)(lambda: F.linear(x, x.new_ones(8, 8)))(),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", BUILDS)
+def test_runs_and_replays(name: str, sim: SimDevice) -> None:
+    with sim.entered(), torch.no_grad():
+        module = BUILDS[name]()
+        if isinstance(module, nn.Module):
+            module.to("cuda:1")
+        x = torch.randn(2, 4, 8, device="cuda:1")
+        with sim.capture_stream():
+            module(x)
+        recording = sim.record(lambda: module(x))
+        assert not isinstance(recording, CaptureFailure)
+        sim.store(x, torch.randn(2, 4, 8))
+        sim.seed(3)
+        recording.replay()
+        replayed = sim.digest(recording.outputs)
+        sim.seed(3)
+        assert replayed == sim.digest(module(x))
+        assert recording.outputs.device == torch.device("cuda", 1)
+        assert sim.unknown_operations() == ()
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_a_training_step_replays(kind: str, table) -> None:
+    """Two twins: one takes three eager steps, the other's third step is captured and replayed in their stead."""
+    results = []
+    for captured in (False, True):
+        device = SimDevice(1, table)
+        with device.entered():
+            device.seed(1)
+            model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.2), nn.Linear(16, 1)).cuda(1)
+            optimizer = (
+                torch.optim.SGD(model.parameters(), lr=0.1)
+                if kind == "sgd"
+                else torch.optim.Adam(model.parameters(), lr=0.1, capturable=True)
+            )
+            x = torch.randn(4, 8, device="cuda:1")
+
+            def step() -> torch.Tensor:
+                optimizer.zero_grad(set_to_none=False)
+                loss = model(x).square().mean()
+                loss.backward()
+                optimizer.step()
+                return loss.detach()
+
+            with device.capture_stream():
+                step()
+                step()
+            run = step
+            if captured:
+                recording = device.record(step)
+                assert not isinstance(recording, CaptureFailure), recording
+                run = recording.replay
+            for number in range(3):
+                device.store(x, torch.full((4, 8), float(number)))
+                device.seed(number)
+                run()
+            results.append([device.digest(parameter) for parameter in model.parameters()])
+    assert results[0] == results[1]
+
+
+def test_a_kernel_the_cpu_lacks_is_computed_wider(sim: SimDevice) -> None:
+    with sim.entered():
+        counts = torch.histc(torch.tensor([0, 1, 1, 3], dtype=torch.int32, device="cuda:1"), bins=4, min=0, max=3)
+        assert counts.dtype == torch.int32 and counts.tolist() == [1, 2, 0, 1]
+
+
+def test_llama_decodes_on_a_static_cache(table) -> None:
+    transformers = pytest.importorskip("transformers")
+    results = []
+    for captured in (False, True):
+        device = SimDevice(1, table)
+        with device.entered(), torch.no_grad():
+            device.seed(1)
+            config = transformers.LlamaConfig(
+                hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+                num_key_value_heads=2, vocab_size=128, max_position_embeddings=64,
+            )  # fmt: skip
+            model = transformers.LlamaForCausalLM(config).eval().to("cuda:1")
+            cache = transformers.StaticCache(config=config, max_cache_len=32)
+            model(input_ids=torch.randint(3, 100, (2, 8), device="cuda:1"), past_key_values=cache, use_cache=True)
+            token = torch.ones(2, 1, dtype=torch.int64, device="cuda:1")
+
+            def step() -> torch.Tensor:
+                return model(input_ids=token, past_key_values=cache, use_cache=True).logits
+
+            with device.capture_stream():
+                step()
+            recording = device.record(step) if captured else None
+            assert not isinstance(recording, CaptureFailure), recording
+            for number in range(3):
+                device.store(token, torch.full((2, 1), 5 + number))
+                logits = step() if recording is None else (recording.replay(), recording.outputs)[1]
+                results.append(device.digest(logits))
+            assert device.unknown_operations() == ()
+    assert results[:3] == results[3:]
