@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ from model import Step
 
 
 def build(device):
-    return Step().to(device), (torch.ones(4, device=device),)
+    return Step().to(device), (torch.randn(4, device=device),)
 """
 CONFIG = '[tool.graphsafe.targets.step]\nfactory = "target.py:build"\ndevice = "sim"\n'
 
@@ -55,10 +56,10 @@ class Repository:
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
 
-    def commit(self, **files: str) -> None:
+    def commit(self, files: Mapping[str, str]) -> None:
         for name, text in files.items():
-            (self.folder / name.replace("_dot_", ".")).write_text(text, encoding="utf-8")
-        self.run("git", "add", ".")
+            (self.folder / name).write_text(text, encoding="utf-8")
+        self.run("git", "add", *files)
         self.run("git", "commit", "-q", "--no-verify", "-m", "a change")
 
     def try_hook(self, hook: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -76,7 +77,7 @@ def repository(tmp_path: Path, home: Path) -> Repository:
     if not (CHECKOUT / ".git").exists():
         pytest.skip("pre-commit installs hooks from a git repository, and this is none")
     repository = Repository(tmp_path, home)
-    repository.commit(pyproject_dot_toml=CONFIG, target_dot_py=TARGET, model_dot_py=HOT, ops_dot_py=BAD_OPS)
+    repository.commit({"pyproject.toml": CONFIG, "target.py": TARGET, "model.py": HOT, "ops.py": BAD_OPS})
     return repository
 
 
@@ -86,7 +87,7 @@ def test_the_scan_hook_stops_a_commit_and_lets_the_repaired_one_pass(repository:
     assert "ops.py:2" in stopped.stdout and "GS101" in stopped.stdout
     assert "exit code: 1" in stopped.stdout
 
-    repository.commit(ops_dot_py=GOOD_OPS)
+    repository.commit({"ops.py": GOOD_OPS})
     passed = repository.try_hook("graphsafe-scan", "--all-files")
     assert passed.returncode == 0, passed.stdout + passed.stderr
     assert "Passed" in passed.stdout
@@ -97,6 +98,6 @@ def test_the_capture_hook_runs_the_configured_targets_before_a_push(repository: 
     assert stopped.returncode == 1, stopped.stdout + stopped.stderr
     assert "not-ready" in stopped.stdout and "GS101" in stopped.stdout
 
-    repository.commit(ops_dot_py=GOOD_OPS)
+    repository.commit({"ops.py": GOOD_OPS})
     passed = repository.try_hook("graphsafe-capture", "--hook-stage", "pre-push", "--all-files")
     assert passed.returncode == 0, passed.stdout + passed.stderr
