@@ -4,13 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from graphsafe.optable import OpTable
-from graphsafe.rulebook import load_rulebook
-
-pytest.importorskip("torch")
-
 from graphsafe.capture.device.protocol import StepEvent
 from graphsafe.capture.device.sim import SimDevice
+from graphsafe.optable import OpTable
+from graphsafe.rulebook import load_rulebook
 
 
 @pytest.fixture(scope="session")

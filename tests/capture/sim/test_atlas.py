@@ -11,13 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from atlas import Outcome, run_row
 
 from graphsafe.optable import OpTable
-
-pytest.importorskip("torch")
-pytest.importorskip("numpy")
-
-from atlas import Outcome, run_row
 
 ATLAS = Path(__file__).parents[2] / "data" / "op_atlas.jsonl"
 AGREEMENT = 0.95

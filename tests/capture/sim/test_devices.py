@@ -6,8 +6,7 @@ import copy
 import gc
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 from graphsafe.capture.device.sim import SimDevice
 
@@ -19,7 +18,9 @@ def test_tensors_say_which_device_they_play(sim: SimDevice) -> None:
         x = torch.randn(4, 8, device=CUDA1)
         assert x.device == CUDA1 and x.is_cuda and not x.is_cpu and x.get_device() == 1
         assert x.type() == "torch.cuda.FloatTensor"
-        assert [(x + 1).device, x[0].device, x.t().device, torch.zeros_like(x).device, x.new_ones(2).device] == [CUDA1] * 5
+        assert [(x + 1).device, x[0].device, x.t().device, torch.zeros_like(x).device, x.new_ones(2).device] == [
+            CUDA1
+        ] * 5
         assert x.to(CUDA0).device == CUDA0 and x.cpu().device == CPU and torch.zeros(2).device == CPU
         assert x.to(CUDA1) is x and x.to(torch.bfloat16).device == CUDA1
         assert torch.zeros(2).to(x).device == CUDA1 and torch.zeros(2).type_as(x).device == CUDA1

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 from torch import nn
 from torch.nn import functional as F
 
 from graphsafe.capture.device.protocol import CaptureFailure
 from graphsafe.capture.device.sim import SimDevice
-
-Build = Callable[[], tuple[Callable[..., object], object]]
+from graphsafe.optable import OpTable
 
 
 def _attention(x: torch.Tensor) -> torch.Tensor:
@@ -21,20 +19,37 @@ def _attention(x: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
 
 
+def _heads(module: nn.MultiheadAttention) -> Callable[[torch.Tensor], object]:
+    return lambda x: module(x, x, x)[0]
+
+
+def _first(module: nn.Module) -> Callable[[torch.Tensor], object]:
+    return lambda x: module(x)[0]
+
+
+def _looked_up(table: nn.Embedding) -> Callable[[torch.Tensor], object]:
+    return lambda x: table((x * 3).long() % 16)
+
+
+def _lower_precision(x: torch.Tensor) -> object:
+    with torch.autocast("cuda", torch.bfloat16):
+        return F.linear(x, x.new_ones(8, 8))
+
+
 BUILDS: dict[str, Callable[[], Callable[[torch.Tensor], object]]] = {
     "linear": lambda: nn.Linear(8, 8),
-    "embedding": lambda: lambda x, table=nn.Embedding(16, 8).cuda(1): table((x * 3).long() % 16),
+    "embedding": lambda: _looked_up(nn.Embedding(16, 8).cuda(1)),
     "layer norm": lambda: nn.LayerNorm(8),
     "batch norm": lambda: nn.BatchNorm1d(4),
     "rms norm": lambda: nn.RMSNorm(8),
     "dropout": lambda: nn.Dropout(0.5),
-    "attention module": lambda: lambda x, module=nn.MultiheadAttention(8, 2, batch_first=True).cuda(1): module(x, x, x)[0],
+    "attention module": lambda: _heads(nn.MultiheadAttention(8, 2, batch_first=True).cuda(1)),
     "attention": lambda: _attention,
     "encoder": lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
-    "lstm": lambda: lambda x, module=nn.LSTM(8, 8, batch_first=True).cuda(1): module(x)[0],
-    "gru": lambda: lambda x, module=nn.GRU(8, 8, batch_first=True).cuda(1): module(x)[0],
+    "lstm": lambda: _first(nn.LSTM(8, 8, batch_first=True).cuda(1)),
+    "gru": lambda: _first(nn.GRU(8, 8, batch_first=True).cuda(1)),
     "convolution": lambda: nn.Conv1d(4, 4, 3),
-    "autocast": lambda: lambda x: torch.autocast("cuda", torch.bfloat16)(lambda: F.linear(x, x.new_ones(8, 8)))(),
+    "autocast": lambda: _lower_precision,
 }
 
 
@@ -61,42 +76,41 @@ def test_runs_and_replays(name: str, sim: SimDevice) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
-def test_a_training_step_replays(kind: str, table) -> None:
-    """Two twins: one takes three eager steps, the other's third step is captured and replayed in their stead."""
-    results = []
-    for captured in (False, True):
-        device = SimDevice(1, table)
-        with device.entered():
-            device.seed(1)
-            model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.2), nn.Linear(16, 1)).cuda(1)
-            optimizer = (
-                torch.optim.SGD(model.parameters(), lr=0.1)
-                if kind == "sgd"
-                else torch.optim.Adam(model.parameters(), lr=0.1, capturable=True)
-            )
-            x = torch.randn(4, 8, device="cuda:1")
+def test_a_training_step_replays(kind: str, table: OpTable) -> None:
+    assert _trained(kind, table, captured=True) == _trained(kind, table, captured=False)
 
-            def step() -> torch.Tensor:
-                optimizer.zero_grad(set_to_none=False)
-                loss = model(x).square().mean()
-                loss.backward()
-                optimizer.step()
-                return loss.detach()
 
-            with device.capture_stream():
-                step()
-                step()
-            run = step
-            if captured:
-                recording = device.record(step)
-                assert not isinstance(recording, CaptureFailure), recording
-                run = recording.replay
-            for number in range(3):
-                device.store(x, torch.full((4, 8), float(number)))
-                device.seed(number)
-                run()
-            results.append([device.digest(parameter) for parameter in model.parameters()])
-    assert results[0] == results[1]
+def _trained(kind: str, table: OpTable, *, captured: bool) -> list[str]:
+    """The parameters after five steps, of which the last three are eager, or replays of a captured third."""
+    device = SimDevice(1, table)
+    with device.entered():
+        device.seed(1)
+        model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.2), nn.Linear(16, 1)).cuda(1)
+        optimizer: torch.optim.Optimizer = (
+            torch.optim.SGD(model.parameters(), lr=0.1)
+            if kind == "sgd"
+            else torch.optim.Adam(model.parameters(), lr=0.1, capturable=True)
+        )
+        x = torch.randn(4, 8, device="cuda:1")
+
+        def step() -> object:
+            optimizer.zero_grad(set_to_none=False)
+            model(x).square().mean().backward()
+            return optimizer.step()
+
+        with device.capture_stream():
+            step()
+            step()
+        run = step
+        if captured:
+            recording = device.record(step)
+            assert not isinstance(recording, CaptureFailure), recording
+            run = recording.replay
+        for number in range(3):
+            device.store(x, torch.full((4, 8), float(number)))
+            device.seed(number)
+            run()
+        return [device.digest(parameter) for parameter in model.parameters()]
 
 
 def test_a_kernel_the_cpu_lacks_is_computed_wider(sim: SimDevice) -> None:
@@ -105,32 +119,41 @@ def test_a_kernel_the_cpu_lacks_is_computed_wider(sim: SimDevice) -> None:
         assert counts.dtype == torch.int32 and counts.tolist() == [1, 2, 0, 1]
 
 
-def test_llama_decodes_on_a_static_cache(table) -> None:
-    transformers = pytest.importorskip("transformers")
-    results = []
-    for captured in (False, True):
-        device = SimDevice(1, table)
-        with device.entered(), torch.no_grad():
-            device.seed(1)
-            config = transformers.LlamaConfig(
-                hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-                num_key_value_heads=2, vocab_size=128, max_position_embeddings=64,
-            )  # fmt: skip
-            model = transformers.LlamaForCausalLM(config).eval().to("cuda:1")
-            cache = transformers.StaticCache(config=config, max_cache_len=32)
-            model(input_ids=torch.randint(3, 100, (2, 8), device="cuda:1"), past_key_values=cache, use_cache=True)
-            token = torch.ones(2, 1, dtype=torch.int64, device="cuda:1")
+def test_llama_decodes_on_a_static_cache(table: OpTable) -> None:
+    pytest.importorskip("transformers")
+    assert _decoded(table, captured=True) == _decoded(table, captured=False)
 
-            def step() -> torch.Tensor:
-                return model(input_ids=token, past_key_values=cache, use_cache=True).logits
 
-            with device.capture_stream():
-                step()
-            recording = device.record(step) if captured else None
-            assert not isinstance(recording, CaptureFailure), recording
-            for number in range(3):
-                device.store(token, torch.full((2, 1), 5 + number))
-                logits = step() if recording is None else (recording.replay(), recording.outputs)[1]
-                results.append(device.digest(logits))
-            assert device.unknown_operations() == ()
-    assert results[:3] == results[3:]
+def _decoded(table: OpTable, *, captured: bool) -> list[str]:
+    from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+
+    device = SimDevice(1, table)
+    with device.entered(), torch.no_grad():
+        device.seed(1)
+        config = LlamaConfig(
+            hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, vocab_size=128, max_position_embeddings=64,
+        )  # fmt: skip
+        model = LlamaForCausalLM(config).eval().to("cuda:1")
+        cache = StaticCache(config=config, max_cache_len=32)
+        model(input_ids=torch.randint(3, 100, (2, 8), device="cuda:1"), past_key_values=cache, use_cache=True)
+        token = torch.ones(2, 1, dtype=torch.int64, device="cuda:1")
+
+        def step() -> torch.Tensor:
+            logits: torch.Tensor = model(input_ids=token, past_key_values=cache, use_cache=True).logits
+            return logits
+
+        with device.capture_stream():
+            step()
+        recording = device.record(step) if captured else None
+        assert not isinstance(recording, CaptureFailure), recording
+        found = []
+        for number in range(3):
+            device.store(token, torch.full((2, 1), 5 + number))
+            if recording is None:
+                found.append(device.digest(step()))
+            else:
+                recording.replay()
+                found.append(device.digest(recording.outputs))
+        assert device.unknown_operations() == ()
+        return found

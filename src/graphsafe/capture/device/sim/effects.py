@@ -29,7 +29,7 @@ _KINDS: Mapping[str, StepEventKind] = {
 _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_copy_from"})
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 _PUTS = frozenset({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"})
-_READS = frozenset({"aten::_local_scalar_dense", "aten::_linalg_check_errors"})
+_READS = frozenset({"aten::_local_scalar_dense"})
 _BENEATH = {
     "aten::_to_sparse": "torch.Tensor.to_sparse",
     "aten::_to_sparse_csr": "torch.Tensor.to_sparse_csr",

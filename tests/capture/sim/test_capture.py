@@ -1,0 +1,321 @@
+"""The rules of capture, as H200s under torch 2.11 have them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from graphsafe.capture.device.protocol import CaptureAttempt, CaptureFailure
+from graphsafe.capture.device.sim import SimDevice
+
+pytestmark = pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
+NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
+EARLIER = "CUDA error: operation failed due to a previous error during capture"
+LEFT_CAPTURING = "Offset increment outside graph capture encountered unexpectedly."
+
+
+def failing(sim: SimDevice, step: Callable[[], object]) -> CaptureFailure:
+    result = sim.record(step)
+    assert isinstance(result, CaptureFailure)
+    return result
+
+
+def test_a_graph_holds_addresses_and_numbers(sim: SimDevice) -> None:
+    with sim.entered():
+        x, total, factor = torch.ones(4, device="cuda:1"), torch.zeros(4, device="cuda:1"), [2.0]
+
+        def step() -> torch.Tensor:
+            total.add_(x)
+            return x * factor[0]
+
+        recording = sim.record(step)
+        assert sim.to_host(total).tolist() == [0.0] * 4, "nothing is done while a capture runs"
+        assert recording.nodes() == {"kernel": 2}
+        factor[0] = 100.0
+        sim.store(x, torch.full((4,), 5.0))
+        recording.replay()
+        recording.replay()
+        assert sim.to_host(recording.outputs).tolist() == [10.0] * 4
+        assert sim.to_host(total).tolist() == [10.0] * 4
+
+
+def test_a_rebound_tensor_is_not_followed(sim: SimDevice) -> None:
+    with sim.entered():
+        parameter = torch.nn.Parameter(torch.ones(4, device="cuda:1"))
+        recording = sim.record(lambda: parameter.detach() * 2)
+        parameter.data = torch.full((4,), 7.0, device="cuda:1")
+        recording.replay()
+        assert sim.to_host(recording.outputs).tolist() == [2.0] * 4
+
+
+def test_pinned_memory_is_read_at_replay(sim: SimDevice) -> None:
+    with sim.entered():
+        pinned, buffer = torch.ones(4).pin_memory(), torch.zeros(4, device="cuda:1")
+        recording = sim.record(lambda: buffer.copy_(pinned, non_blocking=True))
+        pinned.fill_(3.0)
+        recording.replay()
+        assert sim.to_host(buffer).tolist() == [3.0] * 4
+        assert recording.nodes() == {"memcpy": 1}
+
+
+def test_replays_draw_on_and_a_reseeded_replay_equals_eager(sim: SimDevice) -> None:
+    with sim.entered():
+        x = torch.ones(64, device="cuda:1")
+
+        def step() -> torch.Tensor:
+            return torch.nn.functional.dropout(x, 0.5) + torch.rand_like(x)
+
+        sim.seed(7)
+        recording = sim.record(step)
+        assert sim.random_states()["sim:1"].offset == 0
+        sim.seed(3)
+        replays = []
+        for _ in range(2):
+            recording.replay()
+            replays.append(sim.digest(recording.outputs))
+        after = sim.random_states()["sim:1"]
+        sim.seed(3)
+        eager = [sim.digest(step()) for _ in range(2)]
+        assert replays == eager and replays[0] != replays[1]
+        assert sim.random_states()["sim:1"] == after
+
+
+def test_reading_invalidates_the_capture(sim: SimDevice) -> None:
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1")
+        failure = failing(sim, lambda: x * x.sum().item())
+        assert failure.chain == (NOT_PERMITTED, EARLIER)
+        assert failure.frames[-1].function is not None and failure.event is not None
+        assert failure.event.op == "aten::_local_scalar_dense" and failure.event.via == "torch.Tensor.item"
+        assert sim.stands_on() == "sim:1, side stream"
+        assert sim.draw("sim:1") == LEFT_CAPTURING and sim.draw("sim:0") is None
+        with pytest.raises(RuntimeError, match="Offset increment outside graph capture"):
+            torch.randn(1, device="cuda:1")
+        torch.cuda.manual_seed(3)
+        assert sim.draw("sim:1") == LEFT_CAPTURING
+        sim.repair_generator("sim:1")
+        torch.randn(1, device="cuda:1")
+
+
+def test_a_swallowed_error_still_fails_the_capture(sim: SimDevice) -> None:
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1")
+
+        def step() -> torch.Tensor:
+            try:
+                return x * x.sum().item()
+            except RuntimeError:
+                return x
+
+        failure = failing(sim, step)
+        assert failure.message == EARLIER
+        assert failure.event is not None and failure.event.span is not None
+        diagnosis = sim.diagnose(step)
+        assert diagnosis is not None and diagnosis.cause == "operation"
+
+
+def test_pytorchs_own_check_leaves_the_generator_alone(sim: SimDevice) -> None:
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1")
+        failure = failing(sim, lambda: x + torch.tensor([1.0], device="cuda:1"))
+        assert "Cannot copy between CPU and CUDA tensors during CUDA graph capture" in failure.message
+        assert sim.draw("sim:1") is None
+
+
+def test_a_successful_capture_heals_the_generator(sim: SimDevice) -> None:
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1")
+        failing(sim, lambda: x.sum().item())
+        sim.record(lambda: x * 2)
+        assert sim.draw("sim:1") is None
+
+
+def test_a_constructor_that_swallows_its_failed_capture(sim: SimDevice) -> None:
+    attempts: list[CaptureAttempt] = []
+
+    def construct() -> None:
+        weight = torch.ones(4, device="cuda:1")
+        try:
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                weight.sum().item()
+        except RuntimeError:
+            pass
+
+    with sim.entered(), sim.watch_captures(attempts.append):
+        torch.cuda.set_device(1)
+        construct()
+        assert sim.draw("sim:1") == LEFT_CAPTURING
+    [attempt] = attempts
+    assert attempt.device == "sim:1" and attempt.nodes is None
+    assert attempt.failure is not None and attempt.failure.message == NOT_PERMITTED
+    begun, failed = attempt.frames[-1], attempt.failure.frames[-1]
+    assert begun.function == failed.function and failed.line == begun.line + 1
+
+
+def test_a_capture_left_open_is_reported(sim: SimDevice) -> None:
+    attempts: list[CaptureAttempt] = []
+    with sim.entered(), sim.watch_captures(attempts.append), torch.cuda.stream(torch.cuda.Stream(1)):
+        torch.cuda.CUDAGraph().capture_begin()
+    assert attempts[0].failure is not None and "never ended" in attempts[0].failure.message
+
+
+@pytest.mark.parametrize(
+    ("current", "stream", "earlier", "captured"),
+    [
+        (0, None, False, False),
+        (1, None, False, True),
+        (0, 1, False, True),
+        (1, 0, False, False),
+        (1, 1, False, True),
+        (1, None, True, False),
+    ],
+)
+def test_device_and_stream(sim: SimDevice, current: int, stream: int | None, earlier: bool, captured: bool) -> None:
+    """`torch.cuda.graph` keeps one default stream a process; the first device to capture owns it."""
+    with sim.entered(), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        a, o = torch.ones(4, device="cuda:1"), torch.zeros(4, device="cuda:1")
+        if earlier:
+            b = torch.ones(4, device="cuda:0")
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                b * 2
+        torch.cuda.set_device(current)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=None if stream is None else torch.cuda.Stream(stream)):
+            o.copy_(a * 2)
+        a.fill_(5)
+        graph.replay()
+        assert (sim.to_host(o)[0] == 10) == captured
+        assert any("The CUDA Graph is empty" in str(warning.message) for warning in warned) != captured
+
+
+def test_work_beside_the_capture_is_named(sim: SimDevice) -> None:
+    with sim.entered():
+        x, out = torch.ones(4, device="cuda:1"), torch.zeros(4, device="cuda:1")
+
+        def step() -> torch.Tensor:
+            with torch.cuda.stream(torch.cuda.default_stream(1)):
+                out.copy_(x)
+            return x * 2
+
+        recording = sim.record(step)
+        [escaped] = recording.escaped()
+        assert escaped.op == "aten::copy_" and escaped.frames[-1].function is not None
+        assert recording.nodes() == {"kernel": 1}
+        diagnosis = sim.diagnose(step)
+        assert diagnosis is not None and diagnosis.cause == "foreign-stream"
+
+
+def test_side_streams_fork_and_join(sim: SimDevice) -> None:
+    with sim.entered():
+        x, side = torch.ones(4, device="cuda:1"), torch.cuda.Stream(1)
+
+        def forked() -> torch.Tensor:
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                return x * 2
+
+        def joined() -> torch.Tensor:
+            y = forked()
+            torch.cuda.current_stream().wait_stream(side)
+            return y + 1
+
+        recording = sim.record(joined)
+        assert recording.nodes() == {"kernel": 2} and recording.escaped() == ()
+        failure = failing(sim, forked)
+        assert failure.message == "CUDA error: capturing stream has unjoined work"
+        diagnosis = sim.diagnose(forked)
+        assert diagnosis is not None and diagnosis.cause == "unjoined-stream" and diagnosis.event.op == "aten::mul"
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda: torch.cuda.synchronize(),
+        lambda: torch.cuda.current_stream().synchronize(),
+        lambda: torch.cuda.current_stream().query(),
+        lambda: torch.cuda.current_stream().record_event().synchronize(),
+        lambda: torch.cuda.current_stream().record_event().query(),
+    ],
+)
+def test_waiting_and_asking_are_refused(sim: SimDevice, wait: Callable[[], object]) -> None:
+    with sim.entered():
+        assert "CUDA error: operation not permitted" in failing(sim, wait).message
+        assert sim.draw("sim:1") == LEFT_CAPTURING
+
+
+def test_a_fresh_event_may_be_asked(sim: SimDevice) -> None:
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1")
+        assert not isinstance(sim.record(lambda: (torch.cuda.Event().query(), x * 2)), CaptureFailure)
+
+
+def test_generators_in_a_capture(sim: SimDevice) -> None:
+    with sim.entered():
+        own = torch.Generator(device="cuda:1")
+        failure = failing(sim, lambda: torch.randn(4, device="cuda:1", generator=own))
+        assert failure.message == "Attempt to increase offset for a CUDA generator not in capture mode."
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(own)
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream(1)):
+            drawn = torch.randn(4, device="cuda:1", generator=own)
+        graph.replay()
+        first = sim.digest(drawn)
+        graph.replay()
+        assert sim.digest(drawn) != first
+        failure = failing(sim, lambda: torch.cuda.manual_seed(1234))
+        assert "only if new seed is the same" in failure.message
+
+
+def test_an_optimizer_that_is_not_capturable(sim: SimDevice) -> None:
+    with sim.entered():
+        parameter = torch.nn.Parameter(torch.ones(4, device="cuda:1"))
+        optimizer = torch.optim.Adam([parameter])
+        parameter.grad = torch.ones(4, device="cuda:1")
+        optimizer.step()
+        assert "capturable" in failing(sim, optimizer.step).message
+
+
+def test_graphed_callables(sim: SimDevice) -> None:
+    with sim.entered():
+        torch.cuda.set_device(1)
+        model = torch.nn.Linear(8, 4).cuda()
+        x = torch.randn(2, 8, device="cuda", requires_grad=True)
+        expected = sim.to_host(model(x))
+        graphed = torch.cuda.make_graphed_callables(model, (torch.zeros(2, 8, device="cuda", requires_grad=True),))
+        out = graphed(x)
+        assert torch.equal(sim.to_host(out), expected)
+        out.sum().backward()
+        assert x.grad is not None and x.grad.is_cuda
+
+
+def test_a_users_error_is_handed_on(sim: SimDevice) -> None:
+    def step() -> None:
+        raise ValueError("the user's")
+
+    with sim.entered():
+        failure = failing(sim, step)
+        assert (failure.error_type, failure.message, failure.event) == ("ValueError", "the user's", None)
+        assert sim.draw("sim:1") is None
+
+
+def test_what_the_table_does_not_know_is_unknown(sim: SimDevice) -> None:
+    library = torch.library.Library("graphsafe_test", "DEF")
+    library.define("opaque(Tensor x) -> Tensor")
+    library.impl("opaque", lambda x: x + 1, "CPU")
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1")
+        torch.ops.graphsafe_test.opaque(torch.ones(4))
+        assert sim.unknown_operations() == (), "on the host it is none of ours"
+        assert torch.ops.graphsafe_test.opaque(x).is_cuda
+        assert sim.unknown_operations() == ("graphsafe_test::opaque",)
+
+
+def test_compiled_code_is_a_limit(sim: SimDevice) -> None:
+    with sim.entered():
+        compiled = torch.compile(lambda x: x * 2, mode="reduce-overhead")
+        assert compiled(torch.ones(2, device="cuda:1")).is_cuda
+        assert [limit.kind for limit in sim.limits()] == ["simulated"]
