@@ -69,7 +69,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     capturing = session if session is not None and stream in session.clocks else None
     if capturing is not None:
         capturing.admit()
-    for happening in happenings(func, args, kwargs, target, world.scope.literal, world.table):
+    for happening in happenings(func, args, kwargs, target, world.scope, world.table):
         _announce(world, func, happening, session, capturing)
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
     frozen = None

@@ -58,6 +58,7 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
             {name: _nothing for name in ("range_push", "range_pop", "mark", "range_start", "range_end")},
         ),
         ([torch.backends.cuda], {"is_built": lambda: True}),
+        ([torch.backends.cudnn], {"is_acceptable": lambda tensor: False}),
     ]
     if hasattr(torch, "accelerator"):
         tables.append(([torch.accelerator], _accelerator(world)))

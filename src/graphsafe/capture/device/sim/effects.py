@@ -15,6 +15,7 @@ import torch
 from graphsafe.capture.device.protocol import StepEventKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
+from graphsafe.capture.device.sim.world import Scope
 from graphsafe.optable import UNKNOWN, Argument, Call, Op, OpTable
 
 _KINDS: Mapping[str, StepEventKind] = {
@@ -30,6 +31,10 @@ _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_c
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 _PUTS = frozenset({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"})
 _READS = frozenset({"aten::_local_scalar_dense"})
+_CHECKS_ON_THE_CPU = frozenset(
+    {"torch.quantile", "torch.nanquantile", "torch.Tensor.quantile", "torch.Tensor.nanquantile"}
+)
+"Calls that read values to check them, where they are a CPU's (torch 2.6); a GPU's are left unchecked."
 _BENEATH = {
     "aten::_to_sparse": "torch.Tensor.to_sparse",
     "aten::_to_sparse_csr": "torch.Tensor.to_sparse_csr",
@@ -66,15 +71,17 @@ class Happening:
 
 
 def happenings(
-    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int, literal: bool, table: OpTable
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int, scope: Scope, table: OpTable
 ) -> tuple[Happening, ...]:
     """What the call does. `target` is the device of its result (`HOST` for the CPU). Raises `RuntimeError` in PyTorch's
     words where it mixes devices."""
     name = op_name(func)
     if name in _READS:
+        if scope.via in _CHECKS_ON_THE_CPU:
+            return ()
         return (Happening("read", NOT_PERMITTED, data={"dtype": _dtype(args[0])}),)
     if name in _TRANSFERS:
-        return _transfer(name, args, kwargs, target, literal)
+        return _transfer(name, args, kwargs, target, scope.literal)
     if name in _GETS:
         return _indexed(args[0], args[1])
     if name in _PUTS:

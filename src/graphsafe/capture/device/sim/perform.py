@@ -22,7 +22,7 @@ def perform(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Where the CPU has no kernel for a type that a GPU has one for (`histc` of integers), compute in a wider one."""
     try:
         return func(*args, **kwargs)
-    except NotImplementedError as error:
+    except RuntimeError as error:  # in newer versions NotImplementedError, which is one
         if func._schema.is_mutable or "not implemented for" not in str(error):
             raise
         narrow = {tensor.dtype for tensor in _tensors(args) if tensor.dtype in _WIDER}
@@ -31,7 +31,7 @@ def perform(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         dtype = narrow.pop()
         try:
             result = func(*_cast(args, dtype, _WIDER[dtype]), **_cast(dict(kwargs), dtype, _WIDER[dtype]))
-        except (NotImplementedError, RuntimeError):
+        except RuntimeError:
             raise error from None
         return _cast(result, _WIDER[dtype], dtype)
 
