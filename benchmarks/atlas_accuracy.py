@@ -1,4 +1,4 @@
-"""How well scan tells the snippets of tests/data/op_atlas.jsonl apart: those that break a capture, and the clean ones.
+"""How well scan tells measured snippets apart: those that break a capture or its replay, and the clean ones.
 
 Each snippet becomes the `forward` of a module in a file of its own, in each way of WRAPPINGS, and is scanned. A bad one
 is found where a finding above note has the right family; a clean one is silent where there is none, GS401 aside.
@@ -21,7 +21,9 @@ from typing import Any
 from graphsafe.config import load_config
 from graphsafe.scan.api import scan_paths
 
-ATLAS = Path(__file__).resolve().parent.parent / "tests" / "data" / "op_atlas.jsonl"
+DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
+SETS = {"atlas": DATA / "op_atlas.jsonl", "extra": DATA / "op_extra.jsonl"}
+"Snippets by the file they are in; `extra` was measured later, with the engine already written."
 
 DEVICE_TENSORS = {
     "x": "torch.randn(64, 64{device})",
@@ -30,6 +32,8 @@ DEVICE_TENSORS = {
     "idx_perm": "torch.randperm(64{device})",
     "mask": "torch.rand(64{device}) > 0.5",
     "tok": "torch.zeros(1, dtype=torch.int64{device})",
+    "zero": "torch.zeros((), dtype=torch.int64{device})",
+    "scale": "torch.ones((){device})",
     "lengths": "torch.full((4,), 16, dtype=torch.int64{device})",
     "buf": "torch.zeros(64, dtype=torch.int64{device})",
     "fbuf": "torch.zeros(64{device})",
@@ -43,9 +47,11 @@ DEVICE_TENSORS = {
     "kv": "torch.zeros(1, 64{device})",
     "kvbuf": "torch.zeros(8, 64{device})",
     "pos": "torch.zeros(1, dtype=torch.int64{device})",
+    "offs": "torch.full((4,), 16, dtype=torch.int32{device}).cumsum(0, dtype=torch.int32)",
 }
 HOST_STATE = """\
 self.cpu = torch.randn(64)
+self.cpu0 = torch.tensor(2.0)
 self.cpu_idx = torch.arange(4)
 self.cpu_idx2 = torch.tensor([16, 32])
 self.pin = torch.randn(64).pin_memory()
@@ -58,11 +64,18 @@ self.cache = {}
 DEVICE_STATE = """\
 self.param = nn.Parameter(torch.randn(64, 64{device}))
 self.lstm = nn.LSTM(64, 64, batch_first=True{device})
+self.gru = nn.GRU(64, 64, batch_first=True{device})
+self.bn = nn.BatchNorm1d(64{device})
+self.mha = nn.MultiheadAttention(64, 4, batch_first=True{device})
+self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, batch_first=True{device}), 1)
+self.rng_state = torch.cuda.get_rng_state()
+self.scaler = torch.amp.GradScaler("cuda")
 self.side = torch.cuda.Stream()
 self.gen = torch.Generator(device="cuda")
 self.sgd = torch.optim.SGD([self.param], lr=0.1)
 self.adam = torch.optim.Adam([self.param], lr=0.1)
 self.adamc = torch.optim.Adam([self.param], lr=0.1, capturable=True)
+self.adamwf = torch.optim.AdamW([self.param], lr=0.1, fused=True, capturable=True)
 """
 IMPORTS = "import numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 
@@ -149,15 +162,15 @@ def share(answers: Iterable[bool]) -> float:
     return sum(counted) / len(counted)
 
 
-def atlas_rows() -> Sequence[Mapping[str, Any]]:
+def snippets_of(file: Path) -> Sequence[Mapping[str, Any]]:
     """The snippets that run eagerly."""
-    rows = [json.loads(line) for line in ATLAS.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return [row for row in rows if row["family"] != "invalid"]
 
 
-def measure(wrapping: str, folder: Path) -> Accuracy:
-    """Write every snippet into `folder`, wrapped, and scan them all at once."""
-    snippets = atlas_rows()
+def measure(name: str, wrapping: str, folder: Path) -> Accuracy:
+    """Write every snippet of one of SETS into `folder`, wrapped, and scan them all at once."""
+    snippets = snippets_of(SETS[name])
     for number, snippet in enumerate(snippets):
         (folder / f"row{number:03}.py").write_text(WRAPPINGS[wrapping](snippet["step"]), encoding="utf-8")
     report = scan_paths([folder], load_config(folder))
@@ -183,22 +196,23 @@ def codes(code: str | list[str] | None) -> tuple[str, ...]:
 
 
 def main() -> int:
-    print("| wrapping | bad snippets found | of them with the right code | clean snippets silent |")
-    print("|---|---|---|---|")
+    print("| snippets | wrapping | bad ones found | with the right code | clean ones silent |")
+    print("|---|---|---|---|---|")
     results = {}
-    for wrapping in WRAPPINGS:
-        with tempfile.TemporaryDirectory() as folder:
-            result = results[wrapping] = measure(wrapping, Path(folder))
-        print(
-            f"| {wrapping} | {result.recall:.1%} of {len(result.bad)} | {result.exact:.1%} "
-            f"| {result.silence:.1%} of {len(result.clean)} |"
-        )
-    print("\n| wrapping | snippet | | expected | found |\n|---|---|---|---|---|")
-    for wrapping, result in results.items():
+    for name in SETS:
+        for wrapping in WRAPPINGS:
+            with tempfile.TemporaryDirectory() as folder:
+                result = results[name, wrapping] = measure(name, wrapping, Path(folder))
+            print(
+                f"| {name} | {wrapping} | {result.recall:.1%} of {len(result.bad)} | {result.exact:.1%} "
+                f"| {result.silence:.1%} of {len(result.clean)} |"
+            )
+    print("\n| snippet | wrapping | | expected | found |\n|---|---|---|---|---|")
+    for (_, wrapping), result in results.items():
         for row in result.wrong:
             step = row.step.replace("\n", "; ").replace("|", "\\|")
             expected, found = (", ".join(side) or "nothing" for side in (row.expected, row.found))
-            print(f"| {wrapping} | {row.name} | `{step}` | {expected} | {found} |")
+            print(f"| {row.name} | {wrapping} | `{step}` | {expected} | {found} |")
     return 0
 
 

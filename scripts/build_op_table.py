@@ -44,8 +44,11 @@ TAG_EFFECTS = {
     "nondeterministic_seeded": {"kind": "random", "rule": None, "how": "draw"},
 }
 PRIVATE_GENERATOR = {"kind": "random", "rule": "GS502", "how": "private-generator", "when": {"given": ["generator"]}}
-DTYPE_CASE = {"when": {"literals": {"dtype": ["bool"]}}, "result": "mask"}
-FIELDS = ("params", "effects", "result", "cases", "placement", "mutates", "view", "pointwise", "evidence")
+DTYPE_CASE = {"when": {"literals": {"dtype": ["bool", "uint8"]}}, "result": "mask"}
+"PyTorch indexes with uint8 as with bool."
+NUMBERS = {"number", "int", "float", "Optional[number]", "Optional[int]", "Optional[float]", "List[int]", "List[float]"}
+"Schema types for which PyTorch's argument parser reads a 0-d tensor."
+FIELDS = ("params", "numbers", "effects", "result", "cases", "placement", "mutates", "view", "pointwise", "evidence")
 "What a block of the seed may set."
 
 Row = dict[str, Any]
@@ -125,6 +128,7 @@ def schema_row(name: str, schemas: list[Any]) -> Row:
         "overload": None,
         "python": [f"{space}.{short}" for space, short in python_names(name)],
         "params": ["input" if p == "self" else "dim|axis" if p == "dim" else p for p in positional(widest)],
+        "numbers": number_parameters(schemas),
         "effects": effects,
         "result": result_of(widest),
         "mutates": [a.name for a in widest.arguments if a.alias_info is not None and a.alias_info.is_write],
@@ -141,6 +145,25 @@ def schema_row(name: str, schemas: list[Any]) -> Row:
     if "dtype" in options and row["result"] == "tensor":
         row["cases"] = [DTYPE_CASE]
     return row
+
+
+def number_parameters(schemas: list[Any]) -> list[str]:
+    """Parameters that are numbers in every overload, by name and, where positional, by position."""
+    types: dict[str, set[str]] = defaultdict(set)
+    types_at: dict[int, set[str]] = defaultdict(set)
+    for schema in schemas:
+        for index, argument in enumerate(schema.arguments):
+            types[argument.name].add(str(argument.type))
+            if not argument.kwarg_only:
+                types_at[index].add(str(argument.type))
+    keyword_only = {a.name for schema in schemas for a in schema.arguments if a.kwarg_only}
+    numbers = []
+    for name, found in types.items():
+        positions = {i for schema in schemas for i, a in enumerate(schema.arguments) if a.name == name}
+        elsewhere = set() if name in keyword_only else {kind for i in positions for kind in types_at[i]}
+        if name not in ("self", "dtype", "layout") and found | elsewhere <= NUMBERS:
+            numbers.append(name)
+    return sorted(numbers)
 
 
 def is_out_variant(schema: Any) -> bool:
@@ -275,9 +298,12 @@ def finished(row: Row) -> Row:
         cases.append(DTYPE_CASE)
     done = {key: row[key] for key in ("aten", "overload", "python")}
     done["python"] = sorted(row["python"])
-    if row["params"] and (row["effects"] or cases):
+    numbers = [] if row["result"] in ("host", "shape", "none") else numbers_left(row)
+    if row["params"] and (row["effects"] or cases or numbers):
         # A dispatch mode knows arguments by the schema's names, where the first one is `self`.
         done["params"] = ["input|self" if name == "input" and row["aten"] else name for name in row["params"]]
+    if numbers:
+        done["numbers"] = numbers
     if row["effects"]:
         done["effects"] = row["effects"]
     done["result"] = result
@@ -290,6 +316,13 @@ def finished(row: Row) -> Row:
     if row.get("evidence"):
         done["evidence"] = row["evidence"]
     return done
+
+
+def numbers_left(row: Row) -> list[str]:
+    """Without those whose reading the seed describes better, and those that the seed gives another name."""
+    told = {param for effect in row["effects"] for param in effect.get("when", {}).get("kinds", {})}
+    shared = {name for param in row["params"] if "|" in param for name in param.split("|")} - {"dim", "axis"}
+    return [name for name in row.get("numbers", ()) if name not in told | shared]
 
 
 def order(row: Row) -> tuple[bool, str, list[str]]:

@@ -24,7 +24,9 @@ EffectKind = Literal[
     "reads-host", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value"
 ]
 "`waits` is an explicit wait or query; `host-value` a Python value that differs from step to step, frozen in a graph."
-ResultKind = Literal["tensor", "mask", "int", "float", "same", "reduction", "host", "shape", "none", "tuple", "self"]
+ResultKind = Literal[
+    "tensor", "mask", "int", "float", "same", "reduction", "host", "shape", "none", "tuple", "self", "object"
+]
 ArgumentKind = Literal[
     "tensor", "mask", "tensors", "host-tensor", "number", "bool", "string", "none", "sequence", "dtype", "device",
     "host-device", "other",
@@ -109,6 +111,8 @@ class Effect:
     unless: Condition | None = None
     torch: str | None = None
     "Versions for which it holds (`>=2.6,<2.12`); `None` for all."
+    only_if_certain: bool = False
+    'Not worth a "perhaps": nearly every call whose arguments are not known is innocent of it.'
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,8 @@ class Result:
 
     Tensors of `placement`: `mask` of bool, `int`, `float`, `same` (values like the first argument's), `tensor` (dtype
     not known); `reduction` is 0-d, its values are `of`; `self` is the first argument itself (in-place methods). `tuple`
-    unpacks into `elements`, of which a single one stands for any number. `host` and `shape` are Python values.
+    unpacks into `elements`, of which a single one stands for any number. `host` and `shape` are Python values, `object`
+    is one that may hold device tensors.
     """
 
     kind: ResultKind
@@ -151,6 +156,7 @@ class Op:
     params: tuple[str, ...]
     "Parameter names in positional order; `a|b` where one has two names, a last `size*` takes all that are left."
     effects: tuple[Effect, ...]
+    "With one for each parameter that takes a Python number: a device tensor given there is read back."
     result: Result
     cases: tuple[ResultCase, ...]
     "Where the result differs; the first that holds for certain wins over `result`."
@@ -174,8 +180,9 @@ class Op:
                 continue
             wanted = True if effect.when is None else self._holds(effect.when, call)
             spared = False if effect.unless is None else self._holds(effect.unless, call)
-            if wanted is not False and spared is not True:
-                hits.append(Hit(effect, certain=wanted is True and spared is False))
+            certain = wanted is True and spared is False
+            if certain or (wanted is not False and spared is not True and not effect.only_if_certain):
+                hits.append(Hit(effect, certain))
         return tuple(hits)
 
     def result_of(self, call: Call) -> Result:
@@ -354,7 +361,7 @@ def _op(row: Mapping[str, Any]) -> Op:
         overload=row["overload"],
         python=tuple(row["python"]),
         params=tuple(row.get("params", ())),
-        effects=tuple(_effect(effect) for effect in row.get("effects", ())),
+        effects=(*map(_effect, row.get("effects", ())), *map(_number_read, row.get("numbers", ()))),
         result=_result(row["result"]),
         cases=tuple(ResultCase(_condition(case["when"]), _result(case["result"])) for case in row.get("cases", ())),
         placement=row.get("placement", "same"),
@@ -375,6 +382,11 @@ def _effect(row: Mapping[str, Any]) -> Effect:
         unless=_condition(row["unless"]) if "unless" in row else None,
         torch=row.get("torch"),
     )
+
+
+def _number_read(param: str) -> Effect:
+    given_a_tensor = Condition(kinds={param: ("tensor", "tensors")})
+    return Effect("reads-host", "GS101", "cast", when=given_a_tensor, only_if_certain=True)
 
 
 def _condition(row: Mapping[str, Any]) -> Condition:

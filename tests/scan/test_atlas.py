@@ -28,7 +28,7 @@ def accuracy() -> ModuleType:
 
 @pytest.mark.parametrize("wrapping", ["buffers", "attributes"])
 def test_scan_finds_the_bad_snippets_and_spares_the_clean(accuracy: ModuleType, wrapping: str, tmp_path: Path) -> None:
-    result = accuracy.measure(wrapping, tmp_path)
+    result = accuracy.measure("atlas", wrapping, tmp_path)
     for row in result.wrong:
         print(f"{row.name}: expected {row.expected or 'nothing'}, found {row.found or 'nothing'}: {row.step!r}")
     assert result.recall >= ENOUGH
