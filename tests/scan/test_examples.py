@@ -73,8 +73,8 @@ def test_names_every_planted_hazard(report: Report, hazard: Hazard) -> None:
 
 def test_each_call_site_calls_the_next_function(report: Report) -> None:
     for finding in report.findings:
-        callees = [*(site.function for site in finding.call_chain[1:]), finding.location.function]
-        for site, callee in zip(finding.call_chain, callees, strict=True):
+        functions = [*(site.function for site in finding.call_chain), finding.location.function]
+        for site, callee in zip(finding.call_chain, functions[1:], strict=True):
             source = (EXAMPLES / site.path.rpartition("examples/")[2]).read_text(encoding="utf-8").splitlines()
             name = (callee or "").rpartition(".")[2]
             assert is_forward(callee or "") or f"{name}(" in source[site.line - 1], finding

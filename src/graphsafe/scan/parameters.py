@@ -185,8 +185,7 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
     """An annotation's value with the name, and the device that the name and the place suggest."""
     if type(value) is Tensor:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
-        sure = value.sure and (value.dtype == dtype)
-        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, sure=sure)
+        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype)
     if type(value).__name__ == "Union":
         return join_all(placed(option, name, step, where) for option in value.options)  # type: ignore[union-attr]
     if type(value) is Sequence:

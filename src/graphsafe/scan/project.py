@@ -38,6 +38,8 @@ class Project:
         self._names: dict[str, tuple[str, bool]] = {}
         self._indexes: dict[str, FileIndex | None] = {}
         self._sources: OrderedDict[str, Source] = OrderedDict()
+        self._rewritten: set[str] = set()
+        "Files with syntax newer than the running Python: their sources are those that newer.py made."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
         self._mros: dict[str, tuple[str, ...]] = {}
         self._bindings: dict[tuple[str, str], Binding | None] = {}
@@ -60,19 +62,16 @@ class Project:
         return self._indexes[path]
 
     def source(self, path: str) -> Source:
-        """The source whose lines the index counts. Raises KeyError for a file that could not be read."""
+        """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
         if path in self._sources:
             self._sources.move_to_end(path)
             return self._sources[path]
         if path in self.problems:
             raise KeyError(path)
         source = read(Path(path))
-        try:
-            ast_source, _ = parse_source(source)
-        except Unreadable as problem:
-            self.problems[path] = problem
-            raise KeyError(path) from problem
-        return self._keep(path, ast_source)
+        if path in self._rewritten:
+            source, _ = parse_source(source)
+        return self._keep(path, source)
 
     def preload(self, path: str, data: bytes) -> None:
         """Index a file from bytes that are already at hand."""
@@ -82,10 +81,13 @@ class Project:
     def _build(self, path: str, data: bytes | None = None) -> FileIndex | None:
         name, is_package = self._names.get(path) or module_name(Path(path), {})
         try:
-            source, tree = parse_source(read(Path(path), data))
+            original = read(Path(path), data)
+            source, tree = parse_source(original)
         except Unreadable as problem:
             self.problems[path] = problem
             return None
+        if source is not original:
+            self._rewritten.add(path)
         self._keep(path, source)
         return build_index(source, tree, name, is_package)
 

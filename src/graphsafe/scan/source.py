@@ -39,15 +39,12 @@ class Source:
         """The statement on lines `first` to `last` (from 1, inclusive), with the positions it has in the file."""
         body = "\n".join(self.lines[first - 1 : last])
         if body[:1] in (" ", "\t", "\f"):
-            # An indented statement is only legal inside another; the line that holds it shifts everything by one.
-            tree = parse("if 1:\n" + body)
-            outer = tree.body[0]
+            # An indented statement is only legal inside another. Blank lines before it cost less than shifting each node.
+            outer = parse("\n" * (first - 2) + "if 1:\n" + body).body[0]
             assert isinstance(outer, ast.If)
             statement = outer.body[0]
-            ast.increment_lineno(statement, first - 2)
         else:
-            statement = parse(body).body[0]
-            ast.increment_lineno(statement, first - 1)
+            statement = parse("\n" * (first - 1) + body).body[0]
         return statement
 
     def column(self, line: int, offset: int) -> int:

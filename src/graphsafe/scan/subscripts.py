@@ -228,6 +228,7 @@ def subscript_store(
     tensor, certain = as_tensor(owner)
     if tensor is None:
         return False
+    use_number(engine, frame, value, "operand", node)
     if tensor.where == "host":
         source, source_certain = as_tensor(value)
         if source is not None and source.where == "device":
@@ -237,7 +238,6 @@ def subscript_store(
         return True
     masks = _mask_parts(engine, frame, target)
     dropped, known, gathers = _indices(engine, frame, target, tensor, store=True)
-    use_number(engine, frame, value, "operand", node)
     source, source_certain = as_tensor(value)
     only_integers = not gathers and known and _only_integers(target.slice)
     # PyTorch copies a host value to the device only where the selected place is 0-d; elsewhere it fills.
@@ -253,10 +253,9 @@ def subscript_store(
         if source.where == "host" and (source.ndim != 0 or single or gathers):
             engine.emit(frame, "Store", "host-tensor", node, confidence, value=describe(value))
     elif type(value) is Number or type(value) is Array:
-        if single:
+        # Through an index tensor, index_put_ first moves the value to the device (a mask would fill).
+        if single or gathers:
             engine.emit(frame, "Store", "scalar", node, confidence, value="a Python value")
-        elif gathers and type(value) is Array:
-            engine.emit(frame, "Store", "host-tensor", node, confidence, value="a numpy array")
     elif type(value) is Sequence and as_tensor(value.elem)[0] is None and type(value.elem) is Number:
         engine.emit(frame, "Transfer", "literal", node, confidence, value="a Python list")
     return True

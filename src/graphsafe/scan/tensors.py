@@ -68,7 +68,7 @@ EVENT_OF_RULE: dict[str, EventKind] = {
 }
 """The kind of event by which scan shows an effect of the op table."""
 
-WHATEVER_DEVICE = frozenset(("GS105", "GS503", "GS504", "GS702"))
+WHATEVER_DEVICE = frozenset(("GS105", "GS403", "GS503", "GS504", "GS702"))
 "Effects that do not depend on where a tensor lies."
 
 UNMISTAKABLE = frozenset(("item", "cpu", "masked_select", "nonzero", "unique_consecutive", "repeat_interleave"))
@@ -457,7 +457,7 @@ def _result(
             fresh=not shares,
             attr=first.attr if shares and first is not None else None,
             name=first.name if shares and first is not None else None,
-            pinned=is_true(arguments.keywords.get("pin_memory")) or (shares and first is not None and first.pinned),
+            pinned=may_be_true(arguments.keywords.get("pin_memory")) or (shares and first is not None and first.pinned),
             literal=op.aten == "aten::tensor" and where == "host",
             sure=not involved or any(tensor.sure for tensor in involved),
         )
