@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -32,33 +32,31 @@ INTERRUPTED = "interrupted"
 "The kind of the `Limit` of a report that Ctrl-C cut short."
 
 
-def capture_all(requests: Iterable[CaptureRequest], progress: Progress | None = None) -> list[Report]:
-    """A report each, in order; after Ctrl-C, those that there are."""
-    reports: list[Report] = []
-    for request in requests:
-        reports.append(capture_target(request, progress))
-        if any(limit.kind == INTERRUPTED for limit in reports[-1].limits):
-            break
-    return reports
-
-
 def capture_target(request: CaptureRequest, progress: Progress | None = None) -> Report:
     """Prove one target over its devices and buckets.
 
     Whatever the target does is an answer: a request that is wrong gives a report with a `BAD_REQUEST` limit. Raises
     RequestError where there is no torch, and `run.InternalError` where graphsafe itself failed.
     """
+    return capture_all([request], progress)[0]
+
+
+def capture_all(requests: Sequence[CaptureRequest], progress: Progress | None = None) -> list[Report]:
+    """A report each, in order; after Ctrl-C those that there are, the last with an `INTERRUPTED` limit. Raises as
+    `capture_target` does."""
     if importlib.util.find_spec("torch") is None:
         raise RequestError('capture needs PyTorch: pip install "graphsafe[capture]"')
-    book = load_rulebook(request.config.rule_packs)
-    proof = _Proof(request, book)
-    with tempfile.TemporaryDirectory(prefix="graphsafe-") as folder:
-        try:
-            with Supervisor(request.timeout, progress) as supervisor:
-                proof.run(supervisor, Path(folder))
-        except KeyboardInterrupt:
-            proof.limits.append(Limit(INTERRUPTED, request.target, "stopped by the user before it was done"))
-    return proof.report()
+    proofs: list[_Proof] = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="graphsafe-") as folder, Supervisor(progress) as supervisor:
+            for number, request in enumerate(requests):
+                proofs.append(_Proof(request, load_rulebook(request.config.rule_packs)))
+                proofs[-1].run(supervisor, Path(folder, str(number)))
+    except KeyboardInterrupt:
+        if not proofs:
+            raise
+        proofs[-1].limits.append(Limit(INTERRUPTED, proofs[-1].target, "stopped by the user before it was done"))
+    return [proof.report() for proof in proofs]
 
 
 @dataclass
@@ -77,7 +75,13 @@ class _Proof:
         self.limits: list[Limit] = []
         self._lines: dict[str, set[int]] = {}
 
+    @property
+    def target(self) -> str:
+        return self._request.target
+
     def run(self, supervisor: Supervisor, folder: Path) -> None:
+        folder.mkdir()
+        supervisor.timeout = self._request.timeout
         for name in self._device_names(supervisor, folder):
             device = _Device(name)
             self._devices.append(device)

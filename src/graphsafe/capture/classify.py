@@ -111,19 +111,28 @@ def node_at(event: Event) -> ast.AST | None:
 
 
 @functools.lru_cache(maxsize=256)
+def _tree(path: str) -> tuple[ast.AST, ...]:
+    """Every node of a file, outermost first; none where it cannot be read."""
+    try:
+        return tuple(ast.walk(ast.parse(Path(path).read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        return ()
+
+
+@functools.lru_cache(maxsize=256)
 def nodes_of(path: str) -> Mapping[tuple[int, ...], ast.AST]:
     """Span -> the outermost expression that has it; empty where the file cannot be read."""
-    try:
-        tree = ast.parse(Path(path).read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return {}
     found: dict[tuple[int, ...], ast.AST] = {}
-    for node in ast.walk(tree):
+    for node in _tree(path):
         if isinstance(node, (ast.expr, ast.stmt)) and node.end_lineno is not None and node.end_col_offset is not None:
             place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
             if place not in found or isinstance(found[place], ast.stmt):
                 found[place] = node
     return found
+
+
+def functions_of(path: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in _tree(path) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
 
 def statement_span(path: str, line: int) -> Span | None:

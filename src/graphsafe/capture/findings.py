@@ -133,8 +133,7 @@ class _Writer:
                 draw = next(iter(broken.values()))["draw"]
                 self.add("GS501", attempt["frames"], attempt["span"], level="error", expr=text, first_error=error,
                          devices=sorted(broken), draw=draw, repair_works=repaired)
-            else:
-                self.add("GS605", attempt["frames"], attempt["span"], first_error=error)
+            self.add("GS605", attempt["frames"], attempt["span"], first_error=error)
         if broken and not failed:
             self.add("GS501", self._entry, level="error", expr=next(iter(broken.values()))["draw"], devices=sorted(broken))
 
@@ -189,10 +188,9 @@ class _Writer:
 
     def failed_capture(self) -> None:
         capture = self._seen.probes.get("capture") or {}
-        if capture.get("status") != "fail":
-            return
         if capture.get("empty"):
             self.add("GS602", self._entry, expr="it has no node at all")
+        if capture.get("status") != "fail":
             return
         error = capture.get("first_error") or {}
         diagnosis = self._seen.diagnose.get("diagnosis")

@@ -1,4 +1,4 @@
-"""Where prediction meets proof: what scan says of the files that ran, confirmed or refuted by what capture saw."""
+"""Where prediction meets proof: what scan says of the functions that ran, confirmed or refuted by what capture saw."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphsafe.capture.classify import functions_of
 from graphsafe.capture.places import shown
-from graphsafe.report.model import Finding, JoinStatus, Level, Limit
+from graphsafe.report.model import Finding, JoinStatus, Level, Limit, Location
 
 if TYPE_CHECKING:
     from graphsafe.config import Config
@@ -39,7 +40,7 @@ def joined(
             proven[index] = replace(
                 finding, status="confirmed", edits=prediction.edits, suppressed=prediction.suppressed
             )
-        if not matches:
+        if not matches and _function_ran(prediction.location, ran):
             alone.append(_judged(prediction, ran))
     return [*proven, *alone], []
 
@@ -52,6 +53,16 @@ def _same_cause(prediction: Finding, finding: Finding) -> bool:
     if prediction.code == finding.code:
         return True
     return all(code[:3] in ("GS1", "GS2", "GS3") for code in (prediction.code, finding.code))
+
+
+def _function_ran(at: Location, ran: Mapping[str, set[int]]) -> bool:
+    """Whether any line of the body of the function around a place ran; what lies in others says nothing of this step."""
+    around = [node for node in functions_of(at.path) if node.lineno <= at.line <= (node.end_lineno or node.lineno)]
+    if not around:
+        return False
+    inner = max(around, key=lambda node: node.lineno)
+    body = range(inner.body[0].lineno, (inner.end_lineno or inner.lineno) + 1)
+    return any(line in ran.get(at.path, ()) for line in body)
 
 
 def _judged(prediction: Finding, ran: Mapping[str, set[int]]) -> Finding:

@@ -237,14 +237,16 @@ class Run:
     def _after(self) -> None:
         capture, replay = self._probes["capture"], self._probes["replay"]
         died = capture["status"] == "crashed" and capture.get("phase") == "capture"
-        if capture["status"] == "fail" or died or (capture["status"] == "pass" and replay["status"] == "fail"):
+        wrong = capture["status"] == "pass" and (capture.get("empty") or replay["status"] == "fail")
+        if capture["status"] == "fail" or died or wrong:
             self._alone("diagnose")
-        if capture["status"] == "pass" and (self.source == "capture" or self._request.replays is not None):
+        if capture["status"] == "pass" and not capture.get("empty") and (self.source == "capture" or self._request.replays is not None):
             measured = self._ended(self._supervisor.run(self._job("measure")))
             for name in ("memory", "timing"):
                 self._probes[name] = dict(measured.get(name) or {"status": "skipped"})
             if "growth" in measured:
                 self._probes["memory"]["growth"] = measured["growth"]
+        self._probes.setdefault("timing", {"status": "skipped"})["children"] = dict(self.seconds)
 
 
 def reported(probes: Mapping[str, Probe]) -> dict[str, Probe]:

@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import sys
+from typing import Any
 
 from graphsafe.capture.job import Job
 
@@ -23,6 +24,7 @@ def serve(descriptor: int) -> None:
 
     from graphsafe.capture import child
 
+    _import_what_torch_imports_late()
     parent = socket.socket(fileno=descriptor)
     running: dict[int, int] = {}
     try:
@@ -56,6 +58,28 @@ def serve(descriptor: int) -> None:
     finally:
         for pid in running:
             _kill_group(pid)
+
+
+def _import_what_torch_imports_late() -> None:
+    """The first use of a dispatch mode imports 800 modules, for seconds; once here instead of in every child.
+
+    Some of them ask whether there is a GPU, which must not start CUDA here: torch then asks the driver's library only.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Nothing(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    name = "PYTORCH_NVML_BASED_CUDA_CHECK"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        with Nothing():
+            torch.empty(0)
+    finally:
+        os.environ.pop(name) if before is None else os.environ.__setitem__(name, before)
 
 
 def _become(output: int) -> None:

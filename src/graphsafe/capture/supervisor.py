@@ -92,8 +92,9 @@ class Child:
 class Supervisor:
     """Runs jobs in children. Use as a context manager: nothing is left running after it."""
 
-    def __init__(self, timeout: float, progress: Callable[[str], None] | None = None) -> None:
-        self.timeout = timeout
+    def __init__(self, progress: Callable[[str], None] | None = None) -> None:
+        self.timeout = 300.0
+        "Seconds that a child may take."
         self._progress = progress
         self._running: dict[int, Child] = {}
         self._spawned: dict[int, subprocess.Popen[bytes]] = {}

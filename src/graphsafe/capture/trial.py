@@ -78,7 +78,7 @@ class _Trial:
         return "no output follows it" if outcome == self._base else None
 
     def outcome(self, new: Values, what: str) -> dict[str, str] | None:
-        """Digests of outputs and state after a first step on these inputs; None where it raises or turns to NaN."""
+        """Digests of outputs and state of two steps on these inputs; None where they raise or turn to NaN."""
         self._snapshot.put_back()
         try:
             digests, nan = self._run(new, what)
@@ -92,11 +92,22 @@ class _Trial:
         return None if nan and not self._base_nan else digests
 
     def _run(self, new: Values, what: str) -> tuple[dict[str, str], bool]:
+        """Two steps, because the first may not show what an input does (an empty cache), nor the second (a plan made in
+        the first)."""
+        self._session.channel.phase(f"try {what}")
+        digests: dict[str, str] = {}
+        nan = False
+        for number in (1, 2):
+            found, is_nan = self._step(new)
+            digests |= {f"{number} {path}": digest for path, digest in found.items()}
+            nan = nan or is_nan
+        return digests, nan
+
+    def _step(self, new: Values) -> tuple[dict[str, str], bool]:
         session = self._session
         inputs = inputs_of(session.subject)
         for path, values in new.items():
             session.device.store(inputs[path], values)
-        session.channel.phase(f"try {what}")
         session.seed(0)
         outputs = session.outputs_of(session.step())
         with users_code("step", "the step failed"):

@@ -55,6 +55,9 @@ def run(job: Job, channel: Channel) -> None:
             channel.tell(escaped=[asdict(event) for event in answer.escaped()])
         if isinstance(answer, CaptureFailure):
             return
+        if not answer.nodes():
+            channel.tell(replay={"status": "skipped", "reason": "there is nothing in the graph", "checks": []})
+            return
         channel.phase("wait for the reference")
         reference = _reference(session)
         if reference is None or unmatched:
@@ -103,7 +106,7 @@ def _captured(session: Session, answer: Recording | CaptureFailure) -> dict[str,
         return {"status": "fail", "phase": "capture", "nodes": {}, "first_error": error, "unknown_operations": unknown}
     nodes = dict(answer.nodes())
     return {
-        "status": "pass" if nodes else "fail",
+        "status": "pass",
         "phase": "capture",
         "nodes": nodes,
         "empty": not nodes,

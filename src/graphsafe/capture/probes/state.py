@@ -21,8 +21,8 @@ def changes(census: Sequence[Reach], ran: Executed) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
 
     def add(path: str, how: str, before: Any = None, after: Any = None) -> None:
-        # One cause, one entry: an object's own parts are born with it.
-        if not any(path.startswith((f"{outer}.", f"{outer}[")) for outer in found):
+        # One cause, one entry: the first one told, and an object's own parts with it.
+        if path not in found and not any(path.startswith((f"{outer}.", f"{outer}[")) for outer in found):
             frames = [asdict(frame) for frame in ran.writer_of(path)]
             found[path] = {"name": path, "how": how, "before": before, "after": after, "frames": frames}
 
