@@ -20,12 +20,11 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-# Asked through the driver's library, "is there a GPU" does not start CUDA here, after which forked children fail.
-os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
+SPAWN = get_context("spawn")
+"Importing the samples starts CUDA, after which forked children fail."
 WORKERS = 14
 SAMPLES = 8
 FAILURES = 3
@@ -47,8 +46,8 @@ def measure_slice(numbers: list[int]) -> list[dict[str, Any]]:
     rows: dict[int, dict[str, Any]] = {}
     position, skip = 0, 0
     while position < len(numbers):
-        ours, theirs = get_context("fork").Pipe(duplex=False)
-        child = get_context("fork").Process(target=measure_from, args=(numbers[position:], skip, theirs))
+        ours, theirs = SPAWN.Pipe(duplex=False)
+        child = SPAWN.Process(target=measure_from, args=(numbers[position:], skip, theirs))
         child.start()
         theirs.close()
         for number, index, result in messages(ours):
