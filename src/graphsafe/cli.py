@@ -148,10 +148,10 @@ def scan(
     """
     from graphsafe.scan.api import scan_paths
 
-    missing = [path for path in paths if not path.exists()]
+    missing = [path for path in paths if not (path.is_file() or path.is_dir())]
     for path in missing:
         complain(f"{path}: no such file or folder")
-    there = [path for path in paths if path.exists()]
+    there = [path for path in paths if path not in missing]
     if not there:
         return BAD_REQUEST
     check_writable(output)
