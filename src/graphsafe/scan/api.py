@@ -84,9 +84,11 @@ def _absolute(path: Path) -> Path:
 
 
 def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
-    """The files that may call or be called: the project's, or without a project those that stand with the given ones."""
+    """The files that may call or be called: the project's, or without one those that stand with the given ones."""
     root = config.root
-    if config.source is not None or any((root / name).exists() for name in ("pyproject.toml", "setup.py", "setup.cfg", ".git")):
+    if config.source is not None or any(
+        (root / name).exists() for name in ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+    ):
         return [_absolute(file) for file in python_files(root, config.exclude, root)]
     found: list[Path] = []
     for path in paths:
@@ -123,7 +125,8 @@ def _scan(
             Limit(
                 "no-root",
                 "no hot code found",
-                "no forward of a torch module, capture or marked function; name some with hot-paths or `# graphsafe: hot`",
+                "no forward of a torch module, capture or marked function; name some with hot-paths or "
+                "`# graphsafe: hot`",
             )
         )
     return Report(

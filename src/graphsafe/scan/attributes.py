@@ -16,6 +16,7 @@ from graphsafe.scan.values import (
     NoneValue,
     Number,
     Tensor,
+    Union,
     Unknown,
     Value,
     join,
@@ -44,7 +45,9 @@ class AttributeTables:
         """A cold assignment to `self.name` of an instance of class `ref`."""
         table = self._now.setdefault(ref, {})
         known = table.get(name)
-        table[name] = value if known is None or (ref in self._constructing and type(known) is Unknown) else join(known, value)
+        table[name] = (
+            value if known is None or (ref in self._constructing and type(known) is Unknown) else join(known, value)
+        )
         if ref in self._constructing:
             initial = self._initial.setdefault(ref, {})
             initial[name] = join(initial[name], value) if name in initial else value
@@ -59,7 +62,13 @@ class AttributeTables:
         value = self._now.get(ref, {}).get(name)
         of_class = self.of_class(ref, name)
         if value is None:
-            return of_class if type(of_class) is not Unknown or self._declared(ref, name) else None if not writers else UNKNOWN
+            return (
+                of_class
+                if type(of_class) is not Unknown or self._declared(ref, name)
+                else None
+                if not writers
+                else UNKNOWN
+            )
         if type(value) is Unknown and type(of_class) is not Unknown:
             return of_class
         if type(value) is NoneValue and type(of_class) is not Unknown:
@@ -132,7 +141,7 @@ class AttributeTables:
                 declared = parameters.placed(
                     parameters.annotated(self._engine, file, statement.annotation), name, False, "any"
                 )
-                if value is None or type(declared) is not Unknown and type(declared) is not Number:
+                if value is None or (type(declared) is not Unknown and type(declared) is not Number):
                     return declared
             if value is None:
                 return UNKNOWN
@@ -193,19 +202,17 @@ MODULE_ATTRIBUTES: dict[str, Value] = {
 
 def named_attribute(value: Value, text: str, key: str) -> Value:
     """An attribute's value as an expression sees it: with its name, its identity, and as state of the host."""
-    kind = type(value)
-    if kind is Tensor:
-        tensor: Tensor = value  # type: ignore[assignment]
+    if isinstance(value, Tensor):
         name = text.rpartition(".")[2]
-        where = parameters.where_of(name, tensor.where)
-        dtype = tensor.dtype
+        where = parameters.where_of(name, value.where)
+        dtype = value.dtype
         if dtype is None and parameters.MASK_NAME.search(name) and name != "attention_mask":
             dtype = "bool"
-        return replace(tensor, name=text, attr=key, fresh=False, where=where, dtype=dtype)
-    if kind is Number:
-        return replace(value, state=key, soft=value.soft or "attribute")  # type: ignore[type-var,union-attr]
-    if kind.__name__ == "Union":
-        options = [named_attribute(option, text, key) for option in value.options]  # type: ignore[union-attr]
+        return replace(value, name=text, attr=key, fresh=False, where=where, dtype=dtype)
+    if isinstance(value, Number):
+        return replace(value, state=key, soft=value.soft or "attribute")
+    if isinstance(value, Union):
+        options = [named_attribute(option, text, key) for option in value.options]
         result = options[0]
         for option in options[1:]:
             result = join(result, option)

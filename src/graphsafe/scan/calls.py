@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from graphsafe.scan.frame import Frame
 
 _MODULE_SELF = frozenset(
-    "to cuda cpu eval train half float double bfloat16 type requires_grad_ apply share_memory to_empty compile".split()
+    ("to cuda cpu eval train half float double type requires_grad_ apply share_memory to_empty compile").split()
 )
 "Methods by which a torch module returns itself."
 
@@ -91,23 +91,22 @@ def call_value(engine: Engine, frame: Frame, node: ast.Call, value: Value, argum
 
 
 def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
-    kind = type(value)
-    if kind is Function:
-        return _function(engine, frame, node, value, arguments)  # type: ignore[arg-type]
-    if kind is Lib:
-        return library.call(engine, frame, node, value.name, arguments)  # type: ignore[union-attr]
-    if kind is ClassValue:
-        return _construct(engine, value, arguments)  # type: ignore[arg-type]
-    if kind is Instance:
-        return _call_instance(engine, frame, node, value, arguments)  # type: ignore[arg-type]
-    if kind is Handle and value.kind == "module":  # type: ignore[union-attr]
-        return library.call_module(value.detail or "", arguments)  # type: ignore[union-attr]
-    if kind is Handle and value.kind == "tensor-method":  # type: ignore[union-attr]
+    if isinstance(value, Function):
+        return _function(engine, frame, node, value, arguments)
+    if isinstance(value, Lib):
+        return library.call(engine, frame, node, value.name, arguments)
+    if isinstance(value, ClassValue):
+        return _construct(engine, value, arguments)
+    if isinstance(value, Instance):
+        return _call_instance(engine, frame, node, value, arguments)
+    if isinstance(value, Handle) and value.kind == "module":
+        return library.call_module(value.detail or "", arguments)
+    if isinstance(value, Handle) and value.kind == "tensor-method":
         return engine.after_unknown(arguments)
-    if kind is Sequence and arguments.positional:
+    if isinstance(value, Sequence) and arguments.positional:
         # nn.Sequential: each module is called with what the one before it returned.
         result: Value = arguments.positional[0]
-        modules = value.items if value.items is not None else (value.elem,)  # type: ignore[union-attr]
+        modules = value.items if value.items is not None else (value.elem,)
         for module in modules:
             result = call_value(engine, frame, node, module, replace(arguments, positional=(result,), keywords={}))
         return result
@@ -160,28 +159,31 @@ def _method(
     engine: Engine, frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Value, arguments: Arguments
 ) -> Value:
     name = function.attr
-    kind = type(receiver)
-    if kind is Tensor:
-        return tensors.method(engine, frame, node, receiver, name, arguments)  # type: ignore[arg-type]
-    if kind is Instance:
-        return _instance_method(engine, frame, node, function, receiver, arguments)  # type: ignore[arg-type]
-    if kind is Lib:
-        return library.call(engine, frame, node, f"{receiver.name}.{name}", arguments)  # type: ignore[union-attr]
-    if kind is Handle:
-        if receiver.kind == "super":  # type: ignore[union-attr]
+    if isinstance(receiver, Tensor):
+        return tensors.method(engine, frame, node, receiver, name, arguments)
+    if isinstance(receiver, Instance):
+        return _instance_method(engine, frame, node, function, receiver, arguments)
+    if isinstance(receiver, Lib):
+        return library.call(engine, frame, node, f"{receiver.name}.{name}", arguments)
+    if isinstance(receiver, Handle):
+        if receiver.kind == "super":
             return _super(engine, frame, node, name, arguments)
-        return library.handle_method(engine, frame, node, receiver, name, arguments)  # type: ignore[arg-type]
-    if kind in (Sequence, Dict, Number):
+        return library.handle_method(engine, frame, node, receiver, name, arguments)
+    if isinstance(receiver, (Sequence, Dict, Number)):
         return containers.method(engine, frame, node, receiver, name, arguments)
-    if kind is Array:
+    if isinstance(receiver, Array):
         return NUMBER if name in ("item", "tolist", "sum", "max", "min", "mean", "any", "all") else ARRAY
-    if kind is ClassValue:
-        if name == "apply" and any(base.endswith("autograd.Function") for base in engine.project.mro(receiver.ref)):  # type: ignore[union-attr]
-            return _autograd(engine, frame, node, receiver, arguments)  # type: ignore[arg-type]
-        return call_value(engine, frame, node, members.attribute(engine, frame, function, receiver, name, None), arguments)
-    if kind is ProjectModule:
-        return call_value(engine, frame, node, members.attribute(engine, frame, function, receiver, name, None), arguments)
-    if kind is Function:
+    if isinstance(receiver, ClassValue):
+        if name == "apply" and any(base.endswith("autograd.Function") for base in engine.project.mro(receiver.ref)):
+            return _autograd(engine, frame, node, receiver, arguments)
+        return call_value(
+            engine, frame, node, members.attribute(engine, frame, function, receiver, name, None), arguments
+        )
+    if isinstance(receiver, ProjectModule):
+        return call_value(
+            engine, frame, node, members.attribute(engine, frame, function, receiver, name, None), arguments
+        )
+    if isinstance(receiver, Function):
         return engine.after_unknown(arguments)
     return tensors.method_of_unknown(engine, frame, node, receiver, name, arguments)
 
@@ -207,7 +209,13 @@ def _instance_method(
         return UNKNOWN
     found = engine.attributes.of_instance(receiver.ref, name)
     if found is not None:
-        return call_value(engine, frame, node, members.of_instance(engine, frame, node, receiver, name, ast.unparse(function)), arguments)
+        return call_value(
+            engine,
+            frame,
+            node,
+            members.of_instance(engine, frame, node, receiver, name, ast.unparse(function)),
+            arguments,
+        )
     if engine.attributes.is_module(receiver.ref):
         if name in _MODULE_SELF:
             return receiver

@@ -56,7 +56,11 @@ def _of_sequence(
 
             added = element(engine, added)
         elem = added if receiver.items == () else join(receiver.elem, added)
-        items = (*receiver.items, added) if name == "append" and receiver.items is not None and len(receiver.items) < 64 else None
+        items = (
+            (*receiver.items, added)
+            if name == "append" and receiver.items is not None and len(receiver.items) < 64
+            else None
+        )
         _put_back(engine, frame, node, Sequence(receiver.kind, items, elem), added)
         return NONE
     if name in ("pop", "popleft"):
@@ -96,12 +100,18 @@ def _of_dict(engine: Engine, frame: Frame, node: ast.Call, receiver: Dict, name:
     if name == "items":
         keys = [number(key) for key, _ in receiver.items]
         if keys:
-            return sequence("list", [sequence("tuple", pair) for pair in zip(keys, dict(receiver.items).values(), strict=True)])
+            return sequence(
+                "list", [sequence("tuple", pair) for pair in zip(keys, dict(receiver.items).values(), strict=True)]
+            )
         return of_elements("list", sequence("tuple", (UNKNOWN, receiver.elem)))
     if name == "values":
         return of_elements("list", receiver.elem)
     if name == "keys":
-        return sequence("list", [number(key) for key, _ in receiver.items]) if receiver.items else of_elements("list", UNKNOWN)
+        return (
+            sequence("list", [number(key) for key, _ in receiver.items])
+            if receiver.items
+            else of_elements("list", UNKNOWN)
+        )
     if name == "copy":
         return receiver
     if name == "update":
@@ -113,14 +123,18 @@ def _of_dict(engine: Engine, frame: Frame, node: ast.Call, receiver: Dict, name:
         if type(other) is Dict:
             items.update(other.items)
         items.update(arguments.keywords)
-        _put_back(engine, frame, node, Dict(tuple(items.items())[:64], join(receiver.elem, added) if receiver.items else added), added)
+        _put_back(
+            engine,
+            frame,
+            node,
+            Dict(tuple(items.items())[:64], join(receiver.elem, added) if receiver.items else added),
+            added,
+        )
         return NONE
     return UNKNOWN
 
 
-def _of_text(
-    engine: Engine, frame: Frame, node: ast.Call, receiver: Number, name: str, arguments: Arguments
-) -> Value:
+def _of_text(engine: Engine, frame: Frame, node: ast.Call, receiver: Number, name: str, arguments: Arguments) -> Value:
     if name == "format":
         from graphsafe.scan.library import format_values
 
@@ -129,7 +143,9 @@ def _of_text(
     if name in ("startswith", "endswith", "isdigit", "isalpha"):
         if isinstance(receiver.const, str) and arguments.positional and type(arguments.positional[0]) is Number:
             try:
-                return replace(receiver, const=bool(getattr(receiver.const, name)(arguments.positional[0].const)), type="bool")
+                return replace(
+                    receiver, const=bool(getattr(receiver.const, name)(arguments.positional[0].const)), type="bool"
+                )
             except Exception:
                 return BOOL
         return BOOL

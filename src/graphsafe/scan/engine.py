@@ -1,16 +1,18 @@
 """Reads functions as if they ran: one walk that follows values through calls and notes what each hot line does.
 
-A function is read once for each different set of arguments. What its lines do is kept by place, so that a line reached in
-several ways gives one event; how it was reached is kept apart, as edges between functions, and a chain of calls is looked
-up only for what is reported.
+A function is read once for each different set of arguments. What its lines do is kept by place, so that a line reached
+in several ways gives one event; how it was reached is kept apart, as edges between functions, and a chain of calls is
+looked up only for what is reported.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence as Seq
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
@@ -113,7 +115,7 @@ class Engine:
     ) -> None:
         if not frame.hot:
             return
-        span: Span = (node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)  # type: ignore[attr-defined]
+        span = span_of(node)
         if "expr" not in words:
             words["expr"] = expression_text(node)
         if frame.doubts:
@@ -212,14 +214,19 @@ class Engine:
             )
         return self.read(ref, function.bound, arguments, hot, bool(frame.guards) or bool(frame.doubts), frame.depth + 1)
 
-    def read(
-        self, ref: str, bound: Value | None, arguments: Arguments, hot: bool, guarded: bool, depth: int
-    ) -> Value:
+    def read(self, ref: str, bound: Value | None, arguments: Arguments, hot: bool, guarded: bool, depth: int) -> Value:
         facts = self.project.function_facts(ref)
         if facts is None:
             return UNKNOWN
         try:
-            key = (ref, bound, arguments.positional, tuple(sorted(arguments.keywords.items(), key=_first)), hot, guarded)
+            key = (
+                ref,
+                bound,
+                arguments.positional,
+                tuple(sorted(arguments.keywords.items(), key=_first)),
+                hot,
+                guarded,
+            )
             known = self._memo.get(key, self)
         except TypeError:
             key, known = None, self
@@ -227,7 +234,7 @@ class Engine:
             return self._declared(ref) if known is None else known  # type: ignore[return-value]
         counter = (ref, hot, guarded)
         seen = self._contexts.get(counter, 0)
-        if depth > MAX_DEPTH or seen >= MAX_CONTEXTS or ref in self._active and seen > 2:
+        if depth > MAX_DEPTH or seen >= MAX_CONTEXTS or (ref in self._active and seen > 2):
             return self._declared(ref, arguments)
         node = self.project.function_node(ref)
         if node is None:
@@ -293,7 +300,9 @@ class Engine:
             return UNKNOWN
         self._active.add(key)
         if frame.hot and function.ref != frame.ref:
-            self.edges.setdefault(function.ref, {})[Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards))] = None
+            self.edges.setdefault(function.ref, {})[Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards))] = (
+                None
+            )
         try:
             if isinstance(node, ast.Lambda):
                 parameters.bind_lambda(self, inner, node, arguments)
@@ -361,7 +370,9 @@ class Engine:
         while level:
             following: list[str] = []
             for caller in level:
-                for callee, edge in sorted(callees.get(caller, ()), key=lambda item: (item[1].guarded, item[1].line, item[0])):
+                for callee, edge in sorted(
+                    callees.get(caller, ()), key=lambda item: (item[1].guarded, item[1].line, item[0])
+                ):
                     if callee not in best:
                         best[callee] = (*best[caller], edge)
                         following.append(callee)
@@ -381,6 +392,10 @@ class Engine:
                         stack.append(edge.caller)
             counts[ref] = sum(1 for name in seen if name in self.roots)
         return counts
+
+
+def span_of(node: Any) -> Span:
+    return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 
 
 def library_value(name: str) -> Value:
@@ -406,6 +421,6 @@ def _weight(event: Event) -> tuple[bool, bool]:
 
 
 def _marked(value: Value, step: bool) -> Value:
-    if step and type(value) in (Tensor, Instance):
-        return replace(value, step=True)  # type: ignore[type-var]
+    if step and isinstance(value, (Tensor, Instance)):
+        return replace(value, step=True)
     return value

@@ -1,16 +1,21 @@
 """What a walk over hot code emits: few kinds of events, which rules match as data.
 
-| kind | how |
-|---|---|
-| HostRead | method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits inside), library (a known library call that waits) |
-| Branch | if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter |
-| Extent | op (an op whose output size depends on data), mask (`x[mask]`), mask-store (`x[mask] = tensor`), slice, range, size (a size argument of a factory or view), narrow, split |
-| Transfer | to-host, literal (Python values to a device tensor), index (`x[[0, 1]]`, a host index tensor), blocking (pageable, or pinned without `non_blocking=True`) |
-| Store | scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`) |
-| Alloc | factory, like, new, clone, growing, pinned |
-| Rng | private-generator, reseed, state, host-random |
-| StreamOp | synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unjoined, foreign-stream, literal-device, swallowed, capturing-branch, autocast-around, wait-between-graphs |
-| AttrWrite | lazy-init, host-state, rebound, cached, output-kept, input-rebound, partial-refresh, optimizer, declared |
+Each kind, and how it happens:
+
+HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
+            device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits
+            inside), library (a known library call that waits)
+Branch      if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter
+Extent      op (an op whose output size depends on data), mask (`x[mask]`), mask-store (`x[mask] = tensor`), slice,
+            range, size (a size argument of a factory or view), narrow, split
+Transfer    to-host, literal (Python values to a device tensor), index (`x[[0, 1]]`, a host index tensor), blocking
+            (pageable, or pinned without `non_blocking=True`)
+Store       scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`)
+Alloc       factory, like, new, clone, growing, pinned
+Rng         private-generator, reseed, state, host-random
+StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unjoined, foreign-stream, literal-device,
+            swallowed, capturing-branch, autocast-around, wait-between-graphs
+AttrWrite   lazy-init, host-state, rebound, cached, output-kept, input-rebound, partial-refresh, optimizer, declared
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from graphsafe.report.model import Confidence, Level
 
 EventKind = Literal["HostRead", "Branch", "Extent", "Transfer", "Store", "Alloc", "Rng", "StreamOp", "AttrWrite"]
 Span = tuple[int, int, int, int]
-"First line, first column, last line, column after the last; lines from 1, columns from 0 in UTF-8 bytes, as `ast` counts."
+"First line, first column, last line, column after the last, as `ast` counts: lines from 1, columns from 0 in bytes."
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,9 +121,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 def _binary(engine: Engine, frame: Frame, node: ast.BinOp) -> Value:
-    return binary(
-        engine, frame, node, evaluate(engine, frame, node.left), evaluate(engine, frame, node.right)
-    )
+    return binary(engine, frame, node, evaluate(engine, frame, node.left), evaluate(engine, frame, node.right))
 
 
 def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
@@ -161,9 +159,7 @@ def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: 
         return STR
     if type(left) is Dict and type(right) is Dict:
         return join(left, right)
-    return Unknown(
-        depends_on_step(left) or depends_on_step(right), holds_device(left) or holds_device(right)
-    )
+    return Unknown(depends_on_step(left) or depends_on_step(right), holds_device(left) or holds_device(right))
 
 
 def _fold(op: ast.operator, left: Number, right: Number) -> Number:
@@ -324,9 +320,7 @@ def _compare(engine: Engine, frame: Frame, node: ast.Compare) -> Value:
     return result
 
 
-def _compare_pair(
-    engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value
-) -> Value:
+def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
     if isinstance(op, (ast.Is, ast.IsNot)):
         return _identity(op, left, right)
     if isinstance(op, (ast.In, ast.NotIn)):
@@ -378,9 +372,7 @@ def _identity(op: ast.cmpop, left: Value, right: Value) -> Value:
     return BOOL
 
 
-def _contains(
-    engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value
-) -> Value:
+def _contains(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
     tensor, certain = as_tensor(right)
     if tensor is not None:
         if tensor.where != "host":
@@ -394,7 +386,9 @@ def _contains(
     if type(left) is Number and left.const is not UNSET and type(right) is Sequence and right.items is not None:
         consts = [option.const for option in right.items if type(option) is Number]
         if len(consts) == len(right.items) and UNSET not in consts:
-            return Number((left.const in consts) is isinstance(op, ast.In), soft=left.soft, state=left.state, type="bool")
+            return Number(
+                (left.const in consts) is isinstance(op, ast.In), soft=left.soft, state=left.state, type="bool"
+            )
     if type(left) is Number and left.state is not None:
         return Number(state=left.state, type="bool")
     return BOOL
@@ -433,7 +427,9 @@ def _sequence(kind: str) -> Callable[[Engine, Frame, Any], Value]:
                 else:
                     rest = join_all([*items, element(engine, value)])
                     for later in node.elts[node.elts.index(item) + 1 :]:
-                        rest = join(rest, evaluate(engine, frame, later.value if isinstance(later, ast.Starred) else later))
+                        rest = join(
+                            rest, evaluate(engine, frame, later.value if isinstance(later, ast.Starred) else later)
+                        )
                     return of_elements(kind, rest)  # type: ignore[arg-type]
             else:
                 items.append(evaluate(engine, frame, item))
@@ -465,21 +461,19 @@ def element(engine: Engine, value: Value) -> Value:
     """What iterating over a value gives."""
     found: list[Value] = []
     for option in options(value):
-        kind = type(option)
-        if kind is Sequence:
-            found.append(option.elem)  # type: ignore[union-attr]
-        elif kind is Tensor:
-            tensor: Tensor = option  # type: ignore[assignment]
-            ndim = tensor.ndim - 1 if tensor.ndim is not None and tensor.ndim > 0 else None
-            found.append(replace(tensor, ndim=ndim, fresh=False, name=None))
-        elif kind is Dict:
-            keys = [number(key) for key, _ in option.items]  # type: ignore[union-attr]
+        if isinstance(option, Sequence):
+            found.append(option.elem)
+        elif isinstance(option, Tensor):
+            ndim = option.ndim - 1 if option.ndim is not None and option.ndim > 0 else None
+            found.append(replace(option, ndim=ndim, fresh=False, name=None))
+        elif isinstance(option, Dict):
+            keys = [number(key) for key, _ in option.items]
             found.append(join_all(keys) if keys else UNKNOWN)
-        elif kind is Array:
+        elif isinstance(option, Array):
             found.append(NUMBER)
-        elif kind is Number:
+        elif isinstance(option, Number):
             found.append(STR)
-        elif kind is Unknown:
+        elif isinstance(option, Unknown):
             found.append(option)
         else:
             found.append(UNKNOWN)
@@ -510,7 +504,13 @@ def _generators(engine: Engine, frame: Frame, generators: list[ast.comprehension
     items: tuple[Value, ...] | None = None
     for generator in generators:
         iterable = evaluate(engine, frame, generator.iter)
-        if len(generators) == 1 and not generator.ifs and type(iterable) is Sequence and iterable.items and len(iterable.items) <= 8:
+        if (
+            len(generators) == 1
+            and not generator.ifs
+            and type(iterable) is Sequence
+            and iterable.items
+            and len(iterable.items) <= 8
+        ):
             items = iterable.items
         _bind(engine, frame, generator.target, element(engine, iterable))
         for condition in generator.ifs:
@@ -548,9 +548,7 @@ def _joined_string(engine: Engine, frame: Frame, node: ast.JoinedStr) -> Value:
     return STR
 
 
-def _formatted(
-    engine: Engine, frame: Frame, node: ast.AST, value: Value, part: ast.expr | None = None
-) -> None:
+def _formatted(engine: Engine, frame: Frame, node: ast.AST, value: Value, part: ast.expr | None = None) -> None:
     for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
         tensor, certain = as_tensor(item)
         if tensor is not None and tensor.where != "host":

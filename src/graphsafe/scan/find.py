@@ -8,7 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ALWAYS_SKIPPED = frozenset(
-    (".git", ".hg", ".svn", ".venv", "venv", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+    (
+        ".git",
+        ".hg",
+        ".svn",
+        ".venv",
+        "venv",
+        "__pycache__",
+        "node_modules",
+        ".tox",
+        ".nox",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".pytest_cache",
+    )
 )
 
 
@@ -26,7 +39,7 @@ class Ignore:
 
 
 def python_files(top: Path, exclude: Sequence[str] = (), root: Path | None = None) -> Iterator[Path]:
-    """The `.py` files under `top`, sorted within each folder; `exclude` patterns are relative to `root` (default `top`)."""
+    """The `.py` files under `top`, sorted within each folder; `exclude` patterns start at `root` (default `top`)."""
     ignores = _outer_ignores(top)
     if exclude:
         ignores = [*ignores, Ignore((root or top).resolve(), _spec(exclude))]

@@ -28,7 +28,7 @@ class Frame:
     returns: list[Value] = field(default_factory=list)
     yields: list[Value] = field(default_factory=list)
     contexts: list[str] = field(default_factory=list)
-    "Where tensors without a device are made: `device` inside `with torch.device(\"cuda\")`."
+    'Where tensors without a device are made: `device` inside `with torch.device("cuda")`.'
     tries: list[ast.Try] = field(default_factory=list)
     lazy: list[LazyTest] = field(default_factory=list)
     "Tests of a missing attribute or key under which the current line stands."

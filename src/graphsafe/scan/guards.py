@@ -34,8 +34,13 @@ TRUE_IN_CAPTURE = re.compile(
 )
 "Functions that answer yes while a step is traced or captured; what they keep out is kept out of captures."
 FALSE_IN_CAPTURE = re.compile(r"(^|\.)(is_scripting)$")
-DEBUG_NAME = re.compile(r"(^|[._])(debug\w*|\w*_debug|verbose|verbosity|trace_\w+|log_level|profil\w+|sanity_check\w*|check_nan\w*|dump\w*|isEnabledFor)$", re.I)
-READY_FLAG = re.compile(r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$")
+DEBUG_NAME = re.compile(
+    r"(^|[._])(debug\w*|\w*_debug|verbose|verbosity|trace_\w+|log_level|profil\w+|sanity_check\w*|check_nan\w*|dump\w*|isEnabledFor)$",
+    re.I,
+)
+READY_FLAG = re.compile(
+    r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +167,16 @@ def _types(node: ast.expr) -> set[str]:
 
 def _is_a(value: Value, wanted: set[str]) -> bool | None:
     if type(value) is Tensor:
-        return True if wanted & {"Tensor", "Parameter"} else False
+        return bool(wanted & {"Tensor", "Parameter"})
     if type(value) is Number:
         if "Tensor" in wanted:
             return False
         return value.type in wanted if value.type is not None and wanted <= {"int", "float", "bool", "str"} else None
     if type(value) is NoneValue:
         return False
-    kinds = {"Sequence": {"list", "tuple", "Sequence", "Iterable"}, "Dict": {"dict", "Mapping"}}.get(type(value).__name__)
+    kinds = {"Sequence": {"list", "tuple", "Sequence", "Iterable"}, "Dict": {"dict", "Mapping"}}.get(
+        type(value).__name__
+    )
     if kinds is not None:
         return True if kinds & wanted else False if wanted <= {"Tensor", "int", "float", "str", "bool"} else None
     return None
@@ -226,7 +233,11 @@ def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
                 yield from _lazy(value, branch)
     elif isinstance(test, ast.Compare) and len(test.ops) == 1:
         op, right = test.ops[0], test.comparators[0]
-        if isinstance(right, ast.Constant) and right.value is None and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
+        if (
+            isinstance(right, ast.Constant)
+            and right.value is None
+            and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq))
+        ):
             if isinstance(op, (ast.Is, ast.Eq)) is branch:
                 yield dotted(test.left) or (_getattr(test.left) or "")
         elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(op, ast.NotIn) is branch:
@@ -243,7 +254,7 @@ def _getattr(node: ast.expr) -> str | None:
     """`self.x` of `hasattr(self, "x")` and `getattr(self, "x", None)`."""
     if isinstance(node, ast.Call) and len(node.args) >= 2 and isinstance(node.args[1], ast.Constant):
         owner = dotted(node.args[0])
-        return f"{owner}.{node.args[1].value}" if owner else None
+        return f"{owner}.{node.args[1].value!s}" if owner else None
     return None
 
 

@@ -1,6 +1,6 @@
-"""What one file defines, without looking into its expressions: imports, classes, functions, who assigns which attribute.
+"""What one file defines, without its expressions: imports, classes, functions, who assigns which attribute.
 
-Small enough to keep for every file of a large project; bodies are parsed again, a function at a time, when they turn out hot.
+Small enough to keep for every file of a large project; bodies are parsed again, a function at a time, when hot.
 """
 
 from __future__ import annotations
@@ -130,9 +130,7 @@ class _Builder:
                 for bound in _bound_names(statement):
                     facts.fields[bound] = (statement.lineno, statement.end_lineno or statement.lineno)
 
-    def _function(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef, prefix: str, owner: str | None
-    ) -> FunctionFacts:
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, prefix: str, owner: str | None) -> FunctionFacts:
         first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
         mark = self.marks.get(node.lineno) or self.marks.get(first)
         above = first - 1
@@ -191,12 +189,12 @@ def dotted(node: ast.expr) -> str | None:
 
 
 def _decorator(node: ast.expr) -> str | None:
-    """A decorator's dotted name, with the mode of a `torch.compile` in parentheses since it decides what is captured."""
+    """A decorator's dotted name, with the mode of a `torch.compile` in parentheses: it decides what is captured."""
     if isinstance(node, ast.Call):
         name = dotted(node.func)
         for keyword in node.keywords:
             if keyword.arg == "mode" and isinstance(keyword.value, ast.Constant):
-                return f"{name}({keyword.value.value})"
+                return f"{name}({keyword.value.value!s})"
         return name
     return dotted(node)
 
@@ -270,9 +268,9 @@ def _registered(call: ast.Call, owner: str) -> Iterator[str]:
     function = call.func
     first = call.args[0] if call.args else None
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == owner:
-        if function.attr in ("register_buffer", "register_parameter", "add_module", "register_module"):
-            if isinstance(first, ast.Constant) and isinstance(first.value, str):
-                yield first.value
+        registers = function.attr in ("register_buffer", "register_parameter", "add_module", "register_module")
+        if registers and isinstance(first, ast.Constant) and isinstance(first.value, str):
+            yield first.value
     elif isinstance(function, ast.Name) and function.id == "setattr" and len(call.args) == 3:
         name = call.args[1]
         if isinstance(first, ast.Name) and first.id == owner and isinstance(name, ast.Constant):

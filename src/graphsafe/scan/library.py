@@ -54,14 +54,36 @@ Handler = Callable[["Engine", "Frame", ast.Call, "Arguments"], Value]
 
 _DTYPES: dict[str, Dtype] = {
     "bool": "bool",
-    **dict.fromkeys(("uint8", "int8", "int16", "int32", "int64", "short", "int", "long", "uint16", "uint32", "uint64"), "int"),
     **dict.fromkeys(
-        ("float16", "float32", "float64", "bfloat16", "half", "float", "double", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"),
+        ("uint8", "int8", "int16", "int32", "int64", "short", "int", "long", "uint16", "uint32", "uint64"), "int"
+    ),
+    **dict.fromkeys(
+        (
+            "float16",
+            "float32",
+            "float64",
+            "bfloat16",
+            "half",
+            "float",
+            "double",
+            "float8_e4m3fn",
+            "float8_e5m2",
+            "float8_e4m3fnuz",
+        ),
         "float",
     ),
 }
 _NUMPY = ("numpy", "np", "scipy", "cupy")
-_LOGGING = {"debug": None, "info": "possible", "warning": "likely", "warn": "likely", "error": "likely", "critical": "likely", "exception": "likely", "log": "possible"}
+_LOGGING = {
+    "debug": None,
+    "info": "possible",
+    "warning": "likely",
+    "warn": "likely",
+    "error": "likely",
+    "critical": "likely",
+    "exception": "likely",
+    "log": "possible",
+}
 "Confidence that a call formats its arguments: below the default level logging drops them unread."
 
 
@@ -129,7 +151,9 @@ def _torch(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: A
     if name.startswith("torch.Tensor."):
         receiver, certain = as_tensor(arguments.positional[0]) if arguments.positional else (None, False)
         if receiver is not None and certain:
-            return tensors.method(engine, frame, node, receiver, last, replace(arguments, positional=arguments.positional[1:]))
+            return tensors.method(
+                engine, frame, node, receiver, last, replace(arguments, positional=arguments.positional[1:])
+            )
         return engine.after_unknown(arguments)
     if name.startswith("torch.nn.") and last[:1].isupper():
         return Handle("module", name)
@@ -137,7 +161,10 @@ def _torch(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: A
         return _typed_tensor(engine, frame, node, name, arguments)
     if name.startswith("torch.optim.") and last[:1].isupper():
         return Handle("optimizer", "capturable" if tensors.is_true(arguments.keywords.get("capturable")) else last)
-    if name.startswith(("torch.nn.functional.", "torch.ops.", "torch.special.", "torch.fft.", "torch._C.")) or name.count(".") == 1:
+    if (
+        name.startswith(("torch.nn.functional.", "torch.ops.", "torch.special.", "torch.fft.", "torch._C."))
+        or name.count(".") == 1
+    ):
         involved = [tensor for value in arguments.values() for tensor in tensors._tensors_in(value)]
         if involved and not name.startswith(("torch.ops.", "torch._C.")):
             from graphsafe.scan.expressions import elementwise
@@ -150,9 +177,16 @@ def _typed_tensor(engine: Engine, frame: Frame, node: ast.Call, name: str, argum
     """`torch.cuda.FloatTensor([1, 2])`: a host list goes to the device; a size makes an empty tensor."""
     on_device = ".cuda." in name
     data = arguments.get(0, "data")
-    if on_device and data is not None and type(data) in (Sequence, Array) and as_tensor(getattr(data, "elem", UNKNOWN))[0] is None:
+    if (
+        on_device
+        and data is not None
+        and type(data) in (Sequence, Array)
+        and as_tensor(getattr(data, "elem", UNKNOWN))[0] is None
+    ):
         engine.emit(frame, "Transfer", "literal", node, value="Python values")
-    dtype: Dtype | None = "bool" if "Bool" in name else "int" if any(k in name for k in ("Long", "Int", "Byte", "Short")) else "float"
+    dtype: Dtype | None = (
+        "bool" if "Bool" in name else "int" if any(k in name for k in ("Long", "Int", "Byte", "Short")) else "float"
+    )
     return Tensor(where="device" if on_device else "host", dtype=dtype, literal=not on_device, fresh=True)
 
 
@@ -161,7 +195,9 @@ def call_module(name: str, arguments: Arguments) -> Value:
     step = any(map(depends_on_step, arguments.values()))
     first, _ = as_tensor(arguments.positional[0]) if arguments.positional else (None, False)
     last = name.rpartition(".")[2]
-    out = Tensor(dtype="float", step=step, fresh=True, ndim=first.ndim if first is not None and last != "Embedding" else None)
+    out = Tensor(
+        dtype="float", step=step, fresh=True, ndim=first.ndim if first is not None and last != "Embedding" else None
+    )
     if last in ("LSTM",):
         return sequence("tuple", (out, sequence("tuple", (out, out))))
     if last in ("GRU", "RNN", "MultiheadAttention", "LSTMCell"):
@@ -268,7 +304,9 @@ def _apply_first(engine: Engine, frame: Frame, node: ast.Call, arguments: Argume
 
     if not arguments.positional:
         return engine.after_unknown(arguments)
-    return call_value(engine, frame, node, arguments.positional[0], replace(arguments, positional=arguments.positional[1:]))
+    return call_value(
+        engine, frame, node, arguments.positional[0], replace(arguments, positional=arguments.positional[1:])
+    )
 
 
 def _cond(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -279,7 +317,13 @@ def _cond(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) ->
     if op is not None:
         tensors.by_table(engine, frame, node, op, "torch.cond", None, arguments)
     operands = arguments.get(3, "operands")
-    values = operands.items if type(operands) is Sequence and operands.items is not None else (element(engine, operands),) if operands is not None else ()
+    values = (
+        operands.items
+        if type(operands) is Sequence and operands.items is not None
+        else (element(engine, operands),)
+        if operands is not None
+        else ()
+    )
     branches = [arguments.get(1, "true_fn"), arguments.get(2, "false_fn")]
     results = [
         call_value(engine, frame, node, branch, replace(arguments, positional=tuple(values), keywords={}))
@@ -305,7 +349,9 @@ def _numpy(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: A
     for value in arguments.values():
         for tensor in tensors._tensors_in(value):
             if tensor.where != "host":
-                engine.emit(frame, "Transfer", "to-host", node, tensors.confidence_of(tensor, True), value=describe(tensor))
+                engine.emit(
+                    frame, "Transfer", "to-host", node, tensors.confidence_of(tensor, True), value=describe(tensor)
+                )
     return ARRAY
 
 
@@ -319,7 +365,14 @@ def format_values(engine: Engine, frame: Frame, node: ast.AST, values: Iterable[
         for tensor in tensors._tensors_in(value):
             if tensor.where != "host":
                 confidence = tensors.confidence_of(tensor, as_tensor(value)[1] or type(value) is Sequence)
-                engine.emit(frame, "HostRead", "format", node, "possible" if doubt == "possible" else confidence, value=describe(tensor))
+                engine.emit(
+                    frame,
+                    "HostRead",
+                    "format",
+                    node,
+                    "possible" if doubt == "possible" else confidence,
+                    value=describe(tensor),
+                )
 
 
 def log(engine: Engine, frame: Frame, node: ast.Call, level: str, arguments: Arguments) -> Value:
@@ -348,7 +401,9 @@ def _cast(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) ->
         tensor, certain = as_tensor(value)
         if tensor is not None:
             if tensor.where != "host":
-                engine.emit(frame, "HostRead", "cast", node, tensors.confidence_of(tensor, certain), value=describe(value))
+                engine.emit(
+                    frame, "HostRead", "cast", node, tensors.confidence_of(tensor, certain), value=describe(value)
+                )
             return NUMBER
     if arguments.positional and type(arguments.positional[0]) is Number:
         return _cast_number(arguments.positional[0], node)
@@ -377,7 +432,9 @@ def _len(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> 
 
 def _branching(how: str) -> Handler:
     def handler(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-        return ordered(engine, frame, node, arguments.positional[0] if len(arguments.positional) == 1 else arguments, how)
+        return ordered(
+            engine, frame, node, arguments.positional[0] if len(arguments.positional) == 1 else arguments, how
+        )
 
     return handler
 
@@ -413,13 +470,25 @@ def _sum(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> 
 
     item = element(engine, arguments.positional[0]) if arguments.positional else UNKNOWN
     tensor, _ = as_tensor(item)
-    return replace(tensor, fresh=True, attr=None, name=None) if tensor is not None else replace(item, const=UNSET) if type(item) is Number else item
+    return (
+        replace(tensor, fresh=True, attr=None, name=None)
+        if tensor is not None
+        else replace(item, const=UNSET)
+        if type(item) is Number
+        else item
+    )
 
 
 def _abs(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.positional[0] if arguments.positional else UNKNOWN
     tensor, _ = as_tensor(value)
-    return replace(tensor, fresh=True, attr=None) if tensor is not None else replace(value, const=UNSET) if type(value) is Number else value
+    return (
+        replace(tensor, fresh=True, attr=None)
+        if tensor is not None
+        else replace(value, const=UNSET)
+        if type(value) is Number
+        else value
+    )
 
 
 def _range(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -499,10 +568,18 @@ def _getattr(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments)
         return Unknown(depends_on_step(owner), holds_device(owner))
     base = dotted(node.args[0])
     text = f"{base}.{name.const}" if base else None
-    found = join_all(members.attribute(engine, frame, node, option, name.const, text) for option in options(owner)) if options(owner) else UNKNOWN
+    found = (
+        join_all(members.attribute(engine, frame, node, option, name.const, text) for option in options(owner))
+        if options(owner)
+        else UNKNOWN
+    )
     if len(arguments.positional) > 2:
         default = arguments.positional[2]
-        return default if type(found) is Unknown and type(default) is Number and default.const is False else join(found, default)
+        return (
+            default
+            if type(found) is Unknown and type(default) is Number and default.const is False
+            else join(found, default)
+        )
     return found
 
 
@@ -524,7 +601,9 @@ def _map(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> 
     items = tuple(element(engine, value) for value in iterables)
     if type(function) is Lib and function.name in ("builtins.int", "builtins.float", "builtins.bool"):
         return of_elements("iterator", _cast(engine, frame, node, replace(arguments, positional=items, keywords={})))
-    return of_elements("iterator", call_value(engine, frame, node, function, replace(arguments, positional=items, keywords={})))
+    return of_elements(
+        "iterator", call_value(engine, frame, node, function, replace(arguments, positional=items, keywords={}))
+    )
 
 
 def _filter(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -557,7 +636,9 @@ def _partial(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments)
     for option in options(arguments.positional[0]):
         if type(option) is Function:
             keywords = tuple((*option.partial_keywords, *arguments.keywords.items()))
-            made.append(replace(option, partial=(*option.partial, *arguments.positional[1:]), partial_keywords=keywords))
+            made.append(
+                replace(option, partial=(*option.partial, *arguments.positional[1:]), partial_keywords=keywords)
+            )
         else:
             made.append(option)
     return join_all(made) if made else UNKNOWN

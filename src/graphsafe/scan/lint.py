@@ -31,7 +31,7 @@ class Linter:
         self._display: dict[str, str] = {}
 
     def findings(self, paths: Iterable[str]) -> list[Finding]:
-        """What is to be said of these files, fingerprinted and in order; suppressed findings are marked, not dropped."""
+        """What is to be said of these files, fingerprinted and in order; what is suppressed is marked, not dropped."""
         wanted = dict.fromkeys(paths)
         found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]] = {}
         for place, event in self._events():
@@ -42,7 +42,9 @@ class Linter:
         chains = self._engine.chains()
         counts = self._engine.root_counts({_ref(group[0][2]) for group in found.values()})
         findings = [self._finding(group, chains, counts) for group in found.values()]
-        findings += [self._unreadable(path, self._project.problems[path]) for path in wanted if path in self._project.problems]
+        findings += [
+            self._unreadable(path, self._project.problems[path]) for path in wanted if path in self._project.problems
+        ]
         findings = self._suppressed(findings, wanted)
         sources = {self.display(path): path for path in wanted}
         return fingerprinted(findings, lambda shown: self._lines(sources.get(shown, shown)), self._from_root)
@@ -67,7 +69,9 @@ class Linter:
         counts: Mapping[str, int],
     ) -> Finding:
         """One finding for a rule's events on one line: the plainest of them, first by level, then from the left."""
-        ranked = sorted(group, key=lambda item: (item[3].guard is not None, item[3].confidence == "possible", item[3].span))
+        ranked = sorted(
+            group, key=lambda item: (item[3].guard is not None, item[3].confidence == "possible", item[3].span)
+        )
         rule, match, place, event = ranked[0]
         level: Level = event.level or match.level or rule.level
         data: dict[str, str] = dict(event.words)
@@ -96,7 +100,9 @@ class Linter:
                 function,
             ),
             call_chain=tuple(
-                CallSite(self.display(edge.caller.partition("::")[0]), edge.line, edge.caller.partition("::")[2] or None)
+                CallSite(
+                    self.display(edge.caller.partition("::")[0]), edge.line, edge.caller.partition("::")[2] or None
+                )
                 for edge in chain
             ),
             further_roots=max(counts.get(ref, 1) - 1, 0),

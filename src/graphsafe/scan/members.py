@@ -38,49 +38,61 @@ if TYPE_CHECKING:
     from graphsafe.scan.frame import Frame
 
 _VIEWS = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
-_HOST = frozenset(("ndim", "itemsize", "nbytes", "is_leaf", "requires_grad", "is_sparse", "layout", "is_nested", "names", "retains_grad"))
+_HOST = frozenset(
+    (
+        "ndim",
+        "itemsize",
+        "nbytes",
+        "is_leaf",
+        "requires_grad",
+        "is_sparse",
+        "layout",
+        "is_nested",
+        "names",
+        "retains_grad",
+    )
+)
 
 
 def attribute(engine: Engine, frame: Frame, node: ast.AST, owner: Value, name: str, text: str | None) -> Value:
     """`owner.name`; `text` is how the code writes it, where it is a plain chain of names."""
-    kind = type(owner)
-    if kind is Tensor:
-        return _of_tensor(owner, name)  # type: ignore[arg-type]
-    if kind is Instance:
-        return of_instance(engine, frame, node, owner, name, text or f"….{name}")  # type: ignore[arg-type]
-    if kind is Lib:
+    if isinstance(owner, Tensor):
+        return _of_tensor(owner, name)
+    if isinstance(owner, Instance):
+        return of_instance(engine, frame, node, owner, name, text or f"….{name}")
+    if isinstance(owner, Lib):
         from graphsafe.scan.library import constant
 
-        return constant(f"{owner.name}.{name}")  # type: ignore[union-attr]
-    if kind is ProjectModule:
-        module: ProjectModule = owner  # type: ignore[assignment]
-        file = engine.project.index(module.path)
+        return constant(f"{owner.name}.{name}")
+    if isinstance(owner, ProjectModule):
+        file = engine.project.index(owner.path)
         binding = engine.project.resolve(file, name) if file is not None else None
         if binding is None:
-            binding = engine.project.resolve_dotted(f"{module.name}.{name}", module.path)
+            binding = engine.project.resolve_dotted(f"{owner.name}.{name}", owner.path)
         return engine.bound_value(binding)
-    if kind is ClassValue:
-        return _of_class(engine, owner, name)  # type: ignore[arg-type]
-    if kind is Handle:
-        return _of_handle(owner, name)  # type: ignore[arg-type]
-    if kind is DeviceValue:
+    if isinstance(owner, ClassValue):
+        return _of_class(engine, owner, name)
+    if isinstance(owner, Handle):
+        return _of_handle(owner, name)
+    if isinstance(owner, DeviceValue):
         if name == "type":
-            where = owner.where  # type: ignore[union-attr]
+            where = owner.where
             return number("cuda") if where == "device" else number("cpu") if where == "host" else STR
         return INT
-    if kind is Sequence:
-        return _of_sequence(owner, name)  # type: ignore[arg-type]
-    if kind is Dict:
+    if isinstance(owner, Sequence):
+        return _of_sequence(owner, name)
+    if isinstance(owner, Dict):
         # A namespace made of a dict's items (a model output, a config) answers by key.
-        return dict(owner.items).get(name, UNKNOWN)  # type: ignore[union-attr]
-    if kind is Array:
+        found: Value = dict(owner.items).get(name, UNKNOWN)
+        return found
+    if isinstance(owner, Array):
         return SIZE if name == "shape" else INT if name in ("size", "ndim") else ARRAY
-    if kind is Number:
+    if isinstance(owner, Number):
         return NUMBER
-    if kind is DtypeValue:
+    if isinstance(owner, DtypeValue):
         return NUMBER
-    if kind is Unknown:
-        return _of_unknown(owner, name)  # type: ignore[arg-type]
+    if isinstance(owner, Unknown):
+        return _of_unknown(owner, name)
     return UNKNOWN
 
 
@@ -109,7 +121,10 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
     if method is not None:
         facts = engine.project.function_facts(method)
         decorators = facts.decorators if facts is not None else ()
-        if any(decorator.rpartition(".")[2] in ("property", "cached_property", "functional_property") for decorator in decorators):
+        if any(
+            decorator.rpartition(".")[2] in ("property", "cached_property", "functional_property")
+            for decorator in decorators
+        ):
             from graphsafe.scan.engine import Arguments
 
             value = engine.call(frame, node, Function(method, owner), Arguments())

@@ -84,7 +84,7 @@ def _plain_string(node: Any, spans: Any) -> Iterator[tuple[Any, int, int, bytes]
 
 
 def _same_shape(old: bytes, fill: bytes) -> bytes:
-    """`fill`, padded with blanks to the bytes of `old`, its line breaks kept (escaped, since they were inside a statement)."""
+    """`fill`, padded with blanks to the bytes of `old`; its line breaks stay, escaped inside the statement."""
     blank = bytearray(b" " * len(old))
     blank[: len(fill)] = fill
     for i, byte in enumerate(old):

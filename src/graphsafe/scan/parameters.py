@@ -1,4 +1,4 @@
-"""What a function's parameters are: from the call, from annotations and defaults, and last from how the body uses them."""
+"""What a function's parameters are: from the call, from annotations and defaults, last from their use in the body."""
 
 from __future__ import annotations
 
@@ -47,12 +47,15 @@ HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 MASK_NAME = re.compile(r"(^|_)mask(s|_bool)?$")
 
 TENSOR_USES = frozenset(
-    "shape size view reshape transpose permute unsqueeze squeeze contiguous numel ndim dim new_zeros new_empty new_ones new_full"
-    " new_tensor masked_fill masked_fill_ expand flatten softmax log_softmax argmax cuda cpu detach is_cuda unbind chunk"
-    " index_select gather scatter scatter_ copy_ fill_ zero_ add_ mul_ index_copy_ data_ptr nonzero masked_select topk"
-    " cumsum bincount item tolist requires_grad t T half bfloat16 stride view_as expand_as type_as to".split()
+    (
+        "shape size view reshape transpose permute unsqueeze squeeze contiguous numel ndim dim new_zeros "
+        "new_empty new_ones new_full new_tensor masked_fill masked_fill_ expand flatten softmax log_softmax "
+        "argmax cuda cpu detach is_cuda unbind chunk index_select gather scatter scatter_ copy_ fill_ zero_ "
+        "add_ mul_ index_copy_ data_ptr nonzero masked_select topk cumsum bincount item tolist requires_grad "
+        "t T half stride view_as expand_as type_as to"
+    ).split()
 )
-"Attributes that, read from a parameter of hot code, make it a tensor: arrays share some, but arrays are not a step's inputs."
+"Attributes that, read from a parameter of hot code, make it a tensor: arrays share some, but are no step's inputs."
 
 _TENSOR_TYPES: dict[str, Dtype | None] = {
     "Tensor": None,
@@ -110,10 +113,14 @@ def bind(
     for i, parameter in enumerate(positional):
         passed = given[i] if i < len(given) else arguments.keywords.get(parameter.arg)
         default = defaults[i - first_default] if i >= first_default else None
-        frame.env[parameter.arg] = _parameter(engine, frame, parameter, passed, default, unknown_caller, arguments, uses)
+        frame.env[parameter.arg] = _parameter(
+            engine, frame, parameter, passed, default, unknown_caller, arguments, uses
+        )
     for parameter, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
         passed = arguments.keywords.get(parameter.arg)
-        frame.env[parameter.arg] = _parameter(engine, frame, parameter, passed, default, unknown_caller, arguments, uses)
+        frame.env[parameter.arg] = _parameter(
+            engine, frame, parameter, passed, default, unknown_caller, arguments, uses
+        )
     if spec.vararg is not None:
         rest = given[len(positional) :]
         if rest and not arguments.open:
@@ -190,7 +197,9 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
         return join_all(placed(option, name, step, where) for option in value.options)  # type: ignore[union-attr]
     if type(value) is Sequence:
         elem = placed(value.elem, name, step, where)
-        return replace(value, elem=elem, items=tuple(placed(v, name, step, where) for v in value.items) if value.items else None)
+        return replace(
+            value, elem=elem, items=tuple(placed(v, name, step, where) for v in value.items) if value.items else None
+        )
     if type(value) is Dict:
         return replace(value, elem=placed(value.elem, name, step, where))
     if type(value) is Instance and step:
@@ -236,7 +245,9 @@ def _tensor_names(node: ast.AST) -> Iterator[str]:
             head = name.partition(".")[0]
             if head in ("torch", "F") and not name.startswith(("torch.cuda", "torch.distributed", "torch._")):
                 for argument in inner.args[:1]:
-                    if isinstance(argument, ast.Name) and not name.endswith(("is_tensor", "tensor", "device", "full", "zeros", "ones", "empty", "arange", "Size")):
+                    if isinstance(argument, ast.Name) and not name.endswith(
+                        ("is_tensor", "tensor", "device", "full", "zeros", "ones", "empty", "arange", "Size")
+                    ):
                         yield argument.id
         elif isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.MatMult):
             for side in (inner.left, inner.right):
@@ -279,7 +290,10 @@ def _generic(engine: Engine, file: FileIndex, node: ast.Subscript) -> Value:
         if len(arguments) == 2 and isinstance(arguments[1], ast.Constant) and arguments[1].value is Ellipsis:
             return of_elements("tuple", annotated(engine, file, arguments[0]))
         return sequence("tuple", (annotated(engine, file, argument) for argument in arguments))
-    if name in ("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict", "DefaultDict") and len(arguments) == 2:
+    if (
+        name in ("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict", "DefaultDict")
+        and len(arguments) == 2
+    ):
         return Dict((), annotated(engine, file, arguments[1]))
     if name == "Literal":
         return join_all(number(a.value) for a in arguments if isinstance(a, ast.Constant)) if arguments else UNKNOWN
@@ -288,7 +302,9 @@ def _generic(engine: Engine, file: FileIndex, node: ast.Subscript) -> Value:
     if name in ("Float", "Float32", "Float16", "BFloat16", "Int", "Int32", "Int64", "Bool", "Shaped", "Num", "Integer"):
         # jaxtyping: Float[Tensor, "batch dim"]
         inner = annotated(engine, file, arguments[0])
-        dtype: Dtype | None = "bool" if name == "Bool" else "int" if name.startswith("Int") else "float" if "F" in name else None
+        dtype: Dtype | None = (
+            "bool" if name == "Bool" else "int" if name.startswith("Int") else "float" if "F" in name else None
+        )
         return replace(inner, dtype=dtype) if type(inner) is Tensor else inner
     return annotated(engine, file, node.value)
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 COLD_NAMES = frozenset(
     (
-        "__init__ __post_init__ __new__ __repr__ __str__ __del__ __getstate__ __setstate__ extra_repr load_weights weight_loader"
-        " load_state_dict _load_from_state_dict reset_parameters init_weights _init_weights post_init from_pretrained save_pretrained"
-        " process_weights_after_loading tie_weights register_hooks"
+        "__init__ __post_init__ __new__ __repr__ __str__ __del__ __getstate__ __setstate__ extra_repr load_weights "
+        "weight_loader load_state_dict _load_from_state_dict reset_parameters init_weights _init_weights post_init "
+        "from_pretrained save_pretrained process_weights_after_loading tie_weights register_hooks"
     ).split()
 )
 "Functions that run once, before the first step."
@@ -45,7 +45,11 @@ class Paths:
         if facts.mark is not None:
             return facts.mark == "cold"
         name = facts.name.rpartition(".")[2]
-        if name in COLD_NAMES or name.startswith(("load_", "test_")) or name.endswith(("weight_loader", "_load_weights")):
+        if (
+            name in COLD_NAMES
+            or name.startswith(("load_", "test_"))
+            or name.endswith(("weight_loader", "_load_weights"))
+        ):
             return True
         return any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths)
 

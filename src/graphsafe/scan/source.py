@@ -1,7 +1,7 @@
 """The text of a Python file, and the syntax trees of parts of it.
 
-`ast` reads everything here: it has positions and costs a tenth of libcst (0.12 against 1.22 s a megabyte). libcst comes in
-where the file uses syntax that is newer than the running Python (newer.py).
+`ast` reads everything here: it has positions and costs a tenth of libcst (0.12 against 1.22 s a megabyte). libcst
+comes in where the file uses syntax that is newer than the running Python (newer.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Source:
         """The statement on lines `first` to `last` (from 1, inclusive), with the positions it has in the file."""
         body = "\n".join(self.lines[first - 1 : last])
         if body[:1] in (" ", "\t", "\f"):
-            # An indented statement is only legal inside another. Blank lines before it cost less than shifting each node.
+            # An indented statement is only legal inside another; blank lines before it cost less than shifting nodes.
             outer = parse("\n" * (first - 2) + "if 1:\n" + body).body[0]
             assert isinstance(outer, ast.If)
             statement = outer.body[0]
@@ -58,7 +58,9 @@ class Source:
 def decode(data: bytes) -> str:
     """The text of a Python file by the rules of PEP 263. Raises Unreadable."""
     if len(data) > MAX_BYTES:
-        raise Unreadable(f"{len(data) / 1e6:.1f} MB, more than the {MAX_BYTES // 1_000_000} MB that scan reads of one file")
+        raise Unreadable(
+            f"{len(data) / 1e6:.1f} MB, more than the {MAX_BYTES // 1_000_000} MB that scan reads of one file"
+        )
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)

@@ -215,10 +215,10 @@ def _assign_attribute(
             _record_write(engine, frame, key, text, value, before, node, augmented, keyed=False)
         else:
             engine.attributes.record(option.ref, target.attr, value)
-    text = dotted(target)
-    if text is not None:
+    chain = dotted(target)
+    if chain is not None:
         # Read back in the same call it is what was just written, whatever other methods put there.
-        frame.env[text] = named(value, text)
+        frame.env[chain] = named(value, chain)
 
 
 def _assign_item(
@@ -245,7 +245,9 @@ def _assign_item(
             if type(instance) is Instance:
                 if frame.hot:
                     attribute = f"{engine.attributes.owner(instance.ref, holder.attr)}.{holder.attr}"
-                    _record_write(engine, frame, attribute, ast.unparse(target), value, None, node, augmented, keyed=True)
+                    _record_write(
+                        engine, frame, attribute, ast.unparse(target), value, None, node, augmented, keyed=True
+                    )
                 else:
                     engine.attributes.record(instance.ref, holder.attr, updated)
 
@@ -446,9 +448,7 @@ def _with(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool 
     return runs_on
 
 
-def _enter(
-    engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, value: Value
-) -> Value:
+def _enter(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, value: Value) -> Value:
     """What `with value as name` binds, and what holds inside."""
     if type(value) is DeviceValue:
         frame.contexts.append("device" if value.where != "host" else "host")

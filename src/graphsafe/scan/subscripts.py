@@ -48,66 +48,65 @@ def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
 def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Value:
     from graphsafe.scan.expressions import evaluate
 
-    kind = type(owner)
-    if kind is Tensor:
-        return _load_tensor(engine, frame, node, owner)  # type: ignore[arg-type]
-    if kind in (Lib, ClassValue):
+    if isinstance(owner, Tensor):
+        return _load_tensor(engine, frame, node, owner)
+    if isinstance(owner, (Lib, ClassValue)):
         return owner
     index = UNKNOWN if isinstance(node.slice, ast.Slice) else evaluate(engine, frame, node.slice)
     if isinstance(node.slice, ast.Slice):
         bounds = _slice_bounds(engine, frame, node.slice)
-        if kind is Sequence:
-            return _slice_sequence(owner, bounds)  # type: ignore[arg-type]
+        if isinstance(owner, Sequence):
+            return _slice_sequence(owner, bounds)
         return owner
-    _wait_for_index(engine, frame, node, index, kind)
-    if kind is Sequence:
-        sequence: Sequence = owner  # type: ignore[assignment]
+    _wait_for_index(engine, frame, node, index, owner)
+    if isinstance(owner, Sequence):
         const = index.const if type(index) is Number else UNSET
-        if sequence.items is not None and type(const) is int and -len(sequence.items) <= const < len(sequence.items):
-            return sequence.items[const]
-        return sequence.elem
-    if kind is Dict:
-        table: Dict = owner  # type: ignore[assignment]
+        if owner.items is not None and type(const) is int and -len(owner.items) <= const < len(owner.items):
+            return owner.items[const]
+        return owner.elem
+    if isinstance(owner, Dict):
         if type(index) is Number and index.const is not UNSET:
-            known = dict(table.items)
+            known: dict[object, Value] = dict(owner.items)
             try:
                 if index.const in known:
                     return known[index.const]
             except TypeError:
-                return table.elem
-        return table.elem
-    if kind is Array:
+                return owner.elem
+        return owner.elem
+    if isinstance(owner, Array):
         return owner
-    if kind is Number:
+    if isinstance(owner, Number):
         return NUMBER
-    if kind is Handle:
-        return Number(soft="environment") if owner.kind == "environment" else Unknown(device=True)  # type: ignore[union-attr]
-    if kind is Unknown:
+    if isinstance(owner, Handle):
+        return Number(soft="environment") if owner.kind == "environment" else Unknown(device=True)
+    if isinstance(owner, Unknown):
         tensor, _ = as_tensor(index)
-        return Unknown(owner.step or (tensor is not None and tensor.step), owner.device)  # type: ignore[union-attr]
+        return Unknown(owner.step or (tensor is not None and tensor.step), owner.device)
     return UNKNOWN
 
 
-def _wait_for_index(engine: Engine, frame: Frame, node: ast.Subscript, index: Value, owner: type) -> None:
+def _wait_for_index(engine: Engine, frame: Frame, node: ast.Subscript, index: Value, owner: Value) -> None:
     """A list or tuple calls `__index__`, which reads the device."""
     from graphsafe.scan.expressions import confidence_of
 
     tensor, certain = as_tensor(index)
-    if owner is Sequence and tensor is not None and tensor.where != "host":
+    if isinstance(owner, Sequence) and tensor is not None and tensor.where != "host":
         engine.emit(frame, "HostRead", "index", node, confidence_of(tensor, certain), value=describe(index))
 
 
 def _slice_bounds(engine: Engine, frame: Frame, node: ast.Slice) -> tuple[Value | None, ...]:
     from graphsafe.scan.expressions import evaluate
 
-    return tuple(None if part is None else evaluate(engine, frame, part) for part in (node.lower, node.upper, node.step))
+    return tuple(
+        None if part is None else evaluate(engine, frame, part) for part in (node.lower, node.upper, node.step)
+    )
 
 
 def _slice_sequence(owner: Sequence, bounds: tuple[Value | None, ...]) -> Value:
     consts = [None if bound is None else bound.const if type(bound) is Number else UNSET for bound in bounds]
     if owner.items is not None and UNSET not in consts and all(c is None or type(c) is int for c in consts):
         try:
-            items = owner.items[slice(*consts)]
+            items = owner.items[slice(*consts)]  # type: ignore[arg-type]
         except ValueError:
             items = owner.items
         return replace(owner, items=items, elem=join_all(items) if items else owner.elem)
@@ -122,17 +121,20 @@ def _load_tensor(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tens
     dropped, known, gathers = _indices(engine, frame, node, tensor, store=False)
     if gathers:
         return Tensor(
-            where=tensor.where, dtype=tensor.dtype, ndim=None, step=tensor.step or gathers == "step", fresh=True, sure=tensor.sure
+            where=tensor.where,
+            dtype=tensor.dtype,
+            ndim=None,
+            step=tensor.step or gathers == "step",
+            fresh=True,
+            sure=tensor.sure,
         )
     ndim = tensor.ndim - dropped if known and tensor.ndim is not None else None
     name = None if tensor.name is None else f"{tensor.name}[…]"
     return replace(tensor, ndim=ndim if ndim is None or ndim >= 0 else None, name=name, literal=False)
 
 
-def _indices(
-    engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, store: bool
-) -> tuple[int, bool, str]:
-    """How many dimensions plain integers drop, whether that is all known, and whether tensors gather (`step` or `other`)."""
+def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, store: bool) -> tuple[int, bool, str]:
+    """How many dimensions integers drop, whether that is all known, and whether tensors gather (`step`, `other`)."""
     from graphsafe.scan.expressions import confidence_of, evaluate, use_number
 
     dropped, known, gathers = 0, True, ""
@@ -145,7 +147,9 @@ def _indices(
                 bound = evaluate(engine, frame, bound_node)
                 index, certain = as_tensor(bound)
                 if index is not None and index.where != "host":
-                    engine.emit(frame, "Extent", "slice", bound_node, confidence_of(index, certain), value=describe(bound))
+                    engine.emit(
+                        frame, "Extent", "slice", bound_node, confidence_of(index, certain), value=describe(bound)
+                    )
                 use_number(engine, frame, bound, "index", bound_node)
             continue
         value = evaluate(engine, frame, part)
@@ -232,7 +236,9 @@ def subscript_store(
     if tensor.where == "host":
         source, source_certain = as_tensor(value)
         if source is not None and source.where == "device":
-            engine.emit(frame, "Transfer", "to-host", node, confidence_of(source, source_certain), value=describe(value))
+            engine.emit(
+                frame, "Transfer", "to-host", node, confidence_of(source, source_certain), value=describe(value)
+            )
         for part in _parts(target.slice):
             evaluate(engine, frame, part)
         return True

@@ -7,8 +7,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graphsafe.optable import Argument, Call, Op, Result
 from graphsafe.optable import UNKNOWN as NO_LITERAL
+from graphsafe.optable import Argument, ArgumentKind, Call, Op, Result
 from graphsafe.report.model import Confidence
 from graphsafe.scan.events import EventKind
 from graphsafe.scan.values import (
@@ -83,7 +83,7 @@ def method(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, name: s
     """`tensor.name(…)`."""
     special = _METHODS.get(name)
     if special is not None:
-        return special(engine, frame, node, tensor, arguments)  # type: ignore[no-any-return,operator]
+        return special(engine, frame, node, tensor, arguments)
     op = engine.ops.method(name)
     if op is None:
         return replace(tensor, dtype=None, ndim=None, fresh=True, attr=None, name=None)
@@ -105,7 +105,12 @@ def method_of_unknown(
         return SIZE if not arguments.positional else INT
     if name in ("dim", "numel", "nelement"):
         return INT
-    if device and type(receiver) is Unknown and engine.ops.method(name) is not None and name not in ("get", "pop", "update", "index", "copy", "split", "count"):
+    if (
+        device
+        and type(receiver) is Unknown
+        and engine.ops.method(name) is not None
+        and name not in ("get", "pop", "update", "index", "copy", "split", "count")
+    ):
         return Unknown(step, True)
     after = engine.after_unknown(arguments)
     assert type(after) is Unknown
@@ -213,14 +218,23 @@ def _moved(
     if tensor.where == "host" and target.where != "host":
         if not (tensor.pinned and may_be_true(non_blocking)):
             how = "literal" if tensor.literal else "blocking"
-            confidence: Confidence = "likely" if tensor.sure and target.where == "device" or tensor.literal else "possible"
+            confidence: Confidence = (
+                "likely" if (tensor.sure and target.where == "device") or tensor.literal else "possible"
+            )
             if tensor.sure and target.where == "any":
                 confidence = "likely"
             engine.emit(frame, "Transfer", how, node, confidence, value=describe(tensor))
         return replace(tensor, where="device", fresh=True, attr=None, literal=False)
     if tensor.where != "host" and target.where == "host":
         if not may_be_true(non_blocking):
-            engine.emit(frame, "Transfer", "to-host", node, confidence_of(tensor, tensor.where == "device"), value=describe(tensor))
+            engine.emit(
+                frame,
+                "Transfer",
+                "to-host",
+                node,
+                confidence_of(tensor, tensor.where == "device"),
+                value=describe(tensor),
+            )
         return replace(tensor, where="host", fresh=True, attr=None)
     if tensor.where == "any" and target.where == "device":
         return replace(tensor, where="device")
@@ -249,7 +263,9 @@ def _copy(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, argument
     confidence = confidence_of(origin, certain and tensor.sure)
     if tensor.where == "device" and origin.where == "host":
         if not (origin.pinned and may_be_true(non_blocking)):
-            engine.emit(frame, "Transfer", "literal" if origin.literal else "blocking", node, confidence, value=describe(source))
+            engine.emit(
+                frame, "Transfer", "literal" if origin.literal else "blocking", node, confidence, value=describe(source)
+            )
     elif tensor.where == "host" and origin.where == "device" and not (tensor.pinned and may_be_true(non_blocking)):
         engine.emit(frame, "Transfer", "to-host", node, confidence, value=describe(source))
     return replace(tensor, step=tensor.step or origin.step)
@@ -333,9 +349,7 @@ def _placement(engine: Engine, frame: Frame, op: Op, involved: list[Tensor], arg
     return "host" if involved else "any"
 
 
-def _note_state(
-    engine: Engine, frame: Frame, node: ast.Call, involved: list[Tensor], values: Seq[Value]
-) -> None:
+def _note_state(engine: Engine, frame: Frame, node: ast.Call, involved: list[Tensor], values: Seq[Value]) -> None:
     from graphsafe.scan.expressions import use_number
 
     for value in values:
@@ -392,39 +406,44 @@ def _call(op: Op, node: ast.Call, values: list[Value], arguments: Arguments, has
 
 
 def _needs_text(op: Op) -> bool:
-    return any((effect.unless is not None and effect.unless.same) or (effect.when is not None and effect.when.same) for effect in op.effects)
+    return any(
+        (effect.unless is not None and effect.unless.same) or (effect.when is not None and effect.when.same)
+        for effect in op.effects
+    )
 
 
 def argument(value: Value, text: str = "") -> Argument:
     """A value as the op table asks about it."""
-    kind = type(value)
-    if kind is Tensor:
-        tensor: Tensor = value  # type: ignore[assignment]
-        if tensor.where == "host":
+    if isinstance(value, Tensor):
+        if value.where == "host":
             return Argument("host-tensor", text=text)
-        return Argument("mask" if tensor.dtype == "bool" else "tensor", text=text)
-    if kind is Number:
-        host: Number = value  # type: ignore[assignment]
-        literal = NO_LITERAL if host.const is UNSET else host.const
-        name = "string" if host.type == "str" else "bool" if host.type == "bool" else "number"
+        return Argument("mask" if value.dtype == "bool" else "tensor", text=text)
+    if isinstance(value, Number):
+        literal = NO_LITERAL if value.const is UNSET else value.const
+        name: ArgumentKind = "string" if value.type == "str" else "bool" if value.type == "bool" else "number"
         return Argument(name, literal, text)
-    if kind is NoneValue:
+    if isinstance(value, NoneValue):
         return Argument("none", None, text)
-    if kind is Sequence:
-        items = value.items if value.items is not None else (value.elem,)  # type: ignore[union-attr]
-        on_device = any((tensor := as_tensor(item)[0]) is not None and tensor.where != "host" for item in items)
+    if isinstance(value, Sequence):
+        items = value.items if value.items is not None else (value.elem,)
+        on_device = any(_is_on_device(item) for item in items)
         return Argument("tensors" if on_device else "sequence", text=text)
-    if kind is DtypeValue:
-        dtype = value.dtype  # type: ignore[union-attr]
+    if isinstance(value, DtypeValue):
+        dtype = value.dtype
         return Argument("dtype", NO_LITERAL if dtype is None else dtype, text)
-    if kind is DeviceValue:
-        return Argument("host-device" if value.where == "host" else "device", text=text)  # type: ignore[union-attr]
-    if kind in (Array, Dict, Handle):
+    if isinstance(value, DeviceValue):
+        return Argument("host-device" if value.where == "host" else "device", text=text)
+    if isinstance(value, (Array, Dict, Handle)):
         return Argument("other", text=text)
     tensor_or_none, certain = as_tensor(value)
     if tensor_or_none is not None and certain:
         return argument(tensor_or_none, text)
     return Argument(None, text=text)
+
+
+def _is_on_device(value: Value) -> bool:
+    tensor, _ = as_tensor(value)
+    return tensor is not None and tensor.where != "host"
 
 
 def _result(
@@ -504,7 +523,17 @@ def _ndim(
         if type(data) is Sequence:
             return 1 if type(data.elem) is Number else None
         return None
-    if name in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "clone", "detach", "contiguous"):
+    if name in (
+        "zeros_like",
+        "ones_like",
+        "empty_like",
+        "full_like",
+        "rand_like",
+        "randn_like",
+        "clone",
+        "detach",
+        "contiguous",
+    ):
         return first.ndim if first is not None else None
     if name == "unsqueeze" and first is not None and first.ndim is not None:
         return first.ndim + 1

@@ -1,7 +1,8 @@
 """What a value of hot code can be, as far as the source shows it.
 
-A value is never guessed into existence: what is not known is `UNKNOWN`, and what may be one of several things is a `Union` of them.
-`step` marks what derives from the step's own inputs; it changes from replay to replay, and so must not be kept from warm-up.
+A value is never guessed into existence: what is not known is `UNKNOWN`, and what may be one of several things is a
+`Union` of them. `step` marks what derives from the step's own inputs: it changes from replay to replay, and so must not
+be kept from warm-up.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class DtypeValue:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Something of the runtime or a library with methods of its own: stream, event, generator, graph, logger, work, module:torch.nn.Linear."""
+    """Something of the runtime or a library with methods of its own: stream, event, generator, graph, logger."""
 
     kind: str
     detail: str | None = None
@@ -211,37 +212,17 @@ def join(a: Value, b: Value) -> Value:
     """What holds of a value that is `a` on one way and `b` on another."""
     if a is b or a == b:
         return a
-    ta, tb = type(a), type(b)
-    if ta is tb:
-        if ta is Tensor:
-            return _join_tensors(a, b)  # type: ignore[arg-type]
-        if ta is Number:
-            return _join_numbers(a, b)  # type: ignore[arg-type]
-        if ta is Unknown:
-            return Unknown(a.step or b.step, a.device or b.device)  # type: ignore[union-attr]
-        if ta is Sequence:
-            return _join_sequences(a, b)  # type: ignore[arg-type]
-        if ta is Dict:
-            return _join_dicts(a, b)  # type: ignore[arg-type]
-        if ta is DeviceValue:
-            return DeviceValue(a.where if a.where == b.where else "any")  # type: ignore[union-attr]
-        if ta is DtypeValue:
-            return DtypeValue(None)
-        if ta is Instance and a.ref == b.ref:  # type: ignore[union-attr]
-            return Instance(a.ref, True)  # type: ignore[union-attr]
-    if ta is Unknown or tb is Unknown:
-        # Nothing more than one of the two is known of it; the known one would be a guess.
-        unknown, other = (a, b) if ta is Unknown else (b, a)
-        if type(other) is NoneValue:
-            return unknown
-        return Unknown(unknown.step or depends_on_step(other), unknown.device or holds_device(other))  # type: ignore[union-attr]
+    if isinstance(a, Unknown) or isinstance(b, Unknown):
+        return _join_unknown(a, b)
+    merged = _join_alike(a, b)
+    if merged is not None:
+        return merged
     options: list[Value] = []
     for value in (*_options(a), *_options(b)):
         for i, known in enumerate(options):
-            if known == value:
-                break
-            if type(known) is type(value) and type(value) in (Tensor, Number, Sequence, Dict):
-                options[i] = join(known, value)
+            alike = known if known == value else _join_alike(known, value)
+            if alike is not None:
+                options[i] = alike
                 break
         else:
             options.append(value)
@@ -250,6 +231,34 @@ def join(a: Value, b: Value) -> Value:
     if len(options) > MAX_OPTIONS:
         return Unknown(any(map(depends_on_step, options)), any(map(holds_device, options)))
     return Union(tuple(options))
+
+
+def _join_unknown(a: Value, b: Value) -> Value:
+    """Nothing more than one of the two is known of it; the other one would be a guess."""
+    if isinstance(b, NoneValue):
+        return a
+    if isinstance(a, NoneValue):
+        return b
+    return Unknown(depends_on_step(a) or depends_on_step(b), holds_device(a) or holds_device(b))
+
+
+def _join_alike(a: Value, b: Value) -> Value | None:
+    """The join of two values of one kind that has more to say than both; None for others."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return _join_tensors(a, b)
+    if isinstance(a, Number) and isinstance(b, Number):
+        return _join_numbers(a, b)
+    if isinstance(a, Sequence) and isinstance(b, Sequence):
+        return _join_sequences(a, b)
+    if isinstance(a, Dict) and isinstance(b, Dict):
+        return _join_dicts(a, b)
+    if isinstance(a, DeviceValue) and isinstance(b, DeviceValue):
+        return DeviceValue(a.where if a.where == b.where else "any")
+    if isinstance(a, DtypeValue) and isinstance(b, DtypeValue):
+        return DtypeValue(None)
+    if isinstance(a, Instance) and isinstance(b, Instance) and a.ref == b.ref:
+        return Instance(a.ref, True)
+    return None
 
 
 def _options(value: Value) -> tuple[Value, ...]:
@@ -337,32 +346,30 @@ def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
 
 
 def depends_on_step(value: Value, depth: int = 0) -> bool:
-    kind = type(value)
-    if kind in (Tensor, Unknown, Instance):
-        return value.step  # type: ignore[union-attr]
+    if isinstance(value, (Tensor, Unknown, Instance)):
+        return value.step
     if depth > 4:
         return False
-    if kind is Sequence:
-        return depends_on_step(value.elem, depth + 1)  # type: ignore[union-attr]
-    if kind is Dict:
-        return depends_on_step(value.elem, depth + 1) or any(depends_on_step(v, depth + 1) for _, v in value.items)  # type: ignore[union-attr]
-    if kind is Union:
-        return any(depends_on_step(option, depth + 1) for option in value.options)  # type: ignore[union-attr]
+    if isinstance(value, Sequence):
+        return depends_on_step(value.elem, depth + 1)
+    if isinstance(value, Dict):
+        return depends_on_step(value.elem, depth + 1) or any(depends_on_step(v, depth + 1) for _, v in value.items)
+    if isinstance(value, Union):
+        return any(depends_on_step(option, depth + 1) for option in value.options)
     return False
 
 
 def holds_device(value: Value, depth: int = 0) -> bool:
-    kind = type(value)
-    if kind is Tensor:
-        return value.where != "host"  # type: ignore[union-attr]
-    if kind is Unknown:
-        return value.device  # type: ignore[union-attr]
+    if isinstance(value, Tensor):
+        return value.where != "host"
+    if isinstance(value, Unknown):
+        return value.device
     if depth > 4:
         return False
-    if kind is Sequence or kind is Dict:
-        return holds_device(value.elem, depth + 1)  # type: ignore[union-attr]
-    if kind is Union:
-        return any(holds_device(option, depth + 1) for option in value.options)  # type: ignore[union-attr]
+    if isinstance(value, (Sequence, Dict)):
+        return holds_device(value.elem, depth + 1)
+    if isinstance(value, Union):
+        return any(holds_device(option, depth + 1) for option in value.options)
     return False
 
 

@@ -42,5 +42,9 @@ def _swallowing(frame: Frame) -> list[ast.ExceptHandler]:
 
 def _catches_runtime_errors(handler: ast.ExceptHandler) -> bool:
     """A failed capture raises RuntimeError or torch's AcceleratorError, which derives from it."""
-    names = [] if handler.type is None else [ast.unparse(part) for part in getattr(handler.type, "elts", [handler.type])]
-    return not names or any(name.rpartition(".")[2] in ("Exception", "BaseException", "RuntimeError", "AcceleratorError") for name in names)
+    names = (
+        [] if handler.type is None else [ast.unparse(part) for part in getattr(handler.type, "elts", [handler.type])]
+    )
+    return not names or any(
+        name.rpartition(".")[2] in ("Exception", "BaseException", "RuntimeError", "AcceleratorError") for name in names
+    )

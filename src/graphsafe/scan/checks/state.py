@@ -67,7 +67,7 @@ def holds_anything(value: Value) -> bool:
 
 
 def host_state(write: Write, log: StateLog) -> Event | None:
-    """A host number that changes from step to step and decides what the device does: the graph keeps one value of it."""
+    """A host number that changes from step to step and decides what the device does: a graph keeps one of it."""
     if not _is_number(write.value) or not (write.reads_self or write.augmented):
         return None
     uses = [use for (key, _, _), use in log.uses.items() if key == write.key]
@@ -94,7 +94,9 @@ def rebound(write: Write, log: StateLog) -> Event | None:
     return _event(write, "AttrWrite", "rebound", _confidence(write.value), "error" if read_first else "warning")
 
 
-def _event(write: Write, kind: str, how: str, confidence: Confidence, level: Level | None = None, **words: str) -> Event:
+def _event(
+    write: Write, kind: str, how: str, confidence: Confidence, level: Level | None = None, **words: str
+) -> Event:
     return Event(
         kind,  # type: ignore[arg-type]
         how,
