@@ -116,7 +116,7 @@ def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, argume
 
 def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> None:
     """State that goes into a call nothing is known of, beside device tensors, may well decide what the device does."""
-    from graphsafe.scan.expressions import use_number
+    from graphsafe.scan.state import use_number
 
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):

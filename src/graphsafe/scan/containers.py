@@ -68,7 +68,7 @@ def _of_sequence(
     if name in ("index", "count"):
         tensor, certain = as_tensor(receiver.elem)
         if tensor is not None and tensor.where != "host":
-            from graphsafe.scan.expressions import confidence_of
+            from graphsafe.scan.values import confidence_of
 
             engine.emit(frame, "Branch", "in", node, confidence_of(tensor, certain), value="a list of device tensors")
         return INT

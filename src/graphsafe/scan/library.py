@@ -35,6 +35,7 @@ from graphsafe.scan.values import (
     Unknown,
     Value,
     as_tensor,
+    confidence_of,
     depends_on_step,
     describe,
     holds_device,
@@ -167,7 +168,7 @@ def _torch(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: A
     ):
         involved = [tensor for value in arguments.values() for tensor in tensors._tensors_in(value)]
         if involved and not name.startswith(("torch.ops.", "torch._C.")):
-            from graphsafe.scan.expressions import elementwise
+            from graphsafe.scan.operators import elementwise
 
             return replace(elementwise(tuple(involved), None), ndim=None)
     return engine.after_unknown(arguments)
@@ -219,6 +220,17 @@ def _stream(kind: str) -> Handler:
         return Handle(kind)
 
     return handler
+
+
+def _known_stream(detail: str) -> Handler:
+    def handler(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+        return Handle("stream", detail)
+
+    return handler
+
+
+def _capturing(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    return Number(type="bool", soft="capturing")
 
 
 def _generator(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -349,9 +361,7 @@ def _numpy(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: A
     for value in arguments.values():
         for tensor in tensors._tensors_in(value):
             if tensor.where != "host":
-                engine.emit(
-                    frame, "Transfer", "to-host", node, tensors.confidence_of(tensor, True), value=describe(tensor)
-                )
+                engine.emit(frame, "Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
     return ARRAY
 
 
@@ -364,7 +374,7 @@ def format_values(engine: Engine, frame: Frame, node: ast.AST, values: Iterable[
     for value in values:
         for tensor in tensors._tensors_in(value):
             if tensor.where != "host":
-                confidence = tensors.confidence_of(tensor, as_tensor(value)[1] or type(value) is Sequence)
+                confidence = confidence_of(tensor, as_tensor(value)[1] or type(value) is Sequence)
                 engine.emit(
                     frame,
                     "HostRead",
@@ -401,9 +411,7 @@ def _cast(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) ->
         tensor, certain = as_tensor(value)
         if tensor is not None:
             if tensor.where != "host":
-                engine.emit(
-                    frame, "HostRead", "cast", node, tensors.confidence_of(tensor, certain), value=describe(value)
-                )
+                engine.emit(frame, "HostRead", "cast", node, confidence_of(tensor, certain), value=describe(value))
             return NUMBER
     if arguments.positional and type(arguments.positional[0]) is Number:
         return _cast_number(arguments.positional[0], node)
@@ -441,7 +449,8 @@ def _branching(how: str) -> Handler:
 
 def ordered(engine: Engine, frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -> Value:
     """max, min, any, all, sorted: the host asks each value how it compares, or whether it is true."""
-    from graphsafe.scan.expressions import element, use_number
+    from graphsafe.scan.expressions import element
+    from graphsafe.scan.state import use_number
 
     if isinstance(values, Lib | Function | Handle):
         return UNKNOWN
@@ -455,7 +464,7 @@ def ordered(engine: Engine, frame: Frame, node: ast.Call, values: Value | Argume
         several = type(values) is not Sequence or values.items is None or len(values.items) > 1 or how in ("any", "all")
     tensor, certain = as_tensor(item)
     if tensor is not None and tensor.where != "host" and several:
-        engine.emit(frame, "Branch", how, node, tensors.confidence_of(tensor, certain), value=describe(item))
+        engine.emit(frame, "Branch", how, node, confidence_of(tensor, certain), value=describe(item))
     if how in ("any", "all"):
         return BOOL
     if how == "sorted":
@@ -495,7 +504,7 @@ def _range(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -
     for value in arguments.positional:
         tensor, certain = as_tensor(value)
         if tensor is not None and tensor.where != "host":
-            engine.emit(frame, "Extent", "range", node, tensors.confidence_of(tensor, certain), value=describe(value))
+            engine.emit(frame, "Extent", "range", node, confidence_of(tensor, certain), value=describe(value))
     return of_elements("iterator", INT)
 
 
@@ -700,11 +709,14 @@ _FUNCTIONS: dict[str, Handler] = {
     "torch.device": _device,
     "torch.cuda.device": _stream("device-context"),
     "torch.cuda.stream": _stream("stream-context"),
-    "torch.cuda.Stream": _stream("stream"),
-    "torch.Stream": _stream("stream"),
-    "torch.cuda.current_stream": _stream("stream"),
-    "torch.cuda.default_stream": _stream("stream"),
+    "torch.cuda.Stream": _known_stream("side"),
+    "torch.Stream": _known_stream("side"),
+    "torch.cuda.streams.Stream": _known_stream("side"),
+    "torch.cuda.current_stream": _known_stream("current"),
+    "torch.cuda.default_stream": _known_stream("default"),
     "torch.cuda.ExternalStream": _stream("stream"),
+    "torch.cuda.is_current_stream_capturing": _capturing,
+    "torch.cuda.graphs.is_current_stream_capturing": _capturing,
     "torch.cuda.Event": _stream("event"),
     "torch.Event": _stream("event"),
     "torch.cuda.CUDAGraph": _stream("graph"),

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from graphsafe.scan.events import Span
-from graphsafe.scan.values import Value
+from graphsafe.scan.values import Number, Value
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Engine
+    from graphsafe.scan.frame import Frame
 
 UseKind = Literal["operand", "index", "branch", "argument"]
 
@@ -74,3 +78,9 @@ class StateLog:
 
     def read(self, key: str) -> None:
         self.reads.setdefault(key, self.tick())
+
+
+def use_number(engine: Engine, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
+    """Note that a host number which is state decides what the device does here."""
+    if frame.hot and isinstance(value, Number) and value.state is not None:
+        engine.state.use(value.state, kind, frame.path, node)

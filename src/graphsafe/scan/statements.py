@@ -8,11 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import guards
+from graphsafe.scan.checks import capturing_branch
+from graphsafe.scan.conditions import truth
 from graphsafe.scan.events import Span
-from graphsafe.scan.expressions import element, evaluate, subscript_store, truth
+from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame, LazyTest
 from graphsafe.scan.index import dotted, import_targets
 from graphsafe.scan.state import Write
+from graphsafe.scan.subscripts import subscript_store
 from graphsafe.scan.values import (
     NONE,
     UNKNOWN,
@@ -79,7 +82,7 @@ def _annotated_assign(engine: Engine, frame: Frame, node: ast.AnnAssign) -> None
 
 
 def _augmented_assign(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
-    from graphsafe.scan.expressions import binary
+    from graphsafe.scan.operators import binary
 
     target = node.target
     if isinstance(target, ast.Subscript):
@@ -317,6 +320,7 @@ def _grows(node: ast.AST | None, text: str) -> bool:
 def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
     known = truth(engine, frame, node.test, "if", node)
     verdict = guards.judge(engine, frame, node.test, known)
+    capturing_branch.branch(engine, frame, node)
     before = frame.env
     outcomes: list[Env] = []
     left: str | None = None
@@ -433,16 +437,18 @@ def _try(engine: Engine, frame: Frame, node: ast.Try) -> bool:
 
 
 def _with(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool | None:
-    contexts = len(frame.contexts)
+    contexts, entered_count = len(frame.contexts), len(frame.entered)
     hot, guard_count = frame.hot, len(frame.guards)
     for item in node.items:
         value = evaluate(engine, frame, item.context_expr)
         entered = _enter(engine, frame, node, item.context_expr, value)
+        frame.entered.append(item.context_expr)
         if item.optional_vars is not None:
             assign(engine, frame, item.optional_vars, entered, node)
     runs_on = execute(engine, frame, node.body)
     frame.hot = hot
     del frame.contexts[contexts:]
+    del frame.entered[entered_count:]
     if len(frame.guards) > guard_count and not runs_on:
         del frame.guards[guard_count:]
     return runs_on
@@ -461,6 +467,10 @@ def _enter(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, express
             frame.hot = True
     elif type(value) is Handle and value.kind in ("stream-context", "stream", "device-context"):
         frame.contexts.append(value.kind)
+        if value.kind == "stream-context" and frame.hot:
+            from graphsafe.scan.checks import side_stream
+
+            side_stream.entered(engine, frame, node, expression)
     elif type(value) is Instance:
         from graphsafe.scan.calls import call_method
 

@@ -87,7 +87,7 @@ def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Va
 
 def _wait_for_index(engine: Engine, frame: Frame, node: ast.Subscript, index: Value, owner: Value) -> None:
     """A list or tuple calls `__index__`, which reads the device."""
-    from graphsafe.scan.expressions import confidence_of
+    from graphsafe.scan.values import confidence_of
 
     tensor, certain = as_tensor(index)
     if isinstance(owner, Sequence) and tensor is not None and tensor.where != "host":
@@ -135,7 +135,9 @@ def _load_tensor(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tens
 
 def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, store: bool) -> tuple[int, bool, str]:
     """How many dimensions integers drop, whether that is all known, and whether tensors gather (`step`, `other`)."""
-    from graphsafe.scan.expressions import confidence_of, evaluate, use_number
+    from graphsafe.scan.expressions import evaluate
+    from graphsafe.scan.state import use_number
+    from graphsafe.scan.values import confidence_of
 
     dropped, known, gathers = 0, True, ""
     on_device = tensor.where != "host"
@@ -203,7 +205,7 @@ def _tensor_index(
     on_device: bool,
     store: bool,
 ) -> str:
-    from graphsafe.scan.expressions import confidence_of
+    from graphsafe.scan.values import confidence_of
 
     confidence = confidence_of(index, certain)
     gathers = "step" if index.step else "other"
@@ -227,7 +229,9 @@ def subscript_store(
     engine: Engine, frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST
 ) -> bool:
     """`owner[…] = value` for a tensor; False where `owner` is none."""
-    from graphsafe.scan.expressions import confidence_of, evaluate, use_number
+    from graphsafe.scan.expressions import evaluate
+    from graphsafe.scan.state import use_number
+    from graphsafe.scan.values import confidence_of
 
     tensor, certain = as_tensor(owner)
     if tensor is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from graphsafe.optable import UNKNOWN as NO_LITERAL
 from graphsafe.optable import Argument, ArgumentKind, Call, Op, Result
 from graphsafe.report.model import Confidence
+from graphsafe.scan.checks import fixed_device
 from graphsafe.scan.events import EventKind
 from graphsafe.scan.values import (
     ARRAY,
@@ -33,6 +34,7 @@ from graphsafe.scan.values import (
     Value,
     Where,
     as_tensor,
+    confidence_of,
     depends_on_step,
     describe,
     of_elements,
@@ -73,10 +75,6 @@ WHATEVER_DEVICE = frozenset(("GS105", "GS403", "GS503", "GS504", "GS702"))
 
 UNMISTAKABLE = frozenset(("item", "cpu", "masked_select", "nonzero", "unique_consecutive", "repeat_interleave"))
 "Methods that, in hot code and on a value nothing is known of, still speak of a tensor."
-
-
-def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
-    return "likely" if certain and tensor.sure else "possible"
 
 
 def method(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: Arguments) -> Value:
@@ -198,6 +196,7 @@ def _to(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments:
     moved = replace(tensor, dtype=dtype, fresh=tensor.fresh or dtype != tensor.dtype)
     if target is None:
         return moved
+    fixed_device.named(engine, frame, node)
     non_blocking = arguments.get(1 if type(arguments.get(0, "")) is not DtypeValue else 9, "non_blocking")
     if type(non_blocking) is DtypeValue:
         non_blocking = arguments.get(2, "non_blocking")
@@ -311,6 +310,8 @@ def by_table(
     where = _placement(engine, frame, op, involved, arguments)
     if frame.hot:
         _note_state(engine, frame, node, involved, everything)
+        if op.placement == "argument":
+            fixed_device.named(engine, frame, node)
     call = _call(op, node, values, arguments, receiver is not None)
     if frame.hot and op.effects:
         _emit_effects(engine, frame, node, op, call, name, where, involved, everything)
@@ -350,7 +351,7 @@ def _placement(engine: Engine, frame: Frame, op: Op, involved: list[Tensor], arg
 
 
 def _note_state(engine: Engine, frame: Frame, node: ast.Call, involved: list[Tensor], values: Seq[Value]) -> None:
-    from graphsafe.scan.expressions import use_number
+    from graphsafe.scan.state import use_number
 
     for value in values:
         for item in value.items or (value.elem,) if type(value) is Sequence else (value,):

@@ -12,8 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from graphsafe.report.model import Confidence
+
 Where = Literal["device", "host", "any"]
 Dtype = Literal["bool", "int", "float"]
+SequenceKind = Literal["list", "tuple", "set", "size", "iterator"]
 
 
 class _Unset:
@@ -132,7 +135,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    kind: Literal["list", "tuple", "set", "size", "iterator"]
+    kind: SequenceKind
     items: tuple[Value, ...] | None
     "`None` where the length is not known."
     elem: Value
@@ -192,12 +195,12 @@ def number(const: Any) -> Number:
     return Number(const, type=kind if kind in ("int", "float", "bool", "str") else None)  # type: ignore[arg-type]
 
 
-def sequence(kind: Literal["list", "tuple", "set", "size", "iterator"], items: Iterable[Value]) -> Sequence:
+def sequence(kind: SequenceKind, items: Iterable[Value]) -> Sequence:
     listed = tuple(items)
     return Sequence(kind, listed if len(listed) <= MAX_ITEMS else None, join_all(listed))
 
 
-def of_elements(kind: Literal["list", "tuple", "set", "size", "iterator"], elem: Value) -> Sequence:
+def of_elements(kind: SequenceKind, elem: Value) -> Sequence:
     return Sequence(kind, None, elem)
 
 
@@ -343,6 +346,11 @@ def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
         tensor = next((option for option in value.options if type(option) is Tensor), None)
         return tensor, tensor is not None and len(options(value)) == 1
     return None, False
+
+
+def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
+    """How sure a finding about a tensor can be; `certain` where the value is nothing else."""
+    return "likely" if certain and tensor.sure else "possible"
 
 
 def depends_on_step(value: Value, depth: int = 0) -> bool:
