@@ -10,8 +10,6 @@ from graphsafe.scan import parameters
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.values import (
     UNKNOWN,
-    Function,
-    Handle,
     Instance,
     NoneValue,
     Number,
@@ -218,6 +216,3 @@ def named_attribute(value: Value, text: str, key: str) -> Value:
             result = join(result, option)
         return result
     return value
-
-
-__all__ = ["MODULE_ATTRIBUTES", "AttributeTables", "Function", "Handle", "named_attribute"]

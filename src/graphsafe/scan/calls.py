@@ -26,7 +26,6 @@ from graphsafe.scan.values import (
     Value,
     as_tensor,
     depends_on_step,
-    holds_device,
     join_all,
     options,
 )
@@ -257,6 +256,3 @@ def _autograd(engine: Engine, frame: Frame, node: ast.Call, cls: ClassValue, arg
     if method is None:
         return engine.after_unknown(arguments)
     return engine.call(frame, node, Function(method), replace(arguments, positional=(UNKNOWN, *arguments.positional)))
-
-
-__all__ = ["call", "call_method", "call_value", "evaluated", "holds_device"]

@@ -21,7 +21,6 @@ from graphsafe.scan.values import (
     Instance,
     Number,
     Sequence,
-    Tensor,
     Unknown,
     Value,
     as_tensor,
@@ -206,6 +205,3 @@ def cached_call(engine: Engine, frame: Frame, node: ast.Call, function: Function
     tensor, certain = as_tensor(value)
     if tensor is not None and tensor.where != "host" and certain:
         engine.emit(frame, "AttrWrite", "cached", node, value=f"`{function.ref.rpartition('::')[2]}`")
-
-
-__all__ = ["Tensor", "cached_call", "method"]

@@ -111,7 +111,7 @@ def _generators(engine: Engine, frame: Frame, generators: list[ast.comprehension
 
 
 def bind(engine: Engine, frame: Frame, target: ast.expr, value: Value) -> None:
-    from graphsafe.scan.statements import assign
+    from graphsafe.scan.assignments import assign
 
     assign(engine, frame, target, value, target)
 

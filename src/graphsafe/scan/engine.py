@@ -266,6 +266,7 @@ class Engine:
         return result
 
     def _run(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+        frame.node = node
         falls_through = statements.execute(self, frame, node.body)
         if frame.yields:
             return of_elements("iterator", join_all(frame.yields))

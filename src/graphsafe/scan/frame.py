@@ -30,6 +30,10 @@ class Frame:
     contexts: list[str] = field(default_factory=list)
     'Where tensors without a device are made: `device` inside `with torch.device("cuda")`.'
     tries: list[ast.Try] = field(default_factory=list)
+    entered: list[ast.expr] = field(default_factory=list)
+    "The context managers of the `with` statements around the current line, outermost first."
+    node: ast.FunctionDef | ast.AsyncFunctionDef | None = None
+    "The function itself; None at module level."
     lazy: list[LazyTest] = field(default_factory=list)
     "Tests of a missing attribute or key under which the current line stands."
     globals: set[str] = field(default_factory=set)

@@ -30,7 +30,6 @@ from graphsafe.scan.values import (
     Unknown,
     Value,
     number,
-    sequence,
 )
 
 if TYPE_CHECKING:
@@ -203,6 +202,3 @@ def _of_unknown(owner: Unknown, name: str) -> Value:
     if name in ("ndim", "is_cuda"):
         return NUMBER
     return owner
-
-
-__all__ = ["attribute", "of_instance", "sequence"]

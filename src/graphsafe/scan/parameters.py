@@ -19,7 +19,6 @@ from graphsafe.scan.values import (
     Dict,
     Dtype,
     DtypeValue,
-    Function,
     Handle,
     Instance,
     Number,
@@ -375,6 +374,3 @@ def _library_type(name: str) -> Value:
     if name in ("logging.Logger",):
         return Handle("logger")
     return UNKNOWN
-
-
-__all__ = ["ColdTest", "Function", "annotated", "bind", "bind_lambda", "placed", "where_of"]

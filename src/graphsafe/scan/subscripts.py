@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.values import (
-    INT,
     NUMBER,
     UNKNOWN,
     UNSET,
@@ -25,7 +24,6 @@ from graphsafe.scan.values import (
     as_tensor,
     describe,
     join_all,
-    number,
     options,
 )
 
@@ -291,6 +289,3 @@ def _mask_parts(engine: Engine, frame: Frame, target: ast.Subscript) -> list[Val
                 found.append(value)
     frame.hot = hot
     return found
-
-
-__all__ = ["INT", "number", "subscript", "subscript_store"]

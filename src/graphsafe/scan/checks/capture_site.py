@@ -1,25 +1,44 @@
-"""The `with torch.cuda.graph(…)` statement itself: its stream, and what happens to an exception that leaves it."""
+"""The `with torch.cuda.graph(…)` statement itself: its stream, its warm-up, and what stands around it."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from graphsafe.scan.index import dotted
+from graphsafe.scan.values import Lib
 
 if TYPE_CHECKING:
     from graphsafe.scan.engine import Engine
     from graphsafe.scan.frame import Frame
 
+AUTOCAST = frozenset(
+    "torch.autocast torch.amp.autocast torch.amp.autocast_mode.autocast torch.cuda.amp.autocast"
+    " torch.cuda.amp.autocast_mode.autocast".split()
+)
+FAILURES = frozenset(("Exception", "BaseException", "RuntimeError", "AcceleratorError"))
+"What catches a failed capture: it raises RuntimeError, or torch's AcceleratorError, which derives from it."
+
 
 def entered(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
-    hot, frame.hot = frame.hot, True
-    try:
-        if isinstance(expression, ast.Call) and not _has_stream(expression):
-            engine.emit(frame, "StreamOp", "no-stream", expression)
-        for handler in _swallowing(frame):
-            engine.emit(frame, "StreamOp", "swallowed", expression, line=str(handler.lineno))
-            break
-    finally:
-        frame.hot = hot
+    if not isinstance(expression, ast.Call):
+        return
+    around = [call for call in frame.entered if isinstance(call, ast.Call)]
+    hot, frame.hot = frame.hot, False
+    casts = any(_caches_casts(engine, frame, call) for call in around)
+    swallowed = _swallowed(frame) or any(_suppresses(engine, frame, call) for call in around)
+    cold = _never_warmed(engine, frame, node)
+    frame.hot = True
+    if not _has_stream(expression):
+        engine.emit(frame, "StreamOp", "no-stream", expression)
+    if swallowed:
+        engine.emit(frame, "StreamOp", "swallowed", expression)
+    if casts:
+        engine.emit(frame, "StreamOp", "autocast-around", expression)
+    if cold:
+        engine.emit(frame, "StreamOp", "no-warmup", expression)
+    frame.hot = hot
 
 
 def _has_stream(call: ast.Call) -> bool:
@@ -29,22 +48,94 @@ def _has_stream(call: ast.Call) -> bool:
     return any(keyword.arg in ("stream", None) for keyword in call.keywords)
 
 
-def _swallowing(frame: Frame) -> list[ast.ExceptHandler]:
+# what happens to an exception that leaves the capture
+
+
+def _swallowed(frame: Frame) -> bool:
     from graphsafe.scan.statements import swallows
 
-    return [
-        handler
-        for statement in reversed(frame.tries)
-        for handler in statement.handlers
-        if _catches_runtime_errors(handler) and swallows(handler)
-    ]
+    return any(
+        _catches(handler.type) and swallows(handler) for statement in frame.tries for handler in statement.handlers
+    )
 
 
-def _catches_runtime_errors(handler: ast.ExceptHandler) -> bool:
-    """A failed capture raises RuntimeError or torch's AcceleratorError, which derives from it."""
-    names = (
-        [] if handler.type is None else [ast.unparse(part) for part in getattr(handler.type, "elts", [handler.type])]
+def _suppresses(engine: Engine, frame: Frame, call: ast.Call) -> bool:
+    return _name(engine, frame, call) == "contextlib.suppress" and any(map(_catches, call.args))
+
+
+def _catches(caught: ast.expr | None) -> bool:
+    """Whether `except caught:` (a bare one for None) sees the failure of a capture."""
+    if caught is None:
+        return True
+    return any(ast.unparse(part).rpartition(".")[2] in FAILURES for part in getattr(caught, "elts", [caught]))
+
+
+# autocast
+
+
+def _caches_casts(engine: Engine, frame: Frame, call: ast.Call) -> bool:
+    if _name(engine, frame, call) not in AUTOCAST:
+        return False
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    return not _is_off(given.get("cache_enabled")) and not _is_off(given.get("enabled")) and None not in given
+
+
+def _is_off(given: ast.expr | None) -> bool:
+    """Switched off, or decided where this line does not show it."""
+    return given is not None and not (isinstance(given, ast.Constant) and given.value is True)
+
+
+def _name(engine: Engine, frame: Frame, call: ast.Call) -> str:
+    from graphsafe.scan.expressions import evaluate
+
+    value = evaluate(engine, frame, call.func)
+    return value.name if type(value) is Lib else ""
+
+
+# warm-up
+
+
+def _never_warmed(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool:
+    """The block calls something that this function has not called before, and nothing near speaks of a warm-up.
+
+    A caller may have warmed it up all the same: any word of it in the file counts.
+    """
+    if frame.node is None or (frame.entered and _nested_in_capture(frame)):
+        return False
+    captured = set(_callables(engine, frame, node.body))
+    if not captured or "warm" in engine.project.source(frame.path).text.lower():
+        return False
+    before = {
+        dotted(inner.func)
+        for inner in ast.walk(frame.node)
+        if isinstance(inner, ast.Call) and inner.lineno < node.lineno
+    }
+    return not captured & before
+
+
+def _nested_in_capture(frame: Frame) -> bool:
+    return any(
+        isinstance(call, ast.Call) and (dotted(call.func) or "").endswith("cuda.graph") for call in frame.entered
     )
-    return not names or any(
-        name.rpartition(".")[2] in ("Exception", "BaseException", "RuntimeError", "AcceleratorError") for name in names
-    )
+
+
+def _callables(engine: Engine, frame: Frame, body: list[ast.stmt]) -> Iterator[str]:
+    """What the block calls that is neither torch's nor a method of a value made inside it: `model`, `self.step`."""
+    made = {
+        name.id
+        for statement in body
+        for name in ast.walk(statement)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    }
+    for statement in body:
+        for inner in ast.walk(statement):
+            if not isinstance(inner, ast.Call):
+                continue
+            text = dotted(inner.func)
+            if text is None or text.partition(".")[0] in made or text.endswith(("_", ".backward", ".step", ".clone")):
+                continue
+            if not _name(engine, frame, inner):
+                yield text
+
+
+__all__ = ["entered"]

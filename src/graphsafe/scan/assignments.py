@@ -1,0 +1,229 @@
+"""Assignments: what they bind, and what they do to state that outlives the step."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.scan import guards
+from graphsafe.scan.events import Span
+from graphsafe.scan.expressions import element, evaluate
+from graphsafe.scan.frame import Frame
+from graphsafe.scan.index import dotted
+from graphsafe.scan.state import Write
+from graphsafe.scan.subscripts import subscript_store
+from graphsafe.scan.values import (
+    Dict,
+    Instance,
+    Number,
+    Sequence,
+    Unknown,
+    Value,
+    as_tensor,
+    join,
+    named,
+    options,
+    sequence,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Engine
+
+
+def plain(engine: Engine, frame: Frame, node: ast.Assign) -> None:
+    value = evaluate(engine, frame, node.value)
+    for target in node.targets:
+        assign(engine, frame, target, value, node)
+
+
+def annotated_assignment(engine: Engine, frame: Frame, node: ast.AnnAssign) -> None:
+    from graphsafe.scan.parameters import annotated, placed
+
+    if node.value is None:
+        return
+    value = evaluate(engine, frame, node.value)
+    if type(value) is Unknown:
+        declared = annotated(engine, frame.file, node.annotation)
+        if type(declared) is not Unknown:
+            value = placed(declared, dotted(node.target) or "", value.step, "any")
+    assign(engine, frame, node.target, value, node)
+
+
+def augmented(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
+    from graphsafe.scan.operators import binary
+
+    target = node.target
+    if isinstance(target, ast.Subscript):
+        held = evaluate(engine, frame, target)
+        value = binary(engine, frame, node, held, evaluate(engine, frame, node.value))
+        if as_tensor(held)[0] is None:
+            assign(engine, frame, target, value, node, augmented=True)
+        return
+    load: ast.expr
+    if isinstance(target, ast.Name):
+        load = ast.copy_location(ast.Name(target.id, ast.Load()), target)
+    else:
+        load = ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
+    held = evaluate(engine, frame, load)
+    value = binary(engine, frame, node, held, evaluate(engine, frame, node.value))
+    tensor, certain = as_tensor(held)
+    if tensor is not None and certain:
+        # In place: the storage, and so the attribute's address, stays.
+        if isinstance(target, ast.Name):
+            frame.env[target.id] = held
+        return
+    assign(engine, frame, target, value, node, augmented=True)
+
+
+def assign(
+    engine: Engine, frame: Frame, target: ast.expr, value: Value, node: ast.AST, augmented: bool = False
+) -> None:
+    if isinstance(target, ast.Name):
+        if target.id in frame.globals:
+            _write_state(engine, frame, target, f"{frame.path}::{target.id}", target.id, value, node, augmented)
+        else:
+            frame.env[target.id] = named(value, target.id)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(engine, frame, target.elts, value, node)
+    elif isinstance(target, ast.Attribute):
+        owner = evaluate(engine, frame, target.value)
+        _assign_attribute(engine, frame, target, owner, value, node, augmented)
+    elif isinstance(target, ast.Subscript):
+        owner = evaluate(engine, frame, target.value)
+        if not subscript_store(engine, frame, target, owner, value, node):
+            _assign_item(engine, frame, target, owner, value, node, augmented)
+    elif isinstance(target, ast.Starred):
+        assign(engine, frame, target.value, sequence("list", [value]), node)
+
+
+def _unpack(engine: Engine, frame: Frame, targets: list[ast.expr], value: Value, node: ast.AST) -> None:
+    items: tuple[Value, ...] | None = None
+    single = options(value)
+    if len(single) == 1 and type(single[0]) is Sequence:
+        items = single[0].items
+    starred = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
+    for i, target in enumerate(targets):
+        if items is not None and starred is None and len(items) == len(targets):
+            assign(engine, frame, target, items[i], node)
+        elif items is not None and starred is not None and len(items) >= len(targets) - 1:
+            after = len(targets) - starred - 1
+            if i < starred:
+                assign(engine, frame, target, items[i], node)
+            elif i == starred:
+                assert isinstance(target, ast.Starred)
+                assign(engine, frame, target.value, sequence("list", items[starred : len(items) - after]), node)
+            else:
+                assign(engine, frame, target, items[len(items) - (len(targets) - i)], node)
+        else:
+            inner = target.value if isinstance(target, ast.Starred) else target
+            item = element(engine, value)
+            assign(engine, frame, inner, Sequence("list", None, item) if inner is not target else item, node)
+
+
+def _assign_attribute(
+    engine: Engine, frame: Frame, target: ast.Attribute, owner: Value, value: Value, node: ast.AST, augmented: bool
+) -> None:
+    for option in options(owner):
+        if type(option) is not Instance:
+            continue
+        if frame.hot:
+            key = f"{engine.attributes.owner(option.ref, target.attr)}.{target.attr}"
+            text = f"{dotted(target.value) or '…'}.{target.attr}"
+            before = engine.attributes.initial(option.ref, target.attr)
+            _record_write(engine, frame, key, text, value, before, node, augmented, keyed=False)
+        else:
+            engine.attributes.record(option.ref, target.attr, value)
+    chain = dotted(target)
+    if chain is not None:
+        # Read back in the same call it is what was just written, whatever other methods put there.
+        frame.env[chain] = named(value, chain)
+
+
+def _assign_item(
+    engine: Engine, frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST, augmented: bool
+) -> None:
+    key = evaluate(engine, frame, target.slice)
+    holder = target.value
+    text = dotted(holder)
+    for option in options(owner):
+        if type(option) is Dict:
+            items = dict(option.items)
+            if type(key) is Number and isinstance(key.const, (str, int)):
+                items[key.const] = value
+            elem = value if type(option.elem) is Unknown and not option.items else join(option.elem, value)
+            updated: Value = Dict(tuple(items.items()), elem)
+        elif type(option) is Sequence:
+            updated = Sequence(option.kind, None, join(option.elem, value))
+        else:
+            continue
+        if isinstance(holder, ast.Name) and holder.id in frame.env:
+            frame.env[holder.id] = updated
+        elif isinstance(holder, ast.Attribute) and text is not None:
+            instance = evaluate(engine, frame, holder.value)
+            if type(instance) is Instance:
+                if frame.hot:
+                    attribute = f"{engine.attributes.owner(instance.ref, holder.attr)}.{holder.attr}"
+                    _record_write(
+                        engine, frame, attribute, ast.unparse(target), value, None, node, augmented, keyed=True
+                    )
+                else:
+                    engine.attributes.record(instance.ref, holder.attr, updated)
+
+
+def _write_state(
+    engine: Engine, frame: Frame, target: ast.Name, key: str, text: str, value: Value, node: ast.AST, augmented: bool
+) -> None:
+    frame.env[target.id] = named(value, target.id)
+    if frame.hot:
+        before = engine.global_value(frame.file, target.id)
+        _record_write(engine, frame, key, text, value, before, node, augmented, keyed=False)
+
+
+def _record_write(
+    engine: Engine,
+    frame: Frame,
+    key: str,
+    text: str,
+    value: Value,
+    before: Value | None,
+    node: Any,
+    augmented: bool,
+    keyed: bool,
+) -> None:
+    span: Span = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+    assigned = getattr(node, "value", None)
+    reads_self = augmented or (isinstance(assigned, ast.expr) and _mentions(assigned, text))
+    base = text.partition("[")[0]
+    lazy = any(test.target in (text, base, "*") or base.startswith(f"{test.target}.") for test in frame.lazy)
+    guard = frame.guards[-1] if frame.guards else "an exception handler" if frame.doubts else None
+    engine.state.write(
+        Write(
+            key=key,
+            text=text,
+            path=frame.path,
+            function=frame.function,
+            span=span,
+            value=value,
+            before=before,
+            augmented=augmented,
+            reads_self=reads_self,
+            lazy=lazy,
+            keyed=keyed,
+            guard=guard,
+            order=engine.state.tick(),
+            grows=_grows(assigned, text) or guards.too_small(frame, base),
+        )
+    )
+
+
+def _mentions(node: ast.expr, text: str) -> bool:
+    return any(isinstance(inner, ast.Attribute) and dotted(inner) == text for inner in ast.walk(node))
+
+
+def _grows(node: ast.AST | None, text: str) -> bool:
+    """`torch.cat([self.kv, k])` and its kin: the new value holds the old one and more."""
+    if isinstance(node, ast.Call):
+        name = (dotted(node.func) or "").rpartition(".")[2]
+        if name in ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"):
+            return any(_mentions(argument, text) for argument in node.args)
+    return False
