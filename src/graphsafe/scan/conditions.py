@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan import expressions, guards
+from graphsafe.scan.checks import capturing_branch
 from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
     BOOL,
@@ -118,6 +119,7 @@ def _truth_of_parts(engine: Engine, frame: Frame, node: ast.BoolOp, how: str) ->
 def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> Value:
     known = truth(engine, frame, node.test, "ifexp", node)
     verdict = guards.judge(engine, frame, node.test, known)
+    capturing_branch.conditional(engine, frame, node)
     before = frame.env
     results: list[Value] = []
     for branch, part in ((True, node.body), (False, node.orelse)):

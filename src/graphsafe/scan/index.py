@@ -61,6 +61,8 @@ class FileIndex:
     "Module-level names -> the lines of the statements that bind them, in order."
     captures: bool = False
     "The module level itself captures."
+    replays: bool = False
+    "Something named `replay` is called."
 
 
 def build_index(source: Source, tree: ast.Module, module: str, is_package: bool) -> FileIndex:
@@ -80,6 +82,7 @@ class _Builder:
         }
         self.lines = source.lines
         self.may_capture = any(name in source.text for name in CAPTURE_NAMES)
+        index.replays = ".replay()" in source.text
 
     def module_body(self, body: Iterable[ast.stmt]) -> None:
         for statement in body:

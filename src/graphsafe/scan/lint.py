@@ -12,11 +12,11 @@ from graphsafe.config import Config
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Level, Location, Suppression
 from graphsafe.rulebook import Match, Rule, Rulebook
-from graphsafe.scan.checks import state
+from graphsafe.scan.checks import replay_site, state
 from graphsafe.scan.engine import Edge, Engine, Place
 from graphsafe.scan.events import Event
 from graphsafe.scan.project import Project
-from graphsafe.scan.source import Unreadable
+from graphsafe.scan.source import Unreadable, parse
 from graphsafe.scan.suppress import Comment, comments
 
 
@@ -34,7 +34,7 @@ class Linter:
         """What is to be said of these files, fingerprinted and in order; what is suppressed is marked, not dropped."""
         wanted = dict.fromkeys(paths)
         found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]] = {}
-        for place, event in self._events():
+        for place, event in self._events(wanted):
             if place.path in wanted and CONFIDENCES.index(event.confidence) >= self._least:
                 for rule, match in self._rulebook.matching(event.kind, event.how):
                     if self._enabled(rule.code, place.path):
@@ -49,10 +49,15 @@ class Linter:
         sources = {self.display(path): path for path in wanted}
         return fingerprinted(findings, lambda shown: self._lines(sources.get(shown, shown)), self._from_root)
 
-    def _events(self) -> Iterable[tuple[Place, Event]]:
+    def _events(self, paths: Iterable[str]) -> Iterable[tuple[Place, Event]]:
         yield from self._engine.events.items()
         for write, event in state.events(self._engine.state):
             yield Place(write.path, write.function, event.span, event.kind, event.how), event
+        for path in paths:
+            file = self._project.index(path)
+            if file is not None and file.replays:
+                for function, event in replay_site.events(parse(self._project.source(path).text)):
+                    yield Place(path, function, event.span, event.kind, event.how), event
 
     def _enabled(self, code: str, path: str) -> bool:
         if code not in self._codes:
