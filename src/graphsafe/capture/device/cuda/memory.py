@@ -6,6 +6,8 @@ import hashlib
 
 import torch
 
+from graphsafe.capture.tensor_bytes import tensor_bytes
+
 _CHUNK_WORDS = 1 << 23
 _BLOCKS = (512, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 32 << 20)
 "Sizes that fall into both of the allocator's pools, small and large."
@@ -32,7 +34,7 @@ def digest(tensor: torch.Tensor) -> str:
         data = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
         head = f"{tensor.dtype}{tuple(tensor.shape)}"
         if not tensor.is_cuda:
-            return hashlib.blake2b(head.encode() + data.numpy().tobytes(), digest_size=12).hexdigest()
+            return hashlib.blake2b(head.encode() + tensor_bytes(data), digest_size=12).hexdigest()
         whole = data.numel() // 8 * 8
         parts = [_sums(data[:whole].clone().view(torch.int64) if data.data_ptr() % 8 else data[:whole].view(torch.int64))]
         tail = data[whole:].to(torch.int64)

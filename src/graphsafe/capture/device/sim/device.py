@@ -25,6 +25,7 @@ from graphsafe.capture.device.sim.lie import Lie
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import index_of
 from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.tensor_bytes import tensor_bytes
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Limit
 
@@ -186,8 +187,7 @@ class SimDevice:
             if plain.layout != torch.strided:
                 plain = plain.to_dense()
             flat = plain.contiguous().reshape(-1)
-            values = flat.view(torch.uint8) if flat.numel() else flat
-            return hashlib.sha256(values.numpy().tobytes()).hexdigest()
+            return hashlib.sha256(tensor_bytes(flat)).hexdigest()
 
     def churn(self) -> None:
         """Nothing to find: memory that a graph holds is never given to anyone else here."""
