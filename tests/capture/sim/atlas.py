@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ def run_row(step: str, table: OpTable) -> Outcome:
     device = SimDevice(0, table)
     code = compile(step, "<atlas>", "exec")
     with device.entered():
-        subject, twin = _state(), _state()
+        subject, twin = State(), State()
         try:
             for number in range(WARMUP):
                 for state in (subject, twin):
@@ -62,13 +62,14 @@ def run_row(step: str, table: OpTable) -> Outcome:
         return Outcome("ok", tuple(same), sum(recording.nodes().values()), generator=generator, unknown=unknown)
 
 
-def _run(code: Any, state: SimpleNamespace) -> torch.Tensor:
-    scope = {"s": state, "dev": torch.device("cuda", 0), "torch": torch, "F": F, "np": np}
+def _run(code: Any, state: State) -> torch.Tensor:
+    scope = {"s": state, "dev": DEVICE, "torch": torch, "F": F, "np": np}
     exec(code, scope)
-    return scope["out"]
+    out: torch.Tensor = scope["out"]
+    return out
 
 
-def _refresh(state: SimpleNamespace, number: int) -> None:
+def _refresh(state: State, number: int) -> None:
     source = torch.Generator()
     source.manual_seed(number)
     state.x.copy_(torch.randn(64, 64, generator=source))
@@ -77,35 +78,71 @@ def _refresh(state: SimpleNamespace, number: int) -> None:
     state.mask.copy_(torch.rand(64, generator=source) > 0.5)
 
 
-def _state() -> SimpleNamespace:
-    dev = torch.device("cuda", 0)
-    torch.manual_seed(0)
-    s = SimpleNamespace(count=0, lazy=None, cache={})
-    s.x, s.v = torch.randn(64, 64, device=dev), torch.randn(64, device=dev)
-    s.idx = torch.randint(0, 64, (64,), device=dev)
-    s.idx_perm = torch.randperm(64, device=dev)
-    s.mask = torch.rand(64, device=dev) > 0.5
-    s.tok = torch.tensor([3], device=dev)
-    s.cpu, s.pin = torch.randn(64), torch.randn(64).pin_memory()
-    s.pin_out = torch.zeros(64).pin_memory()
-    s.cpu_idx, s.cpu_idx2 = torch.arange(8), torch.tensor([8, 16])
-    s.np = np.ones(64, dtype=np.float32)
-    s.buf, s.fbuf = torch.zeros(64, dtype=torch.int64, device=dev), torch.zeros(64, device=dev)
-    s.param = torch.nn.Parameter(torch.randn(64, 64, device=dev))
-    s.sgd = torch.optim.SGD([s.param], lr=0.1)
-    s.adam = torch.optim.Adam([s.param], lr=0.1)
-    s.adamc = torch.optim.Adam([s.param], lr=0.1, capturable=True)
-    s.gen = torch.Generator(device=dev)
-    s.side = torch.cuda.Stream(dev)
-    s.sorted = torch.randn(64, device=dev).sort().values
-    s.big = torch.randn(1 << 16, device=dev)
-    s.spd = torch.eye(64, device=dev) * 64 + 0.1 * torch.ones(64, 64, device=dev)
-    s.sp = torch.eye(64, device=dev).to_sparse()
-    s.q = torch.randn(1, 4, 16, 64, device=dev)
-    s.lstm = torch.nn.LSTM(64, 8, batch_first=True).to(dev)
-    s.xh = torch.randn(64, 64, device=dev).bfloat16()
-    s.lengths = torch.full((4,), 16, device=dev)
-    s.state = torch.zeros(64, device=dev)
-    s.kv = torch.zeros(1, 64, device=dev)
-    s.kvbuf, s.pos = torch.zeros(8, 64, device=dev), torch.zeros(1, dtype=torch.int64, device=dev)
-    return s
+DEVICE = torch.device("cuda", 0)
+
+
+class State:
+    """What a row calls `s`: made when first asked for, the same for every state."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.lazy: torch.Tensor | None = None
+        self.cache: dict[int, torch.Tensor] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        torch.manual_seed(0)
+        value = PARTS[name](self)
+        setattr(self, name, value)
+        return value
+
+
+def _encoder() -> torch.nn.Module:
+    layer = torch.nn.TransformerEncoderLayer(64, 4, batch_first=True, device=DEVICE)
+    return torch.nn.TransformerEncoder(layer, 1).eval().requires_grad_(False)
+
+
+PARTS: dict[str, Callable[[State], Any]] = {
+    "x": lambda s: torch.randn(64, 64, device=DEVICE),
+    "v": lambda s: torch.randn(64, device=DEVICE),
+    "idx": lambda s: torch.randint(0, 64, (64,), device=DEVICE),
+    "idx_perm": lambda s: torch.randperm(64, device=DEVICE),
+    "mask": lambda s: torch.rand(64, device=DEVICE) > 0.5,
+    "tok": lambda s: torch.tensor([3], device=DEVICE),
+    "zero": lambda s: torch.zeros((), dtype=torch.int64, device=DEVICE),
+    "scale": lambda s: torch.rand((), device=DEVICE) + 1,
+    "offs": lambda s: torch.tensor([16, 32, 48, 64], dtype=torch.int32, device=DEVICE),
+    "lengths": lambda s: torch.full((4,), 16, device=DEVICE),
+    "sorted": lambda s: torch.randn(64, device=DEVICE).sort().values,
+    "big": lambda s: torch.randn(1 << 16, device=DEVICE),
+    "spd": lambda s: torch.eye(64, device=DEVICE) * 64 + 0.1 * torch.ones(64, 64, device=DEVICE),
+    "sp": lambda s: torch.eye(64, device=DEVICE).to_sparse(),
+    "q": lambda s: torch.randn(1, 8, 64, 64, device=DEVICE),
+    "xh": lambda s: torch.randn(64, 64, device=DEVICE).bfloat16(),
+    "cpu": lambda s: torch.randn(64),
+    "cpu0": lambda s: torch.tensor(2.0),
+    "cpu_idx": lambda s: torch.arange(8),
+    "cpu_idx2": lambda s: torch.tensor([8, 16]),
+    "np": lambda s: np.ones(64, dtype=np.float32),
+    "pin": lambda s: torch.randn(64).pin_memory(),
+    "pin_out": lambda s: torch.zeros(64).pin_memory(),
+    "buf": lambda s: torch.zeros(64, dtype=torch.int64, device=DEVICE),
+    "fbuf": lambda s: torch.zeros(64, device=DEVICE),
+    "state": lambda s: torch.zeros(64, device=DEVICE),
+    "kv": lambda s: torch.zeros(1, 64, device=DEVICE),
+    "kvbuf": lambda s: torch.zeros(8, 64, device=DEVICE),
+    "pos": lambda s: torch.zeros(1, dtype=torch.int64, device=DEVICE),
+    "gen": lambda s: torch.Generator(device=DEVICE),
+    "rng_state": lambda s: torch.cuda.get_rng_state(),
+    "side": lambda s: torch.cuda.Stream(DEVICE),
+    "param": lambda s: torch.nn.Parameter(torch.randn(64, 64, device=DEVICE)),
+    "sgd": lambda s: torch.optim.SGD([s.param], lr=0.1),
+    "adam": lambda s: torch.optim.Adam([s.param], lr=0.1),
+    "adamc": lambda s: torch.optim.Adam([s.param], lr=0.1, capturable=True),
+    "adamwf": lambda s: torch.optim.AdamW([s.param], lr=0.1, fused=True, capturable=True),
+    "scaler": lambda s: torch.amp.GradScaler("cuda"),
+    "lstm": lambda s: torch.nn.LSTM(64, 8, batch_first=True).to(DEVICE),
+    "gru": lambda s: torch.nn.GRU(64, 64, batch_first=True, device=DEVICE),
+    "bn": lambda s: torch.nn.BatchNorm1d(64, device=DEVICE),
+    "mha": lambda s: torch.nn.MultiheadAttention(64, 4, batch_first=True, device=DEVICE).eval(),
+    "encoder": lambda s: _encoder(),
+}

@@ -15,7 +15,7 @@ from atlas import Outcome, run_row
 
 from graphsafe.optable import OpTable
 
-ATLAS = Path(__file__).parents[2] / "data" / "op_atlas.jsonl"
+DATA = Path(__file__).parents[2] / "data"
 AGREEMENT = 0.95
 
 
@@ -29,14 +29,15 @@ def _agrees(row: Mapping[str, Any], outcome: Outcome) -> bool:
     capture, replay = _measured(row)
     if outcome.unknown or outcome.capture != capture:
         return False
-    if capture == "fails" and row["rng_afterwards"] != outcome.generator:
+    if capture == "fails" and row.get("rng_afterwards", outcome.generator) != outcome.generator:
         return False
     return capture != "ok" or not replay or replay == outcome.replay
 
 
 @pytest.fixture(scope="module")
 def outcomes(table: OpTable) -> list[tuple[Mapping[str, Any], Outcome]]:
-    rows = [json.loads(line) for line in ATLAS.read_text(encoding="utf-8").splitlines()]
+    files = [DATA / "op_atlas.jsonl", DATA / "op_extra.jsonl"]
+    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     found = []
     for row in rows:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

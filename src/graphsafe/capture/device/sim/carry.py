@@ -30,6 +30,8 @@ _UNINITIALISED = frozenset(
 )  # fmt: skip
 "They launch nothing."
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
+_HOST_RESULTS = {"aten::_pack_padded_sequence": (1,)}
+"Results that stay on the host whatever the arguments play."
 _WRITES_UNSAID = {"aten::native_batch_norm": (3, 4), "aten::cudnn_batch_norm": (3, 4)}
 "Arguments that an op writes although its schema does not say so."
 
@@ -89,7 +91,9 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         base = state.offset if capturing is not None else 0
         result = generators.draw(state.seed, base + offset, lambda: perform(func, args, kwargs))
 
-    outputs = tensors_in(result)
+    outputs = [tensor for at, tensor in enumerate(tensors_in(result)) if at not in _HOST_RESULTS.get(op_name(func), ())]
+    if any(tensor.is_nested for tensor in (*inputs, *outputs)):
+        world.unknown.setdefault(f"{op_name(func)} of a nested tensor")
     _tag(world, func, kwargs, inputs, outputs, target, capturing)
     if capturing is not None and frozen is not None:
         node = _node(func, frozen, inputs, outputs, None if draw is None else Draw(draw, offset))
@@ -127,11 +131,10 @@ def _announce(
     refusal = happening.refusal
     if refusal is None:
         return
+    world.told += 1
     world.emit(happening.kind, name, happening.nbytes, **happening.data)
-    if session is None:
-        return
     # PyTorch's own check asks only whether the current stream is capturing; CUDA refuses a wait anywhere.
-    if capturing is not None or refusal.invalidates:
+    if session is not None and (capturing is not None or refusal.invalidates):
         session.refuse(refusal, name, happening.kind, **happening.data)
 
 

@@ -16,9 +16,9 @@ from graphsafe.capture.device.protocol import StepEventKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import Scope
-from graphsafe.optable import UNKNOWN, Argument, Call, Op, OpTable
+from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
 
-_KINDS: Mapping[str, StepEventKind] = {
+STOPS: Mapping[str, StepEventKind] = {
     "reads-host": "read",
     "dynamic-shape": "extent",
     "hidden-sync": "hidden-sync",
@@ -49,6 +49,8 @@ _BENEATH = {
 _OPEN_NAMESPACES = frozenset({"profiler", "prim", "prims"})
 "Bookkeeping and decompositions of PyTorch's own; no op of another namespace than these and aten can be vouched for."
 
+_STRUCTURAL = frozenset({"__getitem__", "__setitem__", "index_put", "index_put_"})
+"Judged by the tags of their arguments."
 _TAKES_HOST_SCALARS = frozenset(
     {
         "aten::fill", "aten::fill_", "aten::masked_fill", "aten::masked_fill_", "aten::index_fill", "aten::index_fill_",
@@ -76,9 +78,9 @@ def happenings(
     """What the call does. `target` is the device of its result (`HOST` for the CPU). Raises `RuntimeError` in PyTorch's
     words where it mixes devices."""
     name = op_name(func)
+    if scope.via in _CHECKS_ON_THE_CPU:
+        return ()
     if name in _READS:
-        if scope.via in _CHECKS_ON_THE_CPU:
-            return ()
         return (Happening("read", NOT_PERMITTED, data={"dtype": _dtype(args[0])}),)
     if name in _TRANSFERS:
         return _transfer(name, args, kwargs, target, scope.literal)
@@ -121,10 +123,17 @@ def _transfer(
         return ()
     host = source if here == HOST else destination
     # `.to("cpu", non_blocking=True)` puts its result into pinned memory.
-    pinned = non_blocking if host is None else is_pinned(host)
+    pinned = non_blocking if host is None else is_pinned(host) and not _is_staged(source, destination)
     data = {"pinned": pinned, "non_blocking": non_blocking, "dtype": _dtype(source), "literal": literal}
     kind: StepEventKind = "copy-to-host" if there == HOST else "copy-to-device"
     return (Happening(kind, of_transfer(pinned, non_blocking), nbytes_of(source), data),)
+
+
+def _is_staged(source: torch.Tensor, destination: torch.Tensor | None) -> bool:
+    """Whether the host side is first rearranged, which PyTorch does in pageable memory."""
+    if destination is None:
+        return not source.is_contiguous()
+    return source.stride() != destination.stride()
 
 
 def _indexed(self: torch.Tensor, indices: Sequence[Any]) -> tuple[Happening, ...]:
@@ -199,11 +208,11 @@ def _is_host_scalar(value: Any) -> bool:
 
 def _tabled(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> tuple[Happening, ...]:
     entry = table_entry(func, table)
-    if entry is None or not entry.effects:
+    if entry is None or not any(effect.kind in STOPS or effect.kind == "copies" for effect in entry.effects):
         return ()
     found = []
     for hit in entry.effects_of(_call(func, args, kwargs), torch.__version__):
-        kind = _KINDS.get(hit.effect.kind)
+        kind = STOPS.get(hit.effect.kind)
         if hit.effect.kind == "copies" and entry.aten is None:
             found.append(Happening("copy-to-device", PAGEABLE, data={"pinned": False, "non_blocking": False}))
         if kind is not None:
@@ -229,6 +238,25 @@ def table_entry(func: Any, table: OpTable) -> Op | None:
     return _entries[key]
 
 
+def unseen_stop(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> Effect | None:
+    """What the table says of a Python-level call on a device's tensors, for those that show it in CUDA's code only
+    (`sparse_coo_tensor` without a size)."""
+    entry = _stopping_entry(func, name, table)
+    if entry is None or name.rpartition(".")[2] in _STRUCTURAL:
+        return None
+    named = {key: _argument(value) for key, value in kwargs.items()}
+    tensor = next((value for value in args if isinstance(value, torch.Tensor)), None)
+    call = Call(tuple(_argument(value) for value in args), named, dtype=None if tensor is None else _dtype(tensor))
+    hits = entry.effects_of(call, torch.__version__)
+    return next((hit.effect for hit in hits if hit.certain and hit.effect.kind in STOPS), None)
+
+
+@functools.cache
+def _stopping_entry(func: Any, name: str, table: OpTable) -> Op | None:
+    entry = table.python(name)
+    return entry if entry is not None and any(effect.kind in STOPS for effect in entry.effects) else None
+
+
 def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
     """The aten call as the op table asks about calls: by the schema's argument names."""
     named = {}
@@ -244,7 +272,8 @@ def _argument(value: Any) -> Argument:
     if value is None:
         return Argument("none", None)
     if isinstance(value, torch.Tensor):
-        text = f"{value.data_ptr() if value.layout == torch.strided else id(value)}:{tuple(value.shape)}"
+        plain = value.layout == torch.strided and not value.is_nested
+        text = f"{value.data_ptr()}:{tuple(value.shape)}" if plain else str(id(value))
         if index_of(value) == HOST:
             return Argument("host-tensor", UNKNOWN, text)
         return Argument("mask" if value.dtype == torch.bool else "tensor", UNKNOWN, text)

@@ -41,7 +41,9 @@ RESEEDED = Refusal(
     invalidates=False,
 )
 
-COPIES_PAGEABLE_INSIDE = frozenset({"aten::bincount", "aten::histc", "aten::_ctc_loss", "aten::linalg_matrix_exp"})
+COPIES_PAGEABLE_INSIDE = frozenset(
+    {"aten::bincount", "aten::histc", "aten::_ctc_loss", "aten::linalg_matrix_exp", "aten::sparse_coo_tensor"}
+)
 "Their first forbidden act is a copy to pageable memory, which PyTorch's own check refuses (op_atlas.jsonl)."
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from graphsafe.capture.device.sim.effects import STOPS, unseen_stop
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import tensors_in
-from graphsafe.capture.device.sim.legality import PAGEABLE
+from graphsafe.capture.device.sim.legality import PAGEABLE, of_hidden_wait
 from graphsafe.capture.device.sim.streams import device_index
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag
 from graphsafe.capture.device.sim.world import Scope, World
@@ -68,8 +69,11 @@ class Lie(TorchFunctionMode):
             generator=generator if isinstance(generator, Generator) else None,
             literal=literal or before.literal,
         )
+        told = world.told
         try:
             result = func(*args, **kwargs)
+            if world.told == told and place != HOST:
+                self._ask_the_table(func, args, kwargs)
         finally:
             world.scope = before
         if pinned:
@@ -79,6 +83,20 @@ class Lie(TorchFunctionMode):
                     with world.via(name_of(func)):
                         world.emit("allocation", "aten::_pin_memory", tensor.nbytes, pinned=True)
         return result
+
+    def _ask_the_table(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        world = self.world
+        with torch._C.DisableTorchFunction():
+            name = name_of(func)
+            effect = unseen_stop(func, name, args, kwargs, world.table)
+            if effect is None:
+                return
+            kind = STOPS[effect.kind]
+            world.emit(kind, name)
+            if world.session is not None:
+                entry = world.table.python(name)
+                refusal = of_hidden_wait(entry.aten if entry is not None and entry.aten is not None else name)
+                world.session.refuse(refusal, name, kind)
 
     def move(
         self,

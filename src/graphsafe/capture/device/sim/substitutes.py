@@ -51,16 +51,17 @@ def _asking(real: Callable[..., bool], variadic: bool) -> Callable[..., bool]:
 
 
 def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
+    by_name: dict[str, tuple[Any, Any]] = {}
     for name in _ASKED:
         real = getattr(torch.overrides, name)
-        asked = _asking(real, variadic=name != "has_torch_function")
-        for module in list(sys.modules.values()):
-            if getattr(module, "__name__", "").startswith("torch") and vars(module).get(name) is real:
-                yield module, name, asked
-    grouping = getattr(torch.utils._foreach_utils, _GROUPING, None)
-    for module in list(sys.modules.values()):
-        if grouping is not None and getattr(module, "__dict__", {}).get(_GROUPING) is grouping:
-            yield module, _GROUPING, _grouped
+        by_name[name] = real, _asking(real, variadic=name != "has_torch_function")
+    if hasattr(torch.utils._foreach_utils, _GROUPING):
+        by_name[_GROUPING] = getattr(torch.utils._foreach_utils, _GROUPING), _grouped
+    for spelled, module in list(sys.modules.items()):
+        if spelled.startswith("torch"):
+            for name, (real, value) in by_name.items():
+                if getattr(module, "__dict__", {}).get(name) is real:
+                    yield module, name, value
     for module, name, value in cuda.replacements(world):
         reseeds = module is torch.cuda and f"torch.cuda.{name}" in _RESEEDS
         yield module, name, _reseeding(value, f"torch.cuda.{name}") if reseeds else value

@@ -62,6 +62,8 @@ class World:
         self.attempts: Callable[[CaptureAttempt], None] | None = None
         self.unknown: dict[str, None] = {}
         "Operations the device cannot vouch for, in the order in which they ran."
+        self.told = 0
+        "How many things that a capture refuses have been seen."
         self.limits: dict[tuple[str, str], str] = {}
         self.bypassed = False
         "Operations run as what they are, CPU tensors, and nobody is told."
