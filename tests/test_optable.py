@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe.optable import Argument, Call, OpTable, OpTableError, Result, load_op_table, version_matches
+from graphsafe.optable import Argument, Call, OpTable, OpTableError, Result, load_op_table
+from graphsafe.versions import version_matches
 
 ROOT = Path(__file__).resolve().parent.parent
 TENSOR = Argument("tensor", text="x")

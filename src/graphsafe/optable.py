@@ -10,12 +10,13 @@ The file is indexed when loaded and an entry is built when first asked for, so t
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Literal
+
+from graphsafe.versions import version_matches
 
 OPS_SCHEMA: Final = "graphsafe/ops/1"
 KNOWN_SCHEMA: Final = "graphsafe/aten-known/1"
@@ -292,34 +293,6 @@ class OpTable:
 def load_op_table(folder: Path) -> OpTable:
     """The table in `folder` (rules/ops). Raises `OpTableError` with one line where a file is missing or malformed."""
     return OpTable(_read(folder / "torch.json", OPS_SCHEMA), folder / "aten-known.json")
-
-
-def version_matches(version: str, spec: str) -> bool:
-    """Whether a torch version (`2.11.0+cu130`) lies in `spec` (`>=2.6,<2.12`). Pre-releases count as their release."""
-    have = _release(version)
-    for part in spec.split(","):
-        match = re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*([\d.]+)\s*", part)
-        if match is None:
-            raise ValueError(f"not a version range: {spec!r}")
-        operator, bound = match[1], _release(match[2])
-        order = (have > bound) - (have < bound)
-        answers = {
-            ">=": order >= 0,
-            "<=": order <= 0,
-            "==": order == 0,
-            "!=": order != 0,
-            ">": order > 0,
-            "<": order < 0,
-        }
-        if not answers[operator]:
-            return False
-    return True
-
-
-def _release(version: str) -> tuple[int, int, int]:
-    numbers = [int(n) for n in re.findall(r"\d+", version.split("+")[0])[:3]]
-    major, minor, patch = [*numbers, 0, 0, 0][:3]
-    return major, minor, patch
 
 
 def _any(answers: Iterable[bool | None]) -> bool | None:
