@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+import torch
 
 from graphsafe.capture.device.protocol import StepEvent
 from graphsafe.capture.device.sim import SimDevice
@@ -32,3 +33,12 @@ def seen(sim: SimDevice) -> Callable[[Callable[[], object]], list[StepEvent]]:
         return events
 
     return watch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """The tensors are tiny: threads would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
