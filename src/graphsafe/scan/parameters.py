@@ -56,6 +56,14 @@ TENSOR_USES = frozenset(
 )
 "Attributes that, read from a parameter of hot code, make it a tensor: arrays share some, but are no step's inputs."
 
+STEP_USES = TENSOR_USES | frozenset(
+    (
+        "max min sum mean float long int bool any all amax amin norm abs clamp pow sqrt exp repeat tile sort argsort"
+        " std var"
+    ).split()
+)
+"Attributes that make a tensor of an argument of a root, which is given tensors if anything."
+
 _TENSOR_TYPES: dict[str, Dtype | None] = {
     "Tensor": None,
     "FloatTensor": "float",
@@ -171,7 +179,10 @@ def _parameter(
     if type(declared) is Unknown:
         if default is not None and passed is None and not _is_none(default):
             return _default(engine, frame, default, soft="default")
-        if frame.hot and uses.tensor(name):
+        if frame.hot and (
+            uses.tensor(name, STEP_USES if unknown_caller else TENSOR_USES)
+            or (unknown_caller and MASK_NAME.search(name) is not None)
+        ):
             declared = Tensor(where="device" if unknown_caller else "any", sure=unknown_caller)
         elif type(passed) is Unknown:
             return passed
@@ -226,32 +237,49 @@ class _Uses:
 
     def __init__(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._node = node
-        self._tensors: set[str] | None = None
+        self._attributes: dict[str, set[str]] | None = None
 
-    def tensor(self, name: str) -> bool:
-        if self._tensors is None:
-            self._tensors = set(_tensor_names(self._node))
-        return name in self._tensors
+    def tensor(self, name: str, telling: frozenset[str]) -> bool:
+        if self._attributes is None:
+            self._attributes = {}
+            for used, attribute in _uses(self._node):
+                self._attributes.setdefault(used, set()).add(attribute)
+        return not telling.isdisjoint(self._attributes.get(name, ()))
 
 
-def _tensor_names(node: ast.AST) -> Iterator[str]:
+_NOT_TENSORS_FIRST = (
+    "is_tensor",
+    "tensor",
+    "device",
+    "full",
+    "zeros",
+    "ones",
+    "empty",
+    "arange",
+    "Size",
+    "rand",
+    "randn",
+)
+"Functions of torch whose first argument is no tensor."
+
+
+def _uses(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Names and how they are used: an attribute; `view` stands for a tensor's place in a torch call or a product."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Attribute):
-            if inner.attr in TENSOR_USES and isinstance(inner.value, ast.Name):
-                yield inner.value.id
+            if isinstance(inner.value, ast.Name):
+                yield inner.value.id, inner.attr
         elif isinstance(inner, ast.Call):
             name = dotted(inner.func) or ""
-            head = name.partition(".")[0]
-            if head in ("torch", "F") and not name.startswith(("torch.cuda", "torch.distributed", "torch._")):
+            head, _, last = name.rpartition(".")
+            if head in ("torch", "F", "torch.nn.functional") and last not in _NOT_TENSORS_FIRST:
                 for argument in inner.args[:1]:
-                    if isinstance(argument, ast.Name) and not name.endswith(
-                        ("is_tensor", "tensor", "device", "full", "zeros", "ones", "empty", "arange", "Size")
-                    ):
-                        yield argument.id
+                    if isinstance(argument, ast.Name):
+                        yield argument.id, "view"
         elif isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.MatMult):
             for side in (inner.left, inner.right):
                 if isinstance(side, ast.Name):
-                    yield side.id
+                    yield side.id, "view"
 
 
 def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:

@@ -261,9 +261,10 @@ def subscript_store(
         if source.where == "host" and (source.ndim != 0 or single or gathers):
             engine.emit(frame, "Store", "host-tensor", node, confidence, value=describe(value))
     elif type(value) is Number or type(value) is Array:
-        # Through an index tensor, index_put_ first moves the value to the device (a mask would fill).
+        # Through an index tensor, index_put_ first moves the value to the device; a mask would fill.
         if single or gathers:
-            engine.emit(frame, "Store", "scalar", node, confidence, value="a Python value")
+            doubt = confidence if single or _indexed_by_integers(engine, frame, target) else "possible"
+            engine.emit(frame, "Store", "scalar", node, doubt, value="a Python value")
     elif type(value) is Sequence and as_tensor(value.elem)[0] is None and type(value.elem) is Number:
         engine.emit(frame, "Transfer", "literal", node, confidence, value="a Python list")
     return True
@@ -276,7 +277,7 @@ def _only_integers(node: ast.expr) -> bool:
     )
 
 
-def _mask_parts(engine: Engine, frame: Frame, target: ast.Subscript) -> list[Value]:
+def _index_tensors(engine: Engine, frame: Frame, target: ast.Subscript) -> list[tuple[Value, Tensor]]:
     from graphsafe.scan.expressions import evaluate
 
     found = []
@@ -285,7 +286,15 @@ def _mask_parts(engine: Engine, frame: Frame, target: ast.Subscript) -> list[Val
         if not isinstance(part, ast.Slice):
             value = evaluate(engine, frame, part)
             tensor, _ = as_tensor(value)
-            if tensor is not None and tensor.dtype == "bool" and tensor.where != "host":
-                found.append(value)
+            if tensor is not None and tensor.where != "host":
+                found.append((value, tensor))
     frame.hot = hot
     return found
+
+
+def _indexed_by_integers(engine: Engine, frame: Frame, target: ast.Subscript) -> bool:
+    return all(tensor.dtype == "int" for _, tensor in _index_tensors(engine, frame, target))
+
+
+def _mask_parts(engine: Engine, frame: Frame, target: ast.Subscript) -> list[Value]:
+    return [value for value, tensor in _index_tensors(engine, frame, target) if tensor.dtype == "bool"]

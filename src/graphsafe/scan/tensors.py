@@ -76,6 +76,13 @@ WHATEVER_DEVICE = frozenset(("GS105", "GS403", "GS503", "GS504", "GS702"))
 UNMISTAKABLE = frozenset(("item", "cpu", "masked_select", "nonzero", "unique_consecutive", "repeat_interleave"))
 "Methods that, in hot code and on a value nothing is known of, still speak of a tensor."
 
+_SHARED_NAMES = frozenset(
+    "get pop update index copy split count items keys values add remove insert clear sort".split()
+)
+    "get pop update index copy split count items keys values add remove insert clear sort".split()
+)
+"Methods that lists, dicts and strings have too."
+
 
 def method(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: Arguments) -> Value:
     """`tensor.name(…)`."""
@@ -103,13 +110,8 @@ def method_of_unknown(
         return SIZE if not arguments.positional else INT
     if name in ("dim", "numel", "nelement"):
         return INT
-    if (
-        device
-        and type(receiver) is Unknown
-        and engine.ops.method(name) is not None
-        and name not in ("get", "pop", "update", "index", "copy", "split", "count")
-    ):
-        return Unknown(step, True)
+    if device and engine.ops.method(name) is not None and name not in _SHARED_NAMES:
+        return method(engine, frame, node, Tensor(where="any", step=step, sure=False), name, arguments)
     after = engine.after_unknown(arguments)
     assert type(after) is Unknown
     return Unknown(after.step or step, after.device or device)
