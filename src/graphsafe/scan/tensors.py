@@ -79,8 +79,6 @@ UNMISTAKABLE = frozenset(("item", "cpu", "masked_select", "nonzero", "unique_con
 _SHARED_NAMES = frozenset(
     "get pop update index copy split count items keys values add remove insert clear sort".split()
 )
-    "get pop update index copy split count items keys values add remove insert clear sort".split()
-)
 "Methods that lists, dicts and strings have too."
 
 
