@@ -1,0 +1,258 @@
+"""Which lines of transformers wait for the device in a step of a causal language model, and which only run.
+
+Every model type that builds from a tiny configuration makes a forward step and, where it takes a StaticCache, a decode
+step, each model in a process of its own. The measured step follows two warm-up steps. Lines that ran come from a trace;
+lines that waited from PyTorch's sync debug mode and from its trace of synchronisations, both blamed on the innermost
+frame inside transformers. A step is also made while `is_current_stream_capturing` answers yes: what waits then, too, is
+not behind a guard.
+
+    python benchmarks/transformers_truth.py OUT.json         # on a machine with a GPU; about 3 minutes with 16 cores
+    python benchmarks/transformers_truth.py --model llama    # one model, as JSON; without a GPU only the lines that ran
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from unittest import mock
+
+TIMEOUT = 150.0
+"Seconds for one model."
+BUDGET = 480.0
+"Seconds after which no further model is started."
+WORKERS = 20
+
+Place = tuple[str, int]
+
+
+class Blame:
+    """Notes the innermost frame of transformers, as a path from the package's folder and a line."""
+
+    def __init__(self) -> None:
+        import transformers
+
+        self.root = str(Path(transformers.__file__).parent) + os.sep
+
+    def place(self, frame: FrameType | None) -> Place | None:
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(self.root):
+                return "transformers/" + frame.f_code.co_filename[len(self.root) :].replace(os.sep, "/"), frame.f_lineno
+            frame = frame.f_back
+        return None
+
+
+@contextmanager
+def noting_waits(blame: Blame, waits: dict[Place, str]) -> Iterator[None]:
+    """Fills `waits` with the lines that wait, each with what PyTorch or the operation says of it."""
+    import torch
+    from torch.cuda import _gpu_trace
+
+    armed = [True]
+
+    def note(what: str) -> None:
+        place = blame.place(sys._getframe(1)) if armed[0] else None
+        if place is not None:
+            waits.setdefault(place, what)
+
+    def shown(message: Any, *_: Any, **__: Any) -> None:
+        if "synchronizing CUDA operation" in str(message):
+            note("sync debug mode")
+
+    torch._C._activate_gpu_trace()
+    _gpu_trace.register_callback_for_device_synchronization(lambda: note("device synchronize"))
+    _gpu_trace.register_callback_for_stream_synchronization(lambda stream: note("stream synchronize"))
+    _gpu_trace.register_callback_for_event_synchronization(lambda event: note("event synchronize"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        with mock.patch.object(warnings, "showwarning", shown):
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                yield
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+                armed[0] = False
+
+
+@contextmanager
+def noting_lines(blame: Blame, ran: set[Place]) -> Iterator[None]:
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(blame.root):
+            return None
+        if event == "line":
+            path = "transformers/" + frame.f_code.co_filename[len(blame.root) :].replace(os.sep, "/")
+            ran.add((path, frame.f_lineno))
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+def forward_step(model: Any, device: Any) -> Callable[[], Any]:
+    import torch
+
+    ids = torch.randint(3, 100, (2, 16), device=device)
+    return lambda: model(input_ids=ids)
+
+
+def decode_step(model: Any, device: Any) -> Callable[[], Any]:
+    """One token a step, after a prompt of eight."""
+    import torch
+    from transformers import StaticCache
+
+    cache = StaticCache(config=model.config, max_cache_len=64)
+    prompt = torch.randint(3, 100, (2, 8), device=device)
+    model(input_ids=prompt, past_key_values=cache, use_cache=True)
+    token = prompt[:, -1:].contiguous()
+    return lambda: model(input_ids=token, past_key_values=cache, use_cache=True)
+
+
+def observe(make: Callable[[Any, Any], Callable[[], Any]], model: Any, device: Any) -> dict[str, Any]:
+    import torch
+
+    blame = Blame()
+    waits: dict[Place, str] = {}
+    in_captures: dict[Place, str] = {}
+    ran: set[Place] = set()
+    try:
+        step = make(model, device)
+        for _ in range(2):
+            step()
+        if device.type == "cuda":
+            with noting_waits(blame, waits):
+                step()
+            with mock.patch("torch.cuda.is_current_stream_capturing", lambda: True), noting_waits(blame, in_captures):
+                step()
+        with noting_lines(blame, ran):
+            step()
+    except Exception as error:
+        return {"status": f"{type(error).__name__}: {error}"[:200]}
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return {
+        "status": "ran",
+        "ran": sorted(ran),
+        "waits": [[*place, what] for place, what in sorted(waits.items())],
+        "waits_in_captures": sorted(in_captures),
+    }
+
+
+def one_model(model_type: str) -> dict[str, Any]:
+    import torch
+    from tiny_models import build
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.set_num_threads(1)
+    try:
+        model = build(model_type, device)
+    except Exception as error:
+        return {"built": str(error)[:200]}
+    with torch.no_grad():
+        return {
+            "built": "yes",
+            "forward": observe(forward_step, model, device),
+            "decode": observe(decode_step, model, device),
+        }
+
+
+def in_child(model_type: str) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--model", model_type]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env=environment)
+    except subprocess.TimeoutExpired:
+        return {"built": "timeout"}
+    last = done.stdout.rpartition("\nRESULT ")[2] if "RESULT " in done.stdout else ""
+    return json.loads(last) if last else {"built": f"exit {done.returncode}: {done.stderr[-200:]}"}
+
+
+def combined(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """By file: ranges of lines that ran, and the lines that waited with the models and steps in which they did."""
+    ran: dict[str, set[int]] = {}
+    waits: dict[str, dict[int, dict[str, Any]]] = {}
+    for model, result in sorted(results.items()):
+        for kind in ("forward", "decode"):
+            step = result.get(kind, {})
+            for path, line in step.get("ran", ()):
+                ran.setdefault(path, set()).add(line)
+            captured = {(path, line) for path, line in step.get("waits_in_captures", ())}
+            for path, line, what in step.get("waits", ()):
+                ran.setdefault(path, set()).add(line)
+                entry = waits.setdefault(path, {}).setdefault(line, {"what": what, "steps": [], "in_captures": False})
+                entry["steps"].append(f"{model} {kind}")
+                entry["in_captures"] |= (path, line) in captured
+    return {
+        "models": {
+            model: {
+                "built": result["built"],
+                **{kind: result[kind]["status"] for kind in ("forward", "decode") if kind in result},
+            }
+            for model, result in sorted(results.items())
+        },
+        "ran": {path: ranges(lines) for path, lines in sorted(ran.items())},
+        "waits": {path: {str(line): lines[line] for line in sorted(lines)} for path, lines in sorted(waits.items())},
+    }
+
+
+def ranges(lines: set[int]) -> list[list[int]]:
+    """Sorted runs of consecutive lines, each as first and last."""
+    runs: list[list[int]] = []
+    for line in sorted(lines):
+        if runs and runs[-1][1] == line - 1:
+            runs[-1][1] = line
+        else:
+            runs.append([line, line])
+    return runs
+
+
+def main() -> int:
+    if sys.argv[1] == "--model":
+        result = one_model(sys.argv[2])
+        print("\nRESULT " + json.dumps(result))
+        return 0
+    import torch
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    models = sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+    begun = time.monotonic()
+    results: dict[str, dict[str, Any]] = {}
+
+    def run(model: str) -> dict[str, Any]:
+        return in_child(model) if time.monotonic() - begun < BUDGET - TIMEOUT else {"built": "not started in time"}
+
+    with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+        for model, result in zip(models, pool.map(run, models), strict=True):
+            results[model] = result
+    # Only now: children that start while this process holds the device would be none the worse, but it needs none.
+    truth = {
+        "versions": {
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "python": sys.version.split()[0],
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        },
+        **combined(results),
+    }
+    Path(sys.argv[1]).write_text(json.dumps(truth, separators=(",", ":")) + "\n", encoding="utf-8")
+    steps = [result.get(kind, {}).get("status") for result in results.values() for kind in ("forward", "decode")]
+    print(f"{steps.count('ran')} steps of {sum(r['built'] == 'yes' for r in results.values())} models of {len(models)}")
+    print(f"{sum(last - first + 1 for runs in truth['ran'].values() for first, last in runs)} lines ran")
+    print(f"{sum(map(len, truth['waits'].values()))} lines waited, in {time.monotonic() - begun:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""How many of the waits that vLLM's maintainers marked scan finds, and how much it says besides.
+
+Every wait for the device that vLLM's hot path could not lose stands in a `with gpu_sync_allowed():` block; its own CI
+fails on any other. The marks are taken away (`if True:` in their place, the same lines), the package is scanned, and a
+block counts as found where a finding above note, GS4xx aside, lies in it.
+
+    pip download --no-deps vllm==0.33.0
+    python benchmarks/vllm_recall.py vllm-0.33.0-*.whl [--missed]     # the tables of docs/accuracy.md
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpus import findings_above_note, named_lines, unpack
+
+SIGNALS = Path(__file__).parent / "data" / "vllm_signals.json"
+"The strongest signal in each block, judged by reading: file -> line of the mark -> signal."
+
+MARK = re.compile(r"^([ \t]*)with gpu_sync_allowed\([^)]*\):", re.M)
+WRAPPER = re.compile(r"^[ \t]*(@with_gpu_sync_check|enable_gpu_sync_check\(\)|from \S*gpu_sync_debug import .*)$", re.M)
+WRAPPER_HOME = "gpu_sync_debug.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What one mark covers: its lines, the mark's own left out."""
+
+    path: str
+    mark: int
+    first: int
+    last: int
+    signal: str
+
+    def covers(self, path: str, line: int) -> bool:
+        return path == self.path and self.first <= line <= self.last
+
+
+def blocks_of(path: str, source: str, signals: dict[str, str]) -> Iterator[Block]:
+    marked = {source.count("\n", 0, match.start(1)) + 1 for match in MARK.finditer(source)}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.With) and node.lineno in marked:
+            last = node.body[-1].end_lineno or node.lineno
+            yield Block(path, node.lineno, node.lineno + 1, last, signals.get(str(node.lineno), "not judged"))
+
+
+def without_marks(source: str) -> str:
+    """The same lines with nothing of the wrapper in them."""
+    return WRAPPER.sub("", MARK.sub(r"\1if True:", source))
+
+
+def prepare(folder: Path) -> tuple[list[Block], dict[str, list[int]]]:
+    """Take the marks out of the files in `folder`; the blocks they covered, and what names alone report outside third_party."""
+    signals = json.loads(SIGNALS.read_text(encoding="utf-8")) if SIGNALS.exists() else {}
+    blocks: list[Block] = []
+    named: dict[str, list[int]] = {}
+    for file in sorted(folder.rglob("*.py")):
+        path = file.relative_to(folder).as_posix()
+        source = file.read_text(encoding="utf-8")
+        if "gpu_sync" in source and file.name != WRAPPER_HOME:
+            blocks += blocks_of(path, source, signals.get(path, {}))
+            source = without_marks(source)
+            file.write_text(source, encoding="utf-8")
+        named[path] = sorted(set(named_lines(ast.parse(source))))
+    return blocks, named
+
+
+def relative(path: str, folder: Path) -> str:
+    return Path(path).resolve().relative_to(folder.resolve()).as_posix()
+
+
+def counted(lines: Sequence[tuple[str, int]]) -> int:
+    return sum("third_party" not in path for path, _ in lines)
+
+
+def main() -> int:
+    wheel = Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        unpack(wheel, folder)
+        blocks, named = prepare(folder)
+        findings = findings_above_note(folder)
+        places = [(relative(f.location.path, folder), f.location.line, f.code, f.message) for f in findings]
+        sources = {b.path: (folder / b.path).read_text(encoding="utf-8").splitlines() for b in blocks}
+    scanned = [(path, line) for path, line, _, _ in places]
+    by_name = [(path, line) for path, lines in named.items() for line in lines]
+    found = [b for b in blocks if any(b.covers(*place) for place in scanned)]
+    found_by_name = [b for b in blocks if any(b.covers(*place) for place in by_name)]
+    print("| | blocks found | findings above note outside third_party |\n|---|---|---|")
+    for title, right, lines in (("scan", found, scanned), ("names alone", found_by_name, by_name)):
+        print(f"| {title} | {len(right)} of {len(blocks)} ({len(right) / len(blocks):.2f}) | {counted(lines)} |")
+    print("\n| signal in the block | blocks | scan | names alone |\n|---|---|---|---|")
+    for signal, count in Counter(b.signal for b in blocks).most_common():
+        rows = (sum(b.signal == signal for b in side) for side in (found, found_by_name))
+        print(f"| {signal} | {count} | " + " | ".join(map(str, rows)) + " |")
+    codes = Counter(code for path, _, code, _ in places if "third_party" not in path)
+    print("\n" + ", ".join(f"{code} {count}" for code, count in sorted(codes.items())))
+    if "--missed" in sys.argv:
+        for block in blocks:
+            if block not in found:
+                print(f"\n{block.path}:{block.first}-{block.last} ({block.signal})")
+                print("\n".join(sources[block.path][block.first - 1 : block.last]))
+    if "--findings" in sys.argv:
+        for place in places:
+            print("%s:%s: %s %s" % place)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
