@@ -39,7 +39,9 @@ def main(job: Job) -> None:
     except TargetError as error:
         channel.tell(target_error={"stage": error.stage, "line": error.line}, done=True)
     except BaseException as error:
-        channel.tell(internal_error={"line": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}, done=True)
+        channel.tell(
+            internal_error={"line": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}, done=True
+        )
         status = 70
     finally:
         with contextlib.suppress(Exception):

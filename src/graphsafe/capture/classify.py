@@ -42,7 +42,9 @@ def code_of(event: Event, ops: OpTable) -> str | None:
     if kind == "allocation":
         return "GS403" if data.get("pinned") else "GS401"
     if kind == "random":
-        return {"reseed": "GS503", "state": "GS503", "private-generator": "GS502", "host-random": "GS504"}.get(data.get("how", ""))
+        return {"reseed": "GS503", "state": "GS503", "private-generator": "GS502", "host-random": "GS504"}.get(
+            data.get("how", "")
+        )
     return _tabled(event, ops, ("hidden-sync", "waits", "dynamic-shape", "reads-host")) or "GS106"
 
 
@@ -93,7 +95,13 @@ def _in_slice(event: Event) -> bool:
 
 
 def _called(node: ast.Call) -> str:
-    return node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    return (
+        node.func.id
+        if isinstance(node.func, ast.Name)
+        else node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else ""
+    )
 
 
 def node_at(event: Event) -> ast.AST | None:

@@ -20,9 +20,7 @@ _RECORDED = re.compile(
 def environment(built: Sequence[Mapping[str, Any]], facts: str, extra: Sequence[str]) -> Environment:
     """`built`: what each build child told of its torch and its device; `extra`: configured names of variables."""
     told: Mapping[str, Any] = next(iter(built), {})
-    settings = {
-        name: value for name, value in os.environ.items() if _RECORDED.fullmatch(name) or name in extra
-    }
+    settings = {name: value for name, value in os.environ.items() if _RECORDED.fullmatch(name) or name in extra}
     return Environment(
         python=platform.python_version(),
         torch=told.get("torch"),

@@ -86,13 +86,22 @@ def _targets(node: ast.AST) -> list[ast.expr]:
         return [node.target]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWERS:
         return [node.func.value]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr" and len(node.args) > 1:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "setattr"
+        and len(node.args) > 1
+    ):
         return [node.args[1]]
     return []
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:
-    return [part for element in target.elts for part in _parts(element)] if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    return (
+        [part for element in target.elts for part in _parts(element)]
+        if isinstance(target, (ast.Tuple, ast.List))
+        else [target]
+    )
 
 
 def _name(target: ast.expr) -> str | None:

@@ -90,7 +90,9 @@ class _Writer:
             self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
             return
         if not frames:
-            self.limits.append(Limit("no-line", f"{code} {rule.name}", expr or "no line of the user's code was running"))
+            self.limits.append(
+                Limit("no-line", f"{code} {rule.name}", expr or "no line of the user's code was running")
+            )
             return
         at = location(frames[-1], span)
         key = (code, at.path, at.line)
@@ -131,11 +133,22 @@ class _Writer:
             if broken:
                 text = f"{failure['message']}{_at(failure['frames'])}"
                 draw = next(iter(broken.values()))["draw"]
-                self.add("GS501", attempt["frames"], attempt["span"], level="error", expr=text, first_error=error,
-                         devices=sorted(broken), draw=draw, repair_works=repaired)
+                self.add(
+                    "GS501",
+                    attempt["frames"],
+                    attempt["span"],
+                    level="error",
+                    expr=text,
+                    first_error=error,
+                    devices=sorted(broken),
+                    draw=draw,
+                    repair_works=repaired,
+                )
             self.add("GS605", attempt["frames"], attempt["span"], first_error=error)
         if broken and not failed:
-            self.add("GS501", self._entry, level="error", expr=next(iter(broken.values()))["draw"], devices=sorted(broken))
+            self.add(
+                "GS501", self._entry, level="error", expr=next(iter(broken.values()))["draw"], devices=sorted(broken)
+            )
 
     @property
     def _kind(self) -> str:
@@ -160,7 +173,9 @@ class _Writer:
             if event["first_only"]:
                 data["when"] = "only in step 1"
             value = "the host copy" if code == "GS304" else "a device value"
-            self.add(code, event["frames"], event["span"], level=level, value=value, count=max(event["count"], 1), **data)
+            self.add(
+                code, event["frames"], event["span"], level=level, value=value, count=max(event["count"], 1), **data
+            )
 
     def state(self) -> None:
         lazy = self._seen.reference.get("lazy") or []
@@ -179,7 +194,9 @@ class _Writer:
             self.add(code, frames, value=f"`{name}`", level=level, attribute=name, **values)
         for path in lazy:
             if not any(path == name or path.startswith((f"{name}.", f"{name}[")) for name in told):
-                self.add("GS701", self._entry, value=f"`{path}`", level="error" if proven else "warning", attribute=path)
+                self.add(
+                    "GS701", self._entry, value=f"`{path}`", level="error" if proven else "warning", attribute=path
+                )
 
     @property
     def _differs(self) -> bool:
@@ -228,7 +245,7 @@ class _Writer:
         return any((path, line) == place for _, path, line in self.found)
 
     def escaped(self) -> None:
-        for event in (self._seen.capture.get("escaped") or ()):
+        for event in self._seen.capture.get("escaped") or ():
             self.add("GS604", event["frames"], event["span"])
         diagnosis = self._seen.diagnose.get("diagnosis")
         if (self._seen.probes.get("capture") or {}).get("status") == "pass" and diagnosis is not None:
@@ -273,5 +290,3 @@ def _line(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _at(frames: Sequence[Mapping[str, Any]]) -> str:
     return f" ({shown(frames[-1]['path'])}:{frames[-1]['line']})" if frames else ""
-
-

@@ -23,14 +23,19 @@ def joined(
 ) -> tuple[list[Finding], list[Limit]]:
     """Capture's findings with their status, then what only scan says. `lines`: file -> the lines that ran."""
     ran = {shown(file): set(numbers) for file, numbers in lines.items()}
-    files = [Path(file) for file in lines if not shown(file).startswith("..") and "site-packages" not in Path(file).parts]
+    files = [
+        Path(file) for file in lines if not shown(file).startswith("..") and "site-packages" not in Path(file).parts
+    ]
     if not files:
         return list(findings), []
     try:
         from graphsafe.scan.api import scan_paths
     except ImportError as error:
         return list(findings), [Limit("join", "scan", f"scan could not be loaded: {error}")]
-    predicted = scan_paths(files, config, confidence="likely").findings
+    try:
+        predicted = scan_paths(files, config, confidence="likely").findings
+    except Exception as error:  # what was measured must not be lost to a fault in scan
+        return list(findings), [Limit("join", "scan", f"scan failed: {type(error).__name__}: {error}")]
     proven = list(findings)
     alone: list[Finding] = []
     for prediction in predicted:

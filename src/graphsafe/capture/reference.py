@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.compare import difference, floor_of
 from graphsafe.capture.job import read_result
-from graphsafe.capture.session import FIRST_SEED, PAIR, REPLAYS, Session, host_values, opened, outside_modes, save_values
+from graphsafe.capture.session import (
+    FIRST_SEED,
+    PAIR,
+    REPLAYS,
+    Session,
+    host_values,
+    opened,
+    outside_modes,
+    save_values,
+)
 from graphsafe.capture.state import Snapshot, reach_of
 
 if TYPE_CHECKING:

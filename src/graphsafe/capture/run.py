@@ -119,7 +119,11 @@ class Run:
             child = self._supervisor.run(self._job("build", kept))
             result = child.result
             internal: Any = result.get("internal_error")
-            if internal is not None and "forked subprocess" in internal["line"] and self._supervisor.use_fresh_interpreters():
+            if (
+                internal is not None
+                and "forked subprocess" in internal["line"]
+                and self._supervisor.use_fresh_interpreters()
+            ):
                 continue
             broken: Any = result.get("broken_by")
             if child.ending == "crashed" and child.phase.startswith(_TRIES):
@@ -240,7 +244,11 @@ class Run:
         wrong = capture["status"] == "pass" and (capture.get("empty") or replay["status"] == "fail")
         if capture["status"] == "fail" or died or wrong:
             self._alone("diagnose")
-        if capture["status"] == "pass" and not capture.get("empty") and (self.source == "capture" or self._request.replays is not None):
+        if (
+            capture["status"] == "pass"
+            and not capture.get("empty")
+            and (self.source == "capture" or self._request.replays is not None)
+        ):
             measured = self._ended(self._supervisor.run(self._job("measure")))
             for name in ("memory", "timing"):
                 self._probes[name] = dict(measured.get(name) or {"status": "skipped"})
@@ -260,7 +268,7 @@ def reported(probes: Mapping[str, Probe]) -> dict[str, Probe]:
             if event["frames"] and not event["first_only"]:
                 kinds = by_line.setdefault(_place(event["frames"][-1]), {})
                 kinds[event["kind"]] = kinds.get(event["kind"], 0) + event["count"]
-        step["by_line"] = dict(sorted(by_line.items()))
+        step["by_line"] = [{"place": place, "kinds": kinds} for place, kinds in sorted(by_line.items())]
     construct = told.get("construct", {})
     construct["captures"] = [_attempt(attempt) for attempt in construct.get("captures") or ()]
     state = told.get("state", {})
@@ -283,7 +291,10 @@ def _attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
 
 def _change(change: Mapping[str, Any]) -> dict[str, Any]:
     frames = change["frames"]
-    return {**{key: change[key] for key in ("name", "how", "before", "after")}, "place": _place(frames[-1]) if frames else None}
+    return {
+        **{key: change[key] for key in ("name", "how", "before", "after")},
+        "place": _place(frames[-1]) if frames else None,
+    }
 
 
 def _error(error: Mapping[str, Any]) -> dict[str, Any]:

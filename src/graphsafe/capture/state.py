@@ -153,7 +153,12 @@ class Snapshot:
 def _is_plain(tensor: torch.Tensor) -> bool:
     import torch
 
-    return tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_nested and tensor.device.type != "meta"
+    return (
+        tensor.layout == torch.strided
+        and not tensor.is_quantized
+        and not tensor.is_nested
+        and tensor.device.type != "meta"
+    )
 
 
 def _hash(value: str | bytes) -> str:

@@ -117,7 +117,9 @@ def subject_of(answer: Any, inputs: tuple[Mapping[str, Any], ...], device: torch
     import torch
 
     if isinstance(answer, Step):
-        return _checked(Subject(answer.fn, tuple(answer.args), dict(answer.kwargs), answer.refresh, answer.reset), inputs)
+        return _checked(
+            Subject(answer.fn, tuple(answer.args), dict(answer.kwargs), answer.refresh, answer.reset), inputs
+        )
     if isinstance(answer, torch.nn.Module):
         if inputs:
             return _from_specs(answer, inputs, device)
@@ -143,7 +145,9 @@ def _checked(subject: Subject, inputs: tuple[Mapping[str, Any], ...]) -> Subject
     if not callable(subject.fn):
         raise TargetError("build", f"the factory's step is {_kind(subject.fn)}, which cannot be called")
     if inputs:
-        raise TargetError("build", "--input is for a factory that returns an nn.Module alone; this one brings its inputs")
+        raise TargetError(
+            "build", "--input is for a factory that returns an nn.Module alone; this one brings its inputs"
+        )
     return subject
 
 

@@ -45,7 +45,9 @@ def try_inputs(session: Session, snapshot: Snapshot) -> list[dict[str, str]]:
         if len(good) > 1 and trial.outcome(new, "all inputs") is None:
             floats = {path: values for path, values in new.items() if values.is_floating_point()}
             new = floats if floats and trial.outcome(floats, "all inputs") is not None else {}
-            limits.append({"kind": "not-varied", "what": f"replay {k}", "why": "the step fails on all new inputs together"})
+            limits.append(
+                {"kind": "not-varied", "what": f"replay {k}", "why": "the step fails on all new inputs together"}
+            )
         sets.append(new)
     snapshot.put_back()
     save_values(session.channel, "inputs.pt", {"sets": sets})

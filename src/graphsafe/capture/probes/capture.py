@@ -163,8 +163,14 @@ class _Replays:
         except TargetError:
             raise
         except Exception as error:
-            session.channel.tell(replay={"status": "fail", "reference": "independent", "checks": self._told(),
-                                         "first_error": {"message": describe(error)}})
+            session.channel.tell(
+                replay={
+                    "status": "fail",
+                    "reference": "independent",
+                    "checks": self._told(),
+                    "first_error": {"message": describe(error)},
+                }
+            )
             return
         result = {"reference": "independent", "checks": self._told(), "rng_law": law, "rng": self._law}
         differs = any(_beyond(check) for check in self._checks.values())

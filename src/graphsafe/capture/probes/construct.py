@@ -98,5 +98,3 @@ def _versions() -> dict[str, str | None]:
     import torch
 
     return {"torch": torch.__version__, "cuda": torch.version.cuda}
-
-

@@ -30,7 +30,9 @@ def run(job: Job, channel: Channel) -> None:
         channel.phase("capture")
         recording = session.device.record(session.subject)
         if isinstance(recording, CaptureFailure):
-            channel.tell(memory={"status": "skipped", "peak_bytes": peak}, timing={"status": "skipped", "eager_ms": eager})
+            channel.tell(
+                memory={"status": "skipped", "peak_bytes": peak}, timing={"status": "skipped", "eager_ms": eager}
+            )
             return
         channel.phase("time replays")
         graph = _time(session, recording.replay, state)

@@ -17,7 +17,11 @@ def changes(census: Sequence[Reach], ran: Executed) -> list[dict[str, Any]]:
     step), host (a Python value that every step changes) or cached (a new entry in step 2 or 3).
     """
     start, one, two, three = census
-    grown = {path for path, length in three.lengths.items() if one.lengths.get(path, length) < two.lengths.get(path, 0) < length}
+    grown = {
+        path
+        for path, length in three.lengths.items()
+        if one.lengths.get(path, length) < two.lengths.get(path, 0) < length
+    }
     found: dict[str, dict[str, Any]] = {}
 
     def add(path: str, how: str, before: Any = None, after: Any = None) -> None:

@@ -43,7 +43,11 @@ def run(job: Job, channel: Channel) -> None:
         session.put_inputs(1)
         warm = _watched(session, Executed())
         events = _aggregated(warm, first)
-        counts = {"syncs": _count(warm, _SYNCS), "copies": _count(warm, _COPIES), "allocations": _count(warm, {"allocation"})}
+        counts = {
+            "syncs": _count(warm, _SYNCS),
+            "copies": _count(warm, _COPIES),
+            "allocations": _count(warm, {"allocation"}),
+        }
         channel.tell(
             step={
                 "status": "fail" if counts["syncs"] or counts["copies"] else "pass",
@@ -77,7 +81,12 @@ def _aggregated(warm: list[StepEvent], first: list[StepEvent]) -> list[dict[str,
         for event in events:
             key = (event.kind, event.op, event.via, event.frames[-1:], event.span)
             if key not in found:
-                found[key] = {**asdict(replace(event, nbytes=None)), "count": 0, "nbytes": None, "first_only": only_first}
+                found[key] = {
+                    **asdict(replace(event, nbytes=None)),
+                    "count": 0,
+                    "nbytes": None,
+                    "first_only": only_first,
+                }
             entry = found[key]
             if entry["first_only"] == only_first:
                 entry["count"] += 1

@@ -147,9 +147,7 @@ class CudaDevice:
 
     def memory(self) -> Memory:
         free, total = torch.cuda.mem_get_info(self.index)
-        return Memory(
-            total, free, torch.cuda.memory_allocated(self.index), torch.cuda.max_memory_allocated(self.index)
-        )
+        return Memory(total, free, torch.cuda.memory_allocated(self.index), torch.cuda.max_memory_allocated(self.index))
 
     def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

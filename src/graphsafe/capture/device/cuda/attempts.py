@@ -55,5 +55,3 @@ def _nodes(graph: Any) -> int | None:
         return sum(node_counts(graph.raw_cuda_graph()).values())
     except RuntimeError:  # without keep_graph there is nothing left to count
         return None
-
-

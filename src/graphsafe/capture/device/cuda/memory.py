@@ -36,7 +36,9 @@ def digest(tensor: torch.Tensor) -> str:
         if not tensor.is_cuda:
             return hashlib.blake2b(head.encode() + tensor_bytes(data), digest_size=12).hexdigest()
         whole = data.numel() // 8 * 8
-        parts = [_sums(data[:whole].clone().view(torch.int64) if data.data_ptr() % 8 else data[:whole].view(torch.int64))]
+        parts = [
+            _sums(data[:whole].clone().view(torch.int64) if data.data_ptr() % 8 else data[:whole].view(torch.int64))
+        ]
         tail = data[whole:].to(torch.int64)
         parts.append(_sums(tail))
         sums = torch.stack(parts).flatten().tolist()

@@ -111,7 +111,9 @@ class Running:
         self.told = True
         if not (pinned and non_blocking):
             kind: StepEventKind = "copy-to-device" if to_cuda else "copy-to-host"
-            self.tell(kind, name, source.nbytes, pinned=pinned, non_blocking=non_blocking, literal=self.via in _LITERALS)
+            self.tell(
+                kind, name, source.nbytes, pinned=pinned, non_blocking=non_blocking, literal=self.via in _LITERALS
+            )
 
     def _tell_once(self, kind: StepEventKind, op: str, **data: Any) -> None:
         self.told = True
@@ -132,7 +134,9 @@ class Running:
                 self.tell("random", entry.aten or name, how="private-generator")
 
 
-_LITERALS = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.Tensor.new_tensor", "torch.scalar_tensor"})
+_LITERALS = frozenset(
+    {"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.Tensor.new_tensor", "torch.scalar_tensor"}
+)
 
 
 class _Calls(TorchFunctionMode):

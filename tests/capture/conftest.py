@@ -1,0 +1,85 @@
+"""Targets are proven on the simulated device everywhere, and the same tests once more on a GPU where there is one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from graphsafe.capture.api import capture_all  # noqa: E402
+from graphsafe.capture.request import CaptureRequest  # noqa: E402
+from graphsafe.config import Config  # noqa: E402
+from graphsafe.report.json_form import render_json  # noqa: E402
+
+TARGETS = Path(__file__).parent / "targets"
+ROOT = Path(__file__).parents[2]
+GPUS = torch.cuda.device_count()
+
+ON_GPU = pytest.param("cuda:0", marks=[pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")])
+DEVICES = ["sim:0", ON_GPU]
+
+Report = dict[str, Any]
+Prove = Callable[..., list[Report]]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "gpu: needs a GPU; `make test-gpu` runs all of them")
+
+
+@pytest.fixture(scope="session")
+def prove(valid_report: Callable[[str], Any]) -> Prove:
+    """Reports, as JSON that holds to the schema, of targets on one device."""
+
+    def prove(targets: Sequence[str], device: str, root: Path = TARGETS, **options: Any) -> list[Report]:
+        requests = [CaptureRequest(target, Config(root=root), devices=(device,), **options) for target in targets]
+        return [valid_report(render_json(report)) for report in capture_all(requests)]
+
+    return prove
+
+
+@dataclass
+class Answer:
+    code: int
+    out: str
+    err: str
+    report: Report | None
+
+
+@pytest.fixture
+def command(tmp_path: Path, valid_report: Callable[[str], Any]) -> Callable[..., Answer]:
+    """`graphsafe capture` as a user runs it, in an empty folder."""
+
+    def run(*arguments: str, **options: Any) -> Answer:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        done = subprocess.run(
+            [sys.executable, "-m", "graphsafe", "capture", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            **options,
+        )
+        written = tmp_path / "graphsafe-report.json"
+        report = valid_report(written.read_text(encoding="utf-8")) if written.exists() else None
+        return Answer(done.returncode, done.stdout, done.stderr, report)
+
+    return run
+
+
+def probes_of(report: Report) -> dict[str, Any]:
+    probes: dict[str, Any] = report["devices"][0]["probes"]
+    return probes
+
+
+def codes_of(report: Report, *levels: str) -> list[str]:
+    return [finding["code"] for finding in report["findings"] if not levels or finding["level"] in levels]

@@ -1,0 +1,143 @@
+"""Whatever a target does is an answer: one clear line, the right exit code, a report, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphsafe.capture.request import BAD_REQUEST
+
+from .conftest import DEVICES, GPUS, TARGETS, Answer, Prove
+
+BAD = TARGETS / "bad.py"
+WRONG = {
+    # target: what the one line on stderr says
+    f"{TARGETS / 'nowhere.py'}:build": "no such file",
+    f"{BAD}:nowhere": "has no nowhere",
+    "no_such_package.model:build": "No module named 'no_such_package'",
+    f"{TARGETS / 'missing_package.py'}:build": "No module named 'not_there_at_all'",
+    f"{BAD}:raises": "ValueError: no weights here",
+    f"{BAD}:nonsense": "the factory returned a int",
+    f"{BAD}:nothing": "the factory returned None",
+    f"{BAD}:exits": "SystemExit: 5",
+    f"{BAD}:step_raises": "the step failed: KeyError: 'boom'",
+    f"{BAD}:step_segfaults": "killed by SIGSEGV",
+    f"{BAD}:step_exits": "the process exited with status 0",
+    f"{BAD}:out_of_memory": "the step failed: ",
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_wrong_target_is_told_in_one_line(device: str, prove: Prove) -> None:
+    reports = prove(list(WRONG), device)
+    for (target, says), report in zip(WRONG.items(), reports, strict=True):
+        assert report["verdict"] == "inconclusive"
+        [limit] = [limit for limit in report["limits"] if limit["kind"] == BAD_REQUEST]
+        assert limit["what"] == target
+        assert says in limit["why"] and "\n" not in limit["why"]
+        assert report["findings"] == []
+
+
+@pytest.mark.parametrize("target", [f"{BAD}:raises", f"{TARGETS / 'nowhere.py'}:build"])
+def test_a_wrong_request_is_one_line_and_exit_2(target: str, command: Callable[..., Answer]) -> None:
+    answer = command(target, "--device", "sim")
+    assert answer.code == 2
+    [line] = answer.err.strip().splitlines()
+    assert line.startswith(f"graphsafe: {target}: ") and WRONG[target] in line
+    assert answer.report is not None and answer.report["verdict"] == "inconclusive"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_a_step_prints_stays_out_of_the_report(device: str, command: Callable[..., Answer]) -> None:
+    answer = command(f"{BAD}:prints", "--device", device, "--format", "json")
+    assert answer.code == 0
+    assert answer.report is not None and answer.report["verdict"] == "ready"
+    assert answer.out.startswith("{") and "xxx" not in answer.out and answer.err == ""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_step_that_hangs_is_stopped(device: str, prove: Prove) -> None:
+    [report] = prove([f"{BAD}:step_hangs"], device, timeout=8.0 if device == "sim:0" else 25.0)
+    assert report["verdict"] == "inconclusive"
+    assert any("no end after" in limit["why"] for limit in report["limits"])
+    assert not any(limit["kind"] == BAD_REQUEST for limit in report["limits"])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_process_that_dies_in_the_capture_is_not_ready(device: str, prove: Prove) -> None:
+    died, wrote = prove([f"{BAD}:capture_exits", f"{BAD}:writes_json"], device)
+    assert died["verdict"] == "not-ready"
+    assert died["devices"][0]["probes"]["capture"]["status"] == "crashed"
+    assert wrote["verdict"] == "ready"
+
+
+@pytest.mark.parametrize("asked", ["cuda:9", *([] if GPUS else ["cuda", "all"])])
+def test_a_device_that_is_absent_is_never_simulated(asked: str, command: Callable[..., Answer]) -> None:
+    answer = command(f"{TARGETS / 'forms.py'}:with_args", "--device", asked)
+    assert answer.code == 2
+    assert f"--device {asked}: this machine has" in answer.err
+    assert answer.report is not None and answer.report["devices"] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="process groups")
+def test_what_a_target_leaves_running_is_ended(command: Callable[..., Answer]) -> None:
+    answer = command(f"{BAD}:leaves_a_child", "--device", "sim")
+    assert answer.code == 2
+    group = int(answer.err.split("in group ")[1].split()[0])
+    with pytest.raises(ProcessLookupError):
+        os.killpg(group, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="process groups")
+@pytest.mark.parametrize("device", DEVICES)
+def test_ctrl_c_leaves_a_report_and_no_process(device: str, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graphsafe", "capture", f"{BAD}:step_hangs", "--device", device],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "GRAPHSAFE_TEST": str(tmp_path),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not _a_child_runs(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.0)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.strip() == "graphsafe: interrupted"
+    assert (tmp_path / "graphsafe-report.json").read_text().startswith("{")
+    assert [path.name for path in tmp_path.iterdir()] == ["graphsafe-report.json"]
+    assert not _processes_with(f"GRAPHSAFE_TEST={tmp_path}")
+
+
+def _a_child_runs(folder: Path) -> bool:
+    """Whether a child that steps is under way: one beside the parent and the server."""
+    return len(_processes_with(f"GRAPHSAFE_TEST={folder}")) >= 3
+
+
+def _processes_with(variable: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if variable.encode() in environment and state != "Z":
+                found.append(int(entry.name))
+    return found

@@ -1,0 +1,42 @@
+"""What only a real GPU can show."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from .conftest import GPUS, ROOT, TARGETS, Prove, codes_of, probes_of  # noqa: E402
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
+EXAMPLES = ROOT / "examples"
+HF = {"llama": "ready", "gpt2": "ready", "mixtral": "ready", "qwen3_moe": "ready", "opt": "not-ready"}
+
+
+def test_one_decode_step_of_transformers_models(prove: Prove) -> None:
+    pytest.importorskip("transformers", minversion="5.17")
+    reports = prove([f"{EXAMPLES / 'hf_decode.py'}:{name}" for name in HF], "cuda:0", root=EXAMPLES)
+    assert {name: report["verdict"] for name, report in zip(HF, reports, strict=True)} == HF
+    assert all(finding["location"]["path"] for report in reports for finding in report["findings"])
+
+
+def test_a_graph_has_nodes_bytes_and_a_time(prove: Prove) -> None:
+    [report] = prove([f"{EXAMPLES / 'decoder_good.py'}:build_layer"], "cuda:0", root=EXAMPLES)
+    probes = probes_of(report)
+    assert report["evidence"] == "measured"
+    assert probes["capture"]["nodes"]["kernel"] > 10
+    assert probes["memory"]["pool_bytes"] > 0
+    assert probes["timing"]["eager_ms"] > 0 and probes["timing"]["graph_ms"] > 0
+    assert probes["timing"]["launches"] > 10
+
+
+@pytest.mark.skipif(GPUS < 2, reason="needs two GPUs")
+def test_the_second_gpu_and_all_of_them(prove: Prove) -> None:
+    good, stale = f"{EXAMPLES / 'decoder_good.py'}:build_layer", f"{TARGETS / 'silent.py'}:host_counter"
+    second, wrong = prove([good, stale], "cuda:1", root=EXAMPLES)
+    assert (second["verdict"], second["devices"][0]["device"]) == ("ready", "cuda:1")
+    assert (wrong["verdict"], codes_of(wrong, "error")) == ("not-ready", ["GS702"])
+    [every] = prove([good], "all", root=EXAMPLES)
+    assert [(device["device"], device["verdict"]) for device in every["devices"]] == [
+        (f"cuda:{index}", "ready") for index in range(GPUS)
+    ]

@@ -1,0 +1,82 @@
+"""What a step is called, and why: the silent ways to be wrong, and the ways to prove nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import DEVICES, TARGETS, Prove, Report, codes_of, probes_of
+
+EXPECTED = {
+    # target: (verdict, codes of its errors)
+    "host_counter": ("not-ready", ["GS702"]),
+    "device_counter": ("ready", []),
+    "rebound": ("not-ready", ["GS703"]),
+    "plan": ("not-ready", ["GS701"]),
+    "first_shape": ("ready", []),
+    "constant_inputs": ("inconclusive", []),
+    "ignores_inputs": ("inconclusive", []),
+    "nothing_on_the_device": ("not-ready", ["GS602"]),
+    "unstable": ("inconclusive", []),
+    "unseeded": ("ready", []),
+    "dropout": ("ready", []),
+    "private_generator": ("not-ready", ["GS502"]),
+    "bad_integers": ("ready", []),
+    "capture_branch": ("not-ready", None),
+    "host_random": ("not-ready", None),
+}
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+    found = prove([f"{TARGETS / 'silent.py'}:{name}" for name in EXPECTED], request.param)
+    return dict(zip(EXPECTED, found, strict=True))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_verdict_is_true(name: str, reports: dict[str, Report]) -> None:
+    verdict, codes = EXPECTED[name]
+    assert reports[name]["verdict"] == verdict
+    if codes is not None:
+        assert codes_of(reports[name], "error") == codes
+    else:
+        assert codes_of(reports[name], "error")
+
+
+def test_every_finding_names_a_line_of_the_target(reports: dict[str, Report]) -> None:
+    for report in reports.values():
+        for finding in report["findings"]:
+            assert finding["location"]["path"].endswith("silent.py")
+            assert finding["why"] and finding["fix"] and finding["fingerprint"]
+
+
+def test_a_warmed_plan_passes_capture_and_replay_and_fails_its_first_step(reports: dict[str, Report]) -> None:
+    probes = probes_of(reports["plan"])
+    assert (probes["capture"]["status"], probes["replay"]["status"]) == ("pass", "pass")
+    assert all(check["equal"] for check in probes["replay"]["checks"])
+    assert probes["replay"]["first_step"] == "fail"
+
+
+def test_what_is_lazy_by_shape_alone_is_no_fault(reports: dict[str, Report]) -> None:
+    assert probes_of(reports["first_shape"])["replay"]["first_step"] in ("pass", "skipped")
+    assert "GS701" not in codes_of(reports["first_shape"], "error", "warning")
+
+
+def test_random_numbers_of_replays_are_those_of_eager_steps(reports: dict[str, Report]) -> None:
+    assert probes_of(reports["dropout"])["replay"]["rng_law"] == "pass"
+    assert probes_of(reports["device_counter"])["replay"]["rng_law"] == "skipped"
+
+
+def test_what_replay_proves_harmless_is_a_warning(reports: dict[str, Report]) -> None:
+    """A read that a guard keeps out of captures is seen in the eager step, and the capture is fine."""
+    assert codes_of(reports["bad_integers"], "warning") == ["GS101"]
+
+
+def test_inputs_that_could_not_be_varied_are_limits(reports: dict[str, Report]) -> None:
+    limits = [(limit["kind"], limit["what"]) for limit in reports["constant_inputs"]["limits"]]
+    assert ("not-varied", "args[0]") in limits
+
+
+def test_a_failed_capture_says_its_first_error(reports: dict[str, Report]) -> None:
+    error = probes_of(reports["private_generator"])["capture"]["first_error"]
+    assert "generator" in error["message"]
+    assert error["place"].endswith("silent.py:143")

@@ -1,0 +1,25 @@
+"""Every test that needs a GPU, by one command: `python -m tests.gpu.run`. The log is gpu-test.log."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code of pytest; arguments are passed on to it."""
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "tests/capture", *arguments]
+    with (ROOT / "gpu-test.log").open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert process.stdout is not None
+        for line in process.stdout:
+            sys.stdout.write(line)
+            log.write(line)
+        return process.wait()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
