@@ -39,7 +39,7 @@ UNREADABLE = {
     "not UTF-8": (b"import torch  # forward\nx = '\xff'\n", "bad.py:2:1:"),
     "a null byte": (b"import torch  # forward\n\0", "bad.py:"),
     "an unknown encoding": (b"# coding: klingon\nimport torch  # forward\n", "bad.py:1:"),
-    "nested too deeply": (b"import torch  # forward\nx = " + b"(" * 5000 + b")" * 5000 + b"\n", "bad.py:"),
+    "nested too deeply": (b"import torch  # forward\nx = " + b"(" * 1000 + b")" * 1000 + b"\n", "bad.py:"),
 }
 
 
