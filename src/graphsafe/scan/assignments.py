@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import guards
+from graphsafe.scan.checks.origin import grows, is_lazy, mentions, origin, sources
 from graphsafe.scan.events import Span
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame
@@ -130,7 +131,7 @@ def _assign_attribute(
             key = f"{engine.attributes.owner(option.ref, target.attr)}.{target.attr}"
             text = f"{dotted(target.value) or '…'}.{target.attr}"
             before = engine.attributes.initial(option.ref, target.attr)
-            _record_write(engine, frame, key, text, value, before, node, augmented, keyed=False)
+            _record_write(engine, frame, key, text, value, before, node, augmented, borrowed=option.step)
         else:
             engine.attributes.record(option.ref, target.attr, value)
     chain = dotted(target)
@@ -158,16 +159,39 @@ def _assign_item(
             continue
         if isinstance(holder, ast.Name) and holder.id in frame.env:
             frame.env[holder.id] = updated
+        elif isinstance(holder, ast.Name) and frame.hot:
+            _record_item(engine, frame, f"{frame.path}::{holder.id}", None, target, key, value, node, augmented)
         elif isinstance(holder, ast.Attribute) and text is not None:
             instance = evaluate(engine, frame, holder.value)
-            if type(instance) is Instance:
-                if frame.hot:
-                    attribute = f"{engine.attributes.owner(instance.ref, holder.attr)}.{holder.attr}"
-                    _record_write(
-                        engine, frame, attribute, ast.unparse(target), value, None, node, augmented, keyed=True
-                    )
-                else:
-                    engine.attributes.record(instance.ref, holder.attr, updated)
+            if type(instance) is not Instance:
+                continue
+            if frame.hot:
+                attribute = f"{engine.attributes.owner(instance.ref, holder.attr)}.{holder.attr}"
+                held = engine.attributes.initial(instance.ref, holder.attr)
+                _record_item(engine, frame, attribute, held, target, key, value, node, augmented, instance.step)
+            else:
+                engine.attributes.record(instance.ref, holder.attr, updated)
+
+
+def _record_item(
+    engine: Engine,
+    frame: Frame,
+    holder: str,
+    held: Value | None,
+    target: ast.Subscript,
+    key: Value,
+    value: Value,
+    node: ast.AST,
+    augmented: bool,
+    borrowed: bool = False,
+) -> None:
+    """`holder[key] = value`: under a constant key that a constructor filled it is an attribute like any other."""
+    before: Value | None = None
+    if type(held) is Dict and type(key) is Number and isinstance(key.const, str):
+        before = dict(held.items).get(key.const)
+        holder = f"{holder}[{key.const!r}]"
+    text = ast.unparse(target)
+    _record_write(engine, frame, holder, text, value, before, node, augmented, keyed=before is None, borrowed=borrowed)
 
 
 def _write_state(
@@ -176,7 +200,7 @@ def _write_state(
     frame.env[target.id] = named(value, target.id)
     if frame.hot:
         before = engine.global_value(frame.file, target.id)
-        _record_write(engine, frame, key, text, value, before, node, augmented, keyed=False)
+        _record_write(engine, frame, key, text, value, before, node, augmented)
 
 
 def _record_write(
@@ -188,13 +212,15 @@ def _record_write(
     before: Value | None,
     node: Any,
     augmented: bool,
-    keyed: bool,
+    keyed: bool = False,
+    borrowed: bool = False,
 ) -> None:
     span: Span = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
-    assigned = getattr(node, "value", None)
-    reads_self = augmented or (isinstance(assigned, ast.expr) and _mentions(assigned, text))
+    written = getattr(node, "value", None)
+    assigned = origin(frame, written)
+    reads_self = augmented or (isinstance(assigned, ast.expr) and mentions(assigned, text))
     base = text.partition("[")[0]
-    lazy = any(test.target in (text, base, "*") or base.startswith(f"{test.target}.") for test in frame.lazy)
+    lazy = is_lazy(frame, text, written if keyed else None)
     guard = frame.guards[-1] if frame.guards else "an exception handler" if frame.doubts else None
     engine.state.write(
         Write(
@@ -211,19 +237,8 @@ def _record_write(
             keyed=keyed,
             guard=guard,
             order=engine.state.tick(),
-            grows=_grows(assigned, text) or guards.too_small(frame, base),
+            grows=grows(assigned, text) or guards.too_small(frame, base),
+            borrowed=borrowed,
+            sources=sources(engine, frame, assigned) if lazy else frozenset(),
         )
     )
-
-
-def _mentions(node: ast.expr, text: str) -> bool:
-    return any(isinstance(inner, ast.Attribute) and dotted(inner) == text for inner in ast.walk(node))
-
-
-def _grows(node: ast.AST | None, text: str) -> bool:
-    """`torch.cat([self.kv, k])` and its kin: the new value holds the old one and more."""
-    if isinstance(node, ast.Call):
-        name = (dotted(node.func) or "").rpartition(".")[2]
-        if name in ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"):
-            return any(_mentions(argument, text) for argument in node.args)
-    return False

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan import expressions, guards
-from graphsafe.scan.checks import capturing_branch
+from graphsafe.scan.checks import arms, capturing_branch
 from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
     BOOL,
@@ -117,7 +117,12 @@ def _truth_of_parts(engine: Engine, frame: Frame, node: ast.BoolOp, how: str) ->
 
 
 def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> Value:
+    uses = len(engine.state.uses)
     known = truth(engine, frame, node.test, "ifexp", node)
+    if len(engine.state.uses) > uses and not (
+        arms.is_maths(engine, frame, node.body) or arms.is_maths(engine, frame, node.orelse)
+    ):
+        engine.state.forget_uses(uses)
     verdict = guards.judge(engine, frame, node.test, known)
     capturing_branch.conditional(engine, frame, node)
     before = frame.env

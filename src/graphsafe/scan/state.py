@@ -34,13 +34,17 @@ class Write:
     reads_self: bool
     "The new value was computed from the old one."
     lazy: bool
-    "Stands under a test of the attribute's own absence."
+    "Stands under a test of the absence of the attribute, or of another of the same object."
     keyed: bool
     "An element of a container (`self.cache[key] = …`)."
     guard: str | None
     order: int
     grows: bool = False
     "Concatenates to the old value, appends to it, or makes it larger where it is too small."
+    borrowed: bool = False
+    "The object belongs to what the step was given: it may be another one in the next step."
+    sources: frozenset[str] = frozenset()
+    "For a lazy value: the attributes whose tensors it was computed from."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class StateLog:
     uses: dict[tuple[str, str, int], Use] = field(default_factory=dict)
     reads: dict[str, int] = field(default_factory=dict)
     "Attribute -> when it was first read in hot code."
+    inputs: set[str] = field(default_factory=set)
+    "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."
     clock: int = 0
 
     def tick(self) -> int:
@@ -75,6 +81,11 @@ class StateLog:
     def use(self, key: str, kind: UseKind, path: str, node: ast.AST) -> None:
         line: int = node.lineno  # type: ignore[attr-defined]
         self.uses.setdefault((key, path, line), Use(key, kind, path, line, self.tick()))
+
+    def forget_uses(self, count: int) -> None:
+        """Drop all but the first `count` uses: the condition that made the others decides nothing on the device."""
+        while len(self.uses) > count:
+            self.uses.popitem()
 
     def read(self, key: str) -> None:
         self.reads.setdefault(key, self.tick())

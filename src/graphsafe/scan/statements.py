@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import assignments, guards
 from graphsafe.scan.assignments import assign
-from graphsafe.scan.checks import capturing_branch
+from graphsafe.scan.checks import arms, capturing_branch
 from graphsafe.scan.conditions import truth
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame, LazyTest
@@ -103,12 +103,16 @@ def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> None:
 
 
 def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
+    uses = len(engine.state.uses)
     known = truth(engine, frame, node.test, "if", node)
+    if len(engine.state.uses) > uses and not arms.touches_device(engine, frame, [*node.body, *node.orelse]):
+        engine.state.forget_uses(uses)
     verdict = guards.judge(engine, frame, node.test, known)
     capturing_branch.branch(engine, frame, node)
     before = frame.env
     outcomes: list[Env] = []
     left: str | None = None
+    lazy_count, missing = len(frame.lazy), list[str]()
     for branch, body in ((True, node.body), (False, node.orelse)):
         if verdict.dead is branch:
             continue
@@ -118,14 +122,15 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
         frame.lazy.extend(LazyTest(text, node.lineno) for text in lazies)
         sizes = guards.size_tests(node.test, branch)
         frame.lazy.extend(LazyTest(f"size of {text}", node.lineno) for text in sizes)
-        added = len(lazies) + len(sizes)
         depth = len(frame.guards)
         if verdict.guarded is branch:
             frame.guards.append(verdict.text)
         runs_on = execute(engine, frame, body)
         del frame.guards[depth:]
-        if added:
-            del frame.lazy[-added:]
+        del frame.lazy[lazy_count:]
+        if not runs_on:
+            # `if self.plan is not None: return self.plan`: what follows runs where it is missing.
+            missing += guards.lazy_tests(node.test, not branch)
         if runs_on:
             outcomes.append(frame.env)
         elif verdict.guarded is (not branch):
@@ -134,6 +139,8 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
     frame.env = _merge(outcomes, before)
     if left is not None:
         frame.guards.append(left)
+    if not node.orelse:
+        frame.lazy.extend(LazyTest(text, node.lineno) for text in missing)
     return bool(outcomes)
 
 
@@ -159,10 +166,12 @@ def _merge(envs: list[Env], fallback: Env) -> Env:
 
 def _loop_body(engine: Engine, frame: Frame, body: list[ast.stmt], before_each: Callable[[], None]) -> None:
     """Twice: the second time with what the first one left behind."""
+    lazy_count = len(frame.lazy)
     for _ in range(2):
         start = dict(frame.env)
         before_each()
         execute(engine, frame, body)
+        del frame.lazy[lazy_count:]
         merged = _merge([frame.env, start], start)
         same = merged == start
         frame.env = merged

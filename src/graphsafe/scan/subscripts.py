@@ -235,6 +235,8 @@ def subscript_store(
     if tensor is None:
         return False
     use_number(engine, frame, value, "operand", node)
+    if frame.hot and tensor.attr is not None:
+        engine.state.inputs.add(tensor.attr)
     if tensor.where == "host":
         source, source_certain = as_tensor(value)
         if source is not None and source.where == "device":

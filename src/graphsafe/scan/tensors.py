@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from graphsafe.optable import UNKNOWN as NO_LITERAL
 from graphsafe.optable import Argument, ArgumentKind, Call, Op, Result
 from graphsafe.report.model import Confidence
-from graphsafe.scan.checks import fixed_device
+from graphsafe.scan.checks import clock, draws, fixed_device
 from graphsafe.scan.events import EventKind
 from graphsafe.scan.values import (
     ARRAY,
@@ -65,16 +65,24 @@ EVENT_OF_RULE: dict[str, EventKind] = {
     "GS502": "Rng",
     "GS503": "Rng",
     "GS504": "Rng",
-    "GS702": "AttrWrite",
     "GS802": "AttrWrite",
 }
 """The kind of event by which scan shows an effect of the op table."""
 
-WHATEVER_DEVICE = frozenset(("GS105", "GS403", "GS503", "GS504", "GS702"))
+WHATEVER_DEVICE = frozenset(("GS105", "GS403", "GS503", "GS504"))
 "Effects that do not depend on where a tensor lies."
 
 UNMISTAKABLE = frozenset(("item", "cpu", "masked_select", "nonzero", "unique_consecutive", "repeat_interleave"))
 "Methods that, in hot code and on a value nothing is known of, still speak of a tensor."
+
+_VALUELESS = frozenset(
+    f"aten::{name}"
+    for name in (
+        "empty zeros ones rand randn empty_like zeros_like ones_like rand_like randn_like new_empty new_zeros new_ones"
+        " empty_strided new_empty_strided empty_permuted"
+    ).split()
+)
+"Ops that take nothing from their arguments but shape, dtype and device."
 
 _SHARED_NAMES = frozenset(
     "get pop update index copy split count items keys values add remove insert clear sort".split()
@@ -84,6 +92,8 @@ _SHARED_NAMES = frozenset(
 
 def method(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: Arguments) -> Value:
     """`tensor.name(…)`."""
+    if frame.hot and tensor.attr is not None and name.endswith("_") and not name.startswith("_"):
+        engine.state.inputs.add(tensor.attr)
     special = _METHODS.get(name)
     if special is not None:
         return special(engine, frame, node, tensor, arguments)
@@ -314,7 +324,9 @@ def by_table(
             fixed_device.named(engine, frame, node)
     call = _call(op, node, values, arguments, receiver is not None)
     if frame.hot and op.effects:
-        _emit_effects(engine, frame, node, op, call, name, where, involved, everything)
+        _emit_effects(engine, frame, node, op, call, name, where, receiver, involved, everything)
+    if any(effect.kind == "host-value" for effect in op.effects):
+        return clock.read(engine, frame, node)
     return _result(op.result_of(call), op, where, involved, receiver, values, arguments, call)
 
 
@@ -366,15 +378,20 @@ def _emit_effects(
     call: Call,
     name: str,
     where: Where,
+    receiver: Tensor | None,
     involved: list[Tensor],
     values: Seq[Value],
 ) -> None:
     on_device = where != "host" or any(tensor.where != "host" for tensor in involved)
     unknown = not involved and any(type(value) is Unknown and value.device for value in values)
-    guessed = bool(involved) and not any(tensor.sure for tensor in involved)
+    guessed = receiver is not None and not receiver.sure
     subject = next((tensor for tensor in involved if tensor.where != "host"), None)
     for hit in op.effects_of(call):
         rule = hit.effect.rule
+        if hit.effect.how == "draw" and where == "host" and op.placement == "argument":
+            engine.emit(frame, "Rng", "host-random", node)
+        if hit.effect.how == "private-generator" and draws.is_registered(engine, frame, node):
+            continue
         if rule is None or rule not in EVENT_OF_RULE:
             continue
         if rule not in WHATEVER_DEVICE and not on_device and not unknown:
@@ -457,7 +474,7 @@ def _result(
     arguments: Arguments,
     call: Call,
 ) -> Value:
-    step = any(tensor.step for tensor in involved) or any(map(depends_on_step, values))
+    step = op.aten not in _VALUELESS and (any(tensor.step for tensor in involved) or any(map(depends_on_step, values)))
     first = receiver if receiver is not None else involved[0] if involved else None
 
     def made(kind: str, ndim: int | None = None) -> Value:
@@ -479,7 +496,8 @@ def _result(
             name=first.name if shares and first is not None else None,
             pinned=may_be_true(arguments.keywords.get("pin_memory")) or (shares and first is not None and first.pinned),
             literal=op.aten == "aten::tensor" and where == "host",
-            sure=not involved or any(tensor.sure for tensor in involved),
+            # torch takes nothing but tensors: what it was given is one, whatever suggested it.
+            sure=receiver is None or receiver.sure,
         )
 
     if result.kind == "none":

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from graphsafe.report.model import Confidence
 from graphsafe.scan.index import dotted
 from graphsafe.scan.values import Lib
 
@@ -36,8 +37,8 @@ def entered(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expres
         engine.emit(frame, "StreamOp", "swallowed", expression)
     if casts:
         engine.emit(frame, "StreamOp", "autocast-around", expression)
-    if cold:
-        engine.emit(frame, "StreamOp", "no-warmup", expression)
+    if cold is not None:
+        engine.emit(frame, "StreamOp", "no-warmup", expression, cold)
     frame.hot = hot
 
 
@@ -95,47 +96,40 @@ def _name(engine: Engine, frame: Frame, call: ast.Call) -> str:
 # warm-up
 
 
-def _never_warmed(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool:
-    """The block calls something that this function has not called before, and nothing near speaks of a warm-up.
+def _never_warmed(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | None:
+    """How sure it is that the block calls something that has not run before; None where it may well have.
 
-    A caller may have warmed it up all the same: any word of it in the file counts.
+    A caller may have warmed it up: any word of it in the file counts, and what was handed in from outside is believed,
+    unless the function shows its own idea of a warm-up: of something else, or too late.
     """
-    if frame.node is None or (frame.entered and _nested_in_capture(frame)):
-        return False
-    captured = set(_callables(engine, frame, node.body))
-    if not captured or "warm" in engine.project.source(frame.path).text.lower():
-        return False
-    before = {
-        dotted(inner.func)
-        for inner in ast.walk(frame.node)
-        if isinstance(inner, ast.Call) and inner.lineno < node.lineno
+    captured = list(_calls(engine, frame, node.body))
+    if frame.node is None or not captured or "warm" in engine.project.source(frame.path).text.lower():
+        return None
+    names = {dotted(call.func) for call in captured}
+    others = [inner for inner in ast.walk(frame.node) if isinstance(inner, ast.Call)]
+    before = [call for call in others if call.lineno < node.lineno]
+    if names & {dotted(call.func) for call in before}:
+        return None
+    late = names & {dotted(call.func) for call in others if call.lineno > (node.end_lineno or node.lineno)}
+    arguments = {tuple(map(ast.unparse, call.args)) for call in captured if call.args}
+    another = any(tuple(map(ast.unparse, call.args)) in arguments for call in before)
+    made_here = {
+        name.id for name in ast.walk(frame.node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
     }
-    return not captured & before
+    return "likely" if late or another or names & made_here else "possible"
 
 
-def _nested_in_capture(frame: Frame) -> bool:
-    return any(
-        isinstance(call, ast.Call) and (dotted(call.func) or "").endswith("cuda.graph") for call in frame.entered
-    )
-
-
-def _callables(engine: Engine, frame: Frame, body: list[ast.stmt]) -> Iterator[str]:
-    """What the block calls that is neither torch's nor a method of a value made inside it: `model`, `self.step`."""
-    made = {
-        name.id
-        for statement in body
-        for name in ast.walk(statement)
-        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
-    }
-    for statement in body:
-        for inner in ast.walk(statement):
-            if not isinstance(inner, ast.Call):
-                continue
-            text = dotted(inner.func)
-            if text is None or text.partition(".")[0] in made or text.endswith(("_", ".backward", ".step", ".clone")):
-                continue
-            if not _name(engine, frame, inner):
-                yield text
+def _calls(engine: Engine, frame: Frame, body: list[ast.stmt]) -> Iterator[ast.Call]:
+    """What the block calls that is neither torch's nor a method of what it makes: `model(x)`, `self.step(x)`."""
+    inside = [inner for statement in body for inner in ast.walk(statement)]
+    made = {name.id for name in inside if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+    for inner in inside:
+        text = dotted(inner.func) if isinstance(inner, ast.Call) else None
+        if text is None or text.partition(".")[0] in made or text.endswith(("_", ".backward", ".step", ".clone")):
+            continue
+        assert isinstance(inner, ast.Call)
+        if not _name(engine, frame, inner):
+            yield inner
 
 
 __all__ = ["entered"]

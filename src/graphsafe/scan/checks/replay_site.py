@@ -16,7 +16,7 @@ from graphsafe.scan.events import Event, EventKind
 from graphsafe.scan.index import dotted
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing)\b")
+TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
 MEASURES = re.compile(r"bench|profil|warm|test", re.I)
 KEEPS = frozenset(("append", "appendleft", "add", "put", "insert"))
 WHOLE = frozenset(("copy_", "fill_", "zero_"))
@@ -42,7 +42,7 @@ def _of_scope(body: Iterable[ast.stmt], prefix: str, shared: dict[str, Captured]
             yield from _of_scope(node.body, f"{prefix}{node.name}.", {"self": _captured(node, own=True)})
         else:
             name = f"{prefix}{node.name}"
-            site = _Site(node, [_captured(node, own=False), *shared.values()])
+            site = _Site(node, [_captured(node, own=False), *shared.values()], measures=bool(MEASURES.search(name)))
             for event in site.events():
                 yield name, event
             yield from _of_scope(node.body, f"{name}.", shared)
@@ -103,7 +103,8 @@ def place(node: ast.expr) -> str | None:
 class _Site:
     """One function, with what is captured by it or by the object that it belongs to."""
 
-    def __init__(self, function: Function, captured: list[Captured]) -> None:
+    def __init__(self, function: Function, captured: list[Captured], measures: bool) -> None:
+        self._measures = measures or bool(TIMING.search(ast.unparse(function)))
         self._function = function
         self._inputs = set().union(*(known.inputs for known in captured))
         self._outputs = set().union(*(known.outputs for known in captured))
@@ -190,8 +191,7 @@ class _Site:
         return False
 
     def _waits(self) -> Iterator[Event]:
-        text = ast.unparse(self._function)
-        if TIMING.search(text) or MEASURES.search(self._function.name):
+        if self._measures:
             return
         for node in self._own:
             if not isinstance(node, ast.Call) or not (dotted(node.func) or "").endswith(

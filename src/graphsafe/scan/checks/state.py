@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphsafe.report.model import Confidence, Level
+from graphsafe.scan.checks import clock
 from graphsafe.scan.events import Event
 from graphsafe.scan.state import StateLog, Write
 from graphsafe.scan.values import (
@@ -34,7 +35,8 @@ def events(log: StateLog) -> Iterator[tuple[Write, Event]]:
     for write in log.writes.values():
         event = (
             growing(write)
-            or lazy_init(write)
+            or lazy_init(write, log)
+            or cached(write)
             or host_state(write, log)
             or (None if write.key in lazy else rebound(write, log))
         )
@@ -46,31 +48,48 @@ def growing(write: Write) -> Event | None:
     """A tensor or list that gets longer step by step, or a buffer replaced where it is too small."""
     if not write.grows or not _has_tensor(write.value):
         return None
-    return _event(write, "Alloc", "growing", _confidence(write.value))
+    # A list that is appended to is often emptied somewhere else, once a step or once a request.
+    appended = write.keyed and write.augmented
+    return _event(write, "Alloc", "growing", "possible" if appended else _confidence(write.value))
 
 
-def lazy_init(write: Write) -> Event | None:
+def lazy_init(write: Write, log: StateLog) -> Event | None:
     """Filled where it was missing: the first step computes it, and a graph captured after a warm-up does not."""
-    if not write.lazy or not holds_anything(write.value):
+    if not write.lazy or not holds_anything(write.value) or write.key in log.inputs:
         return None
     if depends_on_step(write.value):
         return _event(write, "AttrWrite", "lazy-init", _confidence(write.value))
-    tensor, _ = as_tensor(write.value)
-    if tensor is None:
-        return None
-    # Computed from the module's own tensors: stale only if somebody writes those later.
-    return _event(write, "AttrWrite", "lazy-init", "likely" if tensor.attr is None else "possible", "note")
+    if write.sources & log.inputs:
+        return _event(write, "AttrWrite", "lazy-init", _confidence(write.value), "warning")
+    if write.sources:
+        # Computed from the module's own tensors: stale only if somebody outside the step writes those later.
+        return _event(write, "AttrWrite", "lazy-init", "likely", "note")
+    return None
 
 
 def holds_anything(value: Value) -> bool:
     return any(type(option) in (Tensor, Instance, Sequence, Dict, Unknown) for option in options(value))
 
 
+def cached(write: Write) -> Event | None:
+    """A container that steps fill with device tensors by key: nothing keeps an entry alive for a graph."""
+    if not write.lazy or not write.keyed or write.grows:
+        return None
+    tensor, certain = as_tensor(write.value)
+    if tensor is None or tensor.where == "host" or not certain:
+        return None
+    return _event(write, "AttrWrite", "cached", _confidence(write.value))
+
+
 def host_state(write: Write, log: StateLog) -> Event | None:
-    """A host number that changes from step to step and decides what the device does: a graph keeps one of it."""
-    if not _is_number(write.value) or not (write.reads_self or write.augmented):
+    """A host number that changes from step to step and decides what the device does: a graph keeps one value of it."""
+    if not _is_number(write.value) or write.borrowed:
         return None
     uses = [use for (key, _, _), use in log.uses.items() if key == write.key]
+    if write.key.startswith(clock.KEY):
+        uses = [use for use in uses if use.kind != "branch"]
+    if not (write.reads_self or write.augmented):
+        uses = [use for use in uses if use.order < write.order] if _is_cleared_flag(write) else []
     if not uses:
         return None
     lines = ", ".join(str(line) for line in sorted({use.line for use in uses if use.path == write.path}))
@@ -79,9 +98,22 @@ def host_state(write: Write, log: StateLog) -> Event | None:
     return _event(write, "AttrWrite", "host-state", "likely", None, **words)
 
 
+def _is_cleared_flag(write: Write) -> bool:
+    """`self.first = False` where the constructor said True, and no test of the flag itself stands around it."""
+    new, old = write.value, write.before
+    return (
+        not write.lazy
+        and isinstance(new, Number)
+        and isinstance(old, Number)
+        and isinstance(new.const, bool)
+        and isinstance(old.const, bool)
+        and new.const is not old.const
+    )
+
+
 def rebound(write: Write, log: StateLog) -> Event | None:
     """A tensor attribute that gets a new tensor each step: the graph keeps the address of the old one."""
-    if write.keyed or write.lazy:
+    if write.keyed or write.lazy or write.borrowed:
         return None
     tensor, certain = as_tensor(write.value)
     if tensor is None or tensor.where == "host" or not certain or not tensor.fresh:

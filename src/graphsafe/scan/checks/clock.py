@@ -1,0 +1,43 @@
+"""Values that the host gets anew each time it asks, such as `time.time()`: state that nobody has to write."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.state import Write
+from graphsafe.scan.values import Number
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Engine
+    from graphsafe.scan.frame import Frame
+
+KEY = "clock"
+
+
+def read(engine: Engine, frame: Frame, node: ast.Call) -> Number:
+    """The number, marked so that its uses are noted: most clocks only time the step or end a wait."""
+    value = Number(type="float", state=f"{KEY}::{frame.path}:{node.lineno}")
+    if frame.hot:
+        assert value.state is not None
+        engine.state.write(
+            Write(
+                key=value.state,
+                text=ast.unparse(node),
+                path=frame.path,
+                function=frame.function,
+                span=(node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0),
+                value=value,
+                before=None,
+                augmented=True,
+                reads_self=True,
+                lazy=False,
+                keyed=False,
+                guard=frame.guards[-1] if frame.guards else None,
+                order=engine.state.tick(),
+            )
+        )
+    return value
+
+
+__all__ = ["KEY", "read"]

@@ -1,0 +1,89 @@
+"""Where a value that is put into state comes from, as far as the lines of its function show."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.index import dotted
+from graphsafe.scan.values import as_tensor
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Engine
+    from graphsafe.scan.frame import Frame
+
+JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
+
+
+def origin(frame: Frame, node: object) -> ast.expr | None:
+    """The expression that made an assigned value: through a local name, what that was bound to last."""
+    if not isinstance(node, ast.expr):
+        return None
+    if not isinstance(node, ast.Name) or frame.node is None:
+        return node
+    bound = [
+        inner
+        for inner in ast.walk(frame.node)
+        if isinstance(inner, ast.Assign)
+        and inner.lineno < node.lineno
+        and any(isinstance(target, ast.Name) and target.id == node.id for target in inner.targets)
+    ]
+    return max(bound, key=lambda inner: inner.lineno).value if bound else node
+
+
+def mentions(node: ast.expr, text: str) -> bool:
+    """Whether an expression reads the attribute or element that the code calls `text`."""
+    return any(
+        isinstance(inner, (ast.Attribute, ast.Subscript)) and ast.unparse(inner) == text for inner in ast.walk(node)
+    )
+
+
+def grows(node: ast.expr | None, text: str) -> bool:
+    """`torch.cat([self.kv, k])` and its kin: the new value holds the old one and more."""
+    if isinstance(node, ast.Call):
+        name = (dotted(node.func) or "").rpartition(".")[2]
+        return name in JOINING and any(mentions(argument, text) for argument in node.args)
+    return False
+
+
+def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
+    """Whether a write stands under a test that something of the same object is missing.
+
+    `item` is what is put into a container: `if table is None: table = make(); self.tables[n] = table` is lazy as well.
+    """
+    base = text.partition("[")[0]
+    owner = base.rpartition(".")[0]
+    for test in frame.lazy:
+        if test.target in (text, base, "*") or base.startswith(f"{test.target}."):
+            return True
+        if owner and test.target.rpartition(".")[0] == owner:
+            return True
+        if isinstance(item, ast.Name) and test.target == item.id:
+            return True
+    return False
+
+
+def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[str]:
+    """The attributes whose tensors an expression reads."""
+    from graphsafe.scan.expressions import evaluate
+
+    found = set()
+    hot, frame.hot = frame.hot, False
+    for inner in ast.walk(node) if node is not None else ():
+        if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
+            tensor, _ = as_tensor(evaluate(engine, frame, inner))
+            if tensor is not None and tensor.attr is not None:
+                found.add(tensor.attr)
+    frame.hot = hot
+    if found and frame.depth == 0 and frame.node is not None and _takes_nothing(frame.node):
+        # Such a step gets its inputs by way of the attributes that it reads.
+        engine.state.inputs |= found
+    return frozenset(found)
+
+
+def _takes_nothing(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    given = function.args
+    return len(given.posonlyargs) + len(given.args) <= 1 and not (given.vararg or given.kwarg or given.kwonlyargs)
+
+
+__all__ = ["grows", "is_lazy", "mentions", "origin", "sources"]
