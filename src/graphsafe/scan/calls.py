@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan import containers, library, members, tensors
+from graphsafe.scan.overrides import is_abstract
 from graphsafe.scan.values import (
     ARRAY,
     NUMBER,
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from graphsafe.scan.engine import Arguments, Engine
     from graphsafe.scan.frame import Frame
 
+MAX_OVERRIDES = 12
+"Implementations of one call that are followed with its arguments; further ones become roots."
 _MODULE_SELF = frozenset(
     ("to cuda cpu eval train half float double type requires_grad_ apply share_memory to_empty compile").split()
 )
@@ -198,6 +202,10 @@ def _instance_method(
         if any(decorator.rpartition(".")[2] in ("property", "cached_property") for decorator in decorators):
             value = members.of_instance(engine, frame, node, receiver, name, ast.unparse(function))
             return call_value(engine, frame, node, value, arguments)
+        if receiver.declared:
+            overrides = engine.overrides.of(receiver.ref, name)
+            if overrides:
+                return _overridden(engine, frame, node, receiver, method, overrides, arguments)
         bound: Value = ClassValue(receiver.ref) if "classmethod" in decorators else receiver
         target = Function(method, bound)
         if any("cache" in decorator for decorator in decorators):
@@ -221,6 +229,32 @@ def _instance_method(
         if name in ("parameters", "buffers"):
             return Sequence("iterator", None, Tensor(dtype="float" if name == "parameters" else None))
     return tensors.method_of_unknown(engine, frame, node, Unknown(receiver.step, receiver.step), name, arguments)
+
+
+def _overridden(
+    engine: Engine,
+    frame: Frame,
+    node: ast.Call,
+    receiver: Instance,
+    method: str,
+    overrides: Seq[tuple[str, str]],
+    arguments: Arguments,
+) -> Value:
+    """A method of a declared class: what any of its subclasses' does may happen."""
+    body = engine.project.function_node(method)
+    found: list[Value] = []
+    if body is None or not is_abstract(body):
+        found.append(engine.call(frame, node, Function(method, receiver), arguments))
+    for subclass, override in overrides[:MAX_OVERRIDES]:
+        found.append(engine.call(frame, node, Function(override, Instance(subclass, receiver.step)), arguments))
+    if frame.hot:
+        for subclass, override in overrides[MAX_OVERRIDES:]:
+            engine.add_root(
+                override, Instance(subclass), f"overrides `{override.rpartition('.')[2]}`, which the step calls"
+            )
+    # One implementation that hands out a device tensor is enough for what is done with it to be wrong.
+    tensors_of_device = [t for t, _ in map(as_tensor, found) if t is not None and t.where != "host"]
+    return join_all(tensors_of_device or found)
 
 
 def _register(

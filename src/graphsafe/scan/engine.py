@@ -20,6 +20,7 @@ from graphsafe.scan import attributes, parameters, statements
 from graphsafe.scan.events import Event, EventKind, Span
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
+from graphsafe.scan.overrides import Overrides
 from graphsafe.scan.project import Binding, Project
 from graphsafe.scan.state import StateLog
 from graphsafe.scan.values import (
@@ -94,6 +95,7 @@ class Engine:
         "Roots found while reading: function, receiver, why."
         self.state = StateLog()
         self.attributes = attributes.AttributeTables(self)
+        self.overrides = Overrides(project)
         self.failures: list[tuple[str, str]] = []
         self._memo: dict[object, Value | None] = {}
         self._contexts: dict[tuple[str, bool, bool], int] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.index import dotted
@@ -153,6 +153,8 @@ def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.
                 return Number()
             return value
         kept = [option for option in options(value) if _is_a(option, wanted) is not (not branch)]
+        if branch:
+            kept = [replace(option, sure=True) if type(option) is Tensor else option for option in kept]
         if not branch and may_be_none(value) is not False:
             kept.append(NONE)
         return join_all(kept) if kept else value

@@ -294,7 +294,7 @@ def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
                 return UNKNOWN
         return UNKNOWN
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return join(annotated(engine, file, node.left), annotated(engine, file, node.right))
+        return _either([annotated(engine, file, node.left), annotated(engine, file, node.right)])
     if isinstance(node, ast.Subscript):
         return _generic(engine, file, node)
     name = dotted(node)
@@ -303,12 +303,19 @@ def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
     return _named_type(engine, file, name)
 
 
+def _either(parts: list[Value]) -> Value:
+    """A choice that only the caller knows; that it is a tensor rather than a number is not sure."""
+    if any(type(part) is Number for part in parts):
+        parts = [replace(part, sure=False) if type(part) is Tensor else part for part in parts]
+    return join_all(parts)
+
+
 def _generic(engine: Engine, file: FileIndex, node: ast.Subscript) -> Value:
     name = (dotted(node.value) or "").rpartition(".")[2]
     arguments = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
     if name in ("Optional", "Union"):
         parts = [annotated(engine, file, argument) for argument in arguments]
-        return join_all([*parts, NONE] if name == "Optional" else parts)
+        return _either([*parts, NONE] if name == "Optional" else parts)
     if name in ("list", "List", "Sequence", "Iterable", "Iterator", "Collection", "MutableSequence", "deque"):
         return of_elements("list", annotated(engine, file, arguments[0]))
     if name in ("set", "Set", "frozenset", "FrozenSet"):
@@ -361,7 +368,7 @@ def _named_type(engine: Engine, file: FileIndex, name: str) -> Value:
             return Number()
         if any(base.endswith(("Protocol", "typing.Any")) for base in bases if "::" not in base):
             return UNKNOWN
-        return Instance(ref)
+        return Instance(ref, declared=True)
     if binding.kind == "assign":
         return _type_alias(engine, binding.path, binding.name)
     if binding.kind == "lib":

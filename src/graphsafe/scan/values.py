@@ -118,6 +118,8 @@ class ClassValue:
 class Instance:
     ref: str
     step: bool = False
+    declared: bool = False
+    "Known by an annotation only: it may be of a subclass."
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +262,7 @@ def _join_alike(a: Value, b: Value) -> Value | None:
     if isinstance(a, DtypeValue) and isinstance(b, DtypeValue):
         return DtypeValue(None)
     if isinstance(a, Instance) and isinstance(b, Instance) and a.ref == b.ref:
-        return Instance(a.ref, True)
+        return Instance(a.ref, True, a.declared or b.declared)
     return None
 
 
@@ -339,12 +341,15 @@ def may_be_none(value: Value) -> bool | None:
 
 
 def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
-    """The tensor that a value is or may be, and whether nothing else is possible (None aside)."""
+    """The tensor that a value is or may be, and whether that is certain.
+
+    None beside it is no doubt, nor is a number of the host: the code has a way on which it is the tensor, and that way fails.
+    """
     if type(value) is Tensor:
         return value, True
     if type(value) is Union:
         tensor = next((option for option in value.options if type(option) is Tensor), None)
-        return tensor, tensor is not None and len(options(value)) == 1
+        return tensor, all(type(option) in (Tensor, Number, NoneValue) for option in value.options)
     return None, False
 
 

@@ -1,0 +1,78 @@
+"""Which methods a call may mean on a value that is only declared as an instance of a class: those of its subclasses too."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from graphsafe.scan.project import Project
+
+_CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*(?:\[[^\]]*\])?\(([^)]*)\)", re.M)
+_NAME = re.compile(rb"(\w+)[ \t]*(?:\[[^\]]*\])?[ \t]*(?:,|$|\n)")
+
+
+class Overrides:
+    """Answers from the text of the project's files first, so that only files with a likely subclass are indexed."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._subclasses: dict[str, list[tuple[str, str]]] | None = None
+        self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
+
+    def of(self, ref: str, name: str) -> tuple[tuple[str, str], ...]:
+        """Subclasses of class `ref` that have a method `name` of their own, each with the method, in order of path."""
+        key = (ref, name)
+        if key not in self._methods:
+            self._methods[key] = tuple(self._find(ref, name))
+        return self._methods[key]
+
+    def _find(self, ref: str, name: str) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
+        for subclass in sorted(self._below(ref)):
+            facts = self._project.class_facts(subclass)
+            if facts is not None and name in facts.methods and ref in self._project.mro(subclass):
+                found.append((subclass, f"{subclass.partition('::')[0]}::{facts.methods[name]}"))
+        return found
+
+    def _below(self, ref: str) -> set[str]:
+        """Classes that name `ref`, or a class below it, among their bases; too many where names repeat."""
+        if self._subclasses is None:
+            self._subclasses = self._read()
+        seen: set[str] = set()
+        names = [ref.rpartition("::")[2].rpartition(".")[2]]
+        while names:
+            for path, name in self._subclasses.get(names.pop(), ()):
+                file = self._project.index(path)
+                for qualified in file.classes if file is not None else ():
+                    below = f"{path}::{qualified}"
+                    if below not in seen and qualified.rpartition(".")[2] == name:
+                        seen.add(below)
+                        names.append(name)
+        return seen
+
+    def _read(self) -> dict[str, list[tuple[str, str]]]:
+        """Name of a base -> path and name of the classes that are written with it."""
+        table: dict[str, list[tuple[str, str]]] = {}
+        for path in self._project.paths:
+            try:
+                data = Path(path).read_bytes()
+            except OSError:
+                continue
+            for match in _CLASS.finditer(data):
+                for base in _NAME.findall(match.group(2)):
+                    table.setdefault(base.decode(), []).append((path, match.group(1).decode()))
+        return table
+
+
+def is_abstract(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a method says only that subclasses have it: `...`, `pass`, a docstring, NotImplementedError."""
+    for statement in node.body:
+        if isinstance(statement, ast.Pass):
+            continue
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            continue
+        if isinstance(statement, ast.Raise) and "NotImplemented" in ast.dump(statement):
+            continue
+        return False
+    return True
