@@ -12,7 +12,7 @@ from graphsafe.config import Config
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Level, Location, Suppression
 from graphsafe.rulebook import Match, Rule, Rulebook
-from graphsafe.scan.checks import replay_site, state
+from graphsafe.scan.checks import declared, replay_site, state
 from graphsafe.scan.engine import Edge, Engine, Place
 from graphsafe.scan.events import Event
 from graphsafe.scan.project import Project
@@ -34,11 +34,11 @@ class Linter:
         """What is to be said of these files, fingerprinted and in order; what is suppressed is marked, not dropped."""
         wanted = dict.fromkeys(paths)
         found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]] = {}
+        hazards: dict[str, list[str]] = {}
         for place, event in self._events(wanted):
-            if place.path in wanted and CONFIDENCES.index(event.confidence) >= self._least:
-                for rule, match in self._rulebook.matching(event.kind, event.how):
-                    if self._enabled(rule.code, place.path):
-                        found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
+            self._match(place, event, wanted, found, hazards)
+        for place, event in declared.events(self._engine, hazards, wanted):
+            self._match(place, event, wanted, found, hazards)
         chains = self._engine.chains()
         counts = self._engine.root_counts({_ref(group[0][2]) for group in found.values()})
         findings = [self._finding(group, chains, counts) for group in found.values()]
@@ -48,6 +48,23 @@ class Linter:
         findings = self._suppressed(findings, wanted)
         sources = {self.display(path): path for path in wanted}
         return fingerprinted(findings, lambda shown: self._lines(sources.get(shown, shown)), self._from_root)
+
+    def _match(
+        self,
+        place: Place,
+        event: Event,
+        wanted: Mapping[str, None],
+        found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]],
+        hazards: dict[str, list[str]],
+    ) -> None:
+        """Note what the rules say of an event, and which functions hold errors beyond doubt."""
+        for rule, match in self._rulebook.matching(event.kind, event.how):
+            if (event.level or match.level or rule.level) == "error" and event.guard is None:
+                if event.confidence != "possible":
+                    hazards.setdefault(_ref(place), []).append(rule.code)
+            if place.path in wanted and CONFIDENCES.index(event.confidence) >= self._least:
+                if self._enabled(rule.code, place.path):
+                    found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
 
     def _events(self, paths: Iterable[str]) -> Iterable[tuple[Place, Event]]:
         yield from self._engine.events.items()
