@@ -1,8 +1,9 @@
 """Build rules/ops/torch.json and rules/ops/aten-known.json from three sources.
 
 PyTorch's op schemas and tags (what an op returns, whether it is a view, writes in place, draws random numbers, has an
-output whose shape depends on data); scripts/op_seed.yaml (what these do not say); and the measured rows of
-tests/data/op_atlas.jsonl and tests/data/op_extra.jsonl, which the seed names as evidence.
+output whose shape depends on data); scripts/op_seed.yaml (what these do not say); and what was measured on a GPU: the
+snippets of tests/data/op_atlas.jsonl and op_extra.jsonl, which the seed names as evidence, and PyTorch's own test
+samples in op_samples.jsonl, which are evidence of their op (`samples/add`) and must not wait where the table is silent.
 
     python scripts/build_op_table.py           # write the files
     python scripts/build_op_table.py --check   # exit 1 where they differ from what would be written
@@ -26,6 +27,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 SEED = ROOT / "scripts" / "op_seed.yaml"
 MEASURED = [ROOT / "tests" / "data" / "op_atlas.jsonl", ROOT / "tests" / "data" / "op_extra.jsonl"]
+SAMPLES = ROOT / "tests" / "data" / "op_samples.jsonl"
 TABLE = ROOT / "rules" / "ops" / "torch.json"
 KNOWN = ROOT / "rules" / "ops" / "aten-known.json"
 
@@ -77,9 +79,10 @@ def main() -> int:
 
 
 def table_text() -> str:
-    atlas = [json.loads(line) for path in MEASURED for line in path.read_text(encoding="utf-8").splitlines()]
+    atlas = [row for path in MEASURED for row in json_lines(path)]
     rows = list(schema_rows())
     lay_seed_over(rows, {row["name"] for row in atlas})
+    add_samples(rows, json_lines(SAMPLES))
     give_inplace_their_base(rows)
     head = {
         "schema": "graphsafe/ops/1",
@@ -89,6 +92,10 @@ def table_text() -> str:
     }
     lines = [json.dumps(finished(row), separators=(",", ":")) for row in sorted(rows, key=order) if worth_a_line(row)]
     return json.dumps(head)[:-1] + ', "ops": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def json_lines(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def known_text() -> str:
@@ -265,6 +272,21 @@ def lay_over(row: Row, block: Mapping[str, Any]) -> None:
         row["basis"] = "measured"
     elif "effects" in block:
         row["basis"] = "documented"
+
+
+def add_samples(rows: list[Row], samples: list[Row]) -> None:
+    by_aten = {row["aten"].removeprefix("aten::"): row for row in rows if row["aten"]}
+    by_python = {name: row for row in rows for name in row["python"]}
+    for sample in samples:
+        # An aten op is sampled through its Python name; where the seed took that out of the entry, it is what ran.
+        row = by_python.get(f"torch.{sample['name']}") or by_aten.get(sample["aten"])
+        if row is None or sample["name"].startswith("__"):
+            continue
+        if sample["failed"] and not any(effect["rule"] for effect in row["effects"]):
+            raise SeedError(f"samples of {sample['name']} wait or fail to be captured, and the table is silent")
+        name = f"samples/{sample['name']}"
+        row["evidence"] = [*row.get("evidence", ()), *([] if name in row.get("evidence", ()) else [name])]
+        row["basis"] = "measured"
 
 
 def give_inplace_their_base(rows: list[Row]) -> None:

@@ -41,7 +41,7 @@ def number(value: object) -> Argument:
         ("torch.histc", Call([TENSOR, number(8)]), [("GS106", True)]),
         ("torch.Tensor.histc", Call([TENSOR, number(8), number(0), number(1)]), []),
         ("torch.histc", Call([TENSOR], {"min": number(-3), "max": number(3)}), []),
-        ("torch.histc", Call([TENSOR], open=True), [("GS106", False)]),
+        ("torch.histc", Call([TENSOR], open=True), [("GS106", False), ("GS106", False)]),
         ("torch.bincount", Call([TENSOR], {"minlength": number(8)}), [("GS201", True)]),
         ("torch.repeat_interleave", Call([TENSOR, OTHER]), [("GS201", True)]),
         ("torch.repeat_interleave", Call([TENSOR, number(3)]), []),
@@ -77,6 +77,9 @@ def number(value: object) -> Argument:
         ("torch.Tensor.masked_fill_", Call([TENSOR, Argument("mask"), number(0.0)]), []),
         ("torch.Tensor.index_put_", Call([TENSOR, Argument("mask"), OTHER]), [("GS202", True)]),
         ("torch.Tensor.index_put_", Call([TENSOR, Argument("tensors"), OTHER]), []),
+        ("torch.add", Call([TENSOR, OTHER], {"alpha": OTHER}), [("GS101", True)]),
+        ("torch.add", Call([TENSOR, OTHER], {"alpha": Argument()}), []),
+        ("torch.isin", Call([TENSOR, OTHER]), [("GS106", False)]),
         ("torch.cuda.synchronize", Call(), [("GS105", True)]),
         ("random.random", Call(), [("GS504", True)]),
     ],
@@ -140,6 +143,8 @@ def test_every_measured_entry_names_rows_that_were_measured(table: OpTable) -> N
         for line in (ROOT / "tests" / "data" / name).read_text(encoding="utf-8").splitlines()
     ]
     rows = {json.loads(line)["name"] for line in lines}
+    samples = (ROOT / "tests" / "data" / "op_samples.jsonl").read_text(encoding="utf-8").splitlines()
+    rows |= {f"samples/{json.loads(line)['name']}" for line in samples}
     for op in table.ops():
         assert (op.basis == "measured") == bool(op.evidence), op.python
         assert set(op.evidence) <= rows, op.python

@@ -112,6 +112,8 @@ class Effect:
     unless: Condition | None = None
     torch: str | None = None
     "Versions for which it holds (`>=2.6,<2.12`); `None` for all."
+    sometimes: bool = False
+    "Depends on sizes or values that no call shows: never certain."
     only_if_certain: bool = False
     'Not worth a "perhaps": nearly every call whose arguments are not known is innocent of it.'
 
@@ -181,7 +183,7 @@ class Op:
                 continue
             wanted = True if effect.when is None else self._holds(effect.when, call)
             spared = False if effect.unless is None else self._holds(effect.unless, call)
-            certain = wanted is True and spared is False
+            certain = wanted is True and spared is False and not effect.sometimes
             if certain or (wanted is not False and spared is not True and not effect.only_if_certain):
                 hits.append(Hit(effect, certain))
         return tuple(hits)
@@ -354,6 +356,7 @@ def _effect(row: Mapping[str, Any]) -> Effect:
         when=_condition(row["when"]) if "when" in row else None,
         unless=_condition(row["unless"]) if "unless" in row else None,
         torch=row.get("torch"),
+        sometimes=row.get("sometimes", False),
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ATLAS = ROOT / "tests" / "data" / "op_atlas.jsonl"
-ENOUGH = 0.90
+ENOUGH = 0.97
 
 
 @pytest.fixture(scope="module")
