@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import guards
-from graphsafe.scan.checks.origin import grows, is_lazy, mentions, origin, sources
+from graphsafe.scan.checks.origin import converts, grows, is_lazy, is_rare, mentions, origin, sources
 from graphsafe.scan.events import Span
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame
@@ -239,6 +239,7 @@ def _record_write(
             order=engine.state.tick(),
             grows=grows(assigned, text) or guards.too_small(frame, base),
             borrowed=borrowed,
+            rare=converts(assigned, text) or (is_rare(frame) and not reads_self),
             sources=sources(engine, frame, assigned) if lazy else frozenset(),
         )
     )

@@ -130,6 +130,10 @@ def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arg
 def _function(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
     if function.closure_id == -1 and function.node is None:
         containers.cached_call(engine, frame, node, function, arguments)
+        frame.guards.append("the cache around the function")
+        value = engine.call(frame, node, function, arguments)
+        frame.guards.pop()
+        return value
     return engine.call(frame, node, function, arguments)
 
 

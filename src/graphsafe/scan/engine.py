@@ -17,6 +17,7 @@ from typing import Any
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan import attributes, parameters, statements
+from graphsafe.scan.checks.origin import first_step_only
 from graphsafe.scan.events import Event, EventKind, Span
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
@@ -44,6 +45,9 @@ from graphsafe.scan.values import (
 MAX_DEPTH = 30
 MAX_CONTEXTS = 16
 "Different argument sets of one function; further ones get the join of what is known."
+
+
+ENTRY_POINT = "an entry point of an engine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,8 @@ class Engine:
         if frame.doubts:
             confidence = "possible"
         guard = frame.guards[-1] if frame.guards else None
+        if guard is None and (kind == "Rng" or how == "literal-device") and first_step_only(frame):
+            guard = "a test that only a first step passes"
         event = Event(kind, how, span, confidence, guard, level, words)
         place = Place(frame.path, frame.function, span, kind, how)
         known = self.events.get(place)
@@ -347,6 +353,21 @@ class Engine:
         self.queue.append((ref, receiver, why))
 
     # roots
+
+    def in_graphs(self) -> frozenset[str]:
+        """Functions that captured code reaches: not those that an engine only calls around its graphs."""
+        callees: dict[str, list[str]] = {}
+        for callee, edges in self.edges.items():
+            for edge in edges:
+                callees.setdefault(edge.caller, []).append(callee)
+        stack = [ref for ref, why in self.roots.items() if why != ENTRY_POINT]
+        seen = set(stack)
+        while stack:
+            for callee in callees.get(stack.pop(), ()):
+                if callee not in seen:
+                    seen.add(callee)
+                    stack.append(callee)
+        return frozenset(seen)
 
     def add_root_site(self, frame: Frame) -> None:
         """The function that `frame` reads holds a capture: what stands inside it is hot."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 
 from graphsafe.config import Config
@@ -59,17 +60,23 @@ class Linter:
     ) -> None:
         """Note what the rules say of an event, and which functions hold errors beyond doubt."""
         for rule, match in self._rulebook.matching(event.kind, event.how):
-            if (event.level or match.level or rule.level) == "error" and event.guard is None:
-                if event.confidence != "possible":
-                    hazards.setdefault(_ref(place), []).append(rule.code)
-            if place.path in wanted and CONFIDENCES.index(event.confidence) >= self._least:
-                if self._enabled(rule.code, place.path):
-                    found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
+            certain = event.confidence != "possible" and event.guard is None
+            if certain and (event.level or match.level or rule.level) == "error":
+                hazards.setdefault(_ref(place), []).append(rule.code)
+            if place.path not in wanted or CONFIDENCES.index(event.confidence) < self._least:
+                continue
+            if self._enabled(rule.code, place.path):
+                found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
 
     def _events(self, paths: Iterable[str]) -> Iterable[tuple[Place, Event]]:
-        yield from self._engine.events.items()
-        for write, event in state.events(self._engine.state):
-            yield Place(write.path, write.function, event.span, event.kind, event.how), event
+        engine = self._engine
+        around = frozenset((*engine.edges, *engine.roots)) - engine.in_graphs()
+        written = state.events(engine.state)
+        kept = ((Place(w.path, w.function, event.span, event.kind, event.how), event) for w, event in written)
+        for place, event in chain(engine.events.items(), kept):
+            if _ref(place) in around and _needs_replay(event):
+                event = replace(event, confidence="possible")
+            yield place, event
         for path in paths:
             file = self._project.index(path)
             if file is not None and file.replays:
@@ -239,6 +246,11 @@ class Linter:
 class _Words(dict[str, str]):
     def __missing__(self, key: str) -> str:
         return "…"
+
+
+def _needs_replay(event: Event) -> bool:
+    """Whether an event is a fault in a graph alone, and so only perhaps one in what an engine does around graphs."""
+    return event.kind in ("AttrWrite", "Rng") or event.how in ("unjoined", "foreign-stream", "capturing-branch")
 
 
 def _ref(place: Place) -> str:

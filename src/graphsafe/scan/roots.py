@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsafe.scan import library
+from graphsafe.scan.engine import ENTRY_POINT
 from graphsafe.scan.index import FileIndex, FunctionFacts
 from graphsafe.scan.values import Instance, Sequence, Value, options
 
@@ -79,10 +81,17 @@ def roots_of(
             continue
         if paths.is_hot(file.path, file.module, facts):
             yield ref, receiver, "marked hot"
-        elif facts.name.rpartition(".")[2] in entry_points:
-            yield ref, receiver, "an entry point of an engine"
+        elif _is_entry_point(facts.name, entry_points):
+            yield ref, receiver, ENTRY_POINT
         elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):
             yield ref, receiver, "torch.compile that captures"
+
+
+def _is_entry_point(qualified: str, entry_points: frozenset[str]) -> bool:
+    name = qualified.rpartition(".")[2]
+    if name in entry_points:
+        return True
+    return any(fnmatchcase(qualified, entry) for entry in entry_points if entry.endswith("." + name))
 
 
 def _own(engine: Engine, ref: str, method: str, methods: dict[str, str]) -> bool:

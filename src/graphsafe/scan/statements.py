@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.scan import assignments, guards
 from graphsafe.scan.assignments import assign
 from graphsafe.scan.checks import arms, capturing_branch
+from graphsafe.scan.checks.origin import capacity_tests
 from graphsafe.scan.conditions import truth
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame, LazyTest
@@ -122,6 +123,8 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
         frame.lazy.extend(LazyTest(text, node.lineno) for text in lazies)
         sizes = guards.size_tests(node.test, branch)
         frame.lazy.extend(LazyTest(f"size of {text}", node.lineno) for text in sizes)
+        if branch:
+            frame.lazy.extend(LazyTest(text, node.lineno) for text in capacity_tests(node.test))
         depth = len(frame.guards)
         if verdict.guarded is branch:
             frame.guards.append(verdict.text)
@@ -130,7 +133,7 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
         del frame.lazy[lazy_count:]
         if not runs_on:
             # `if self.plan is not None: return self.plan`: what follows runs where it is missing.
-            missing += guards.lazy_tests(node.test, not branch)
+            missing += [*guards.lazy_tests(node.test, not branch), *capacity_tests(node.test)]
         if runs_on:
             outcomes.append(frame.env)
         elif verdict.guarded is (not branch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.index import dotted
@@ -10,8 +11,10 @@ from graphsafe.scan.values import as_tensor
 
 if TYPE_CHECKING:
     from graphsafe.scan.engine import Engine
-    from graphsafe.scan.frame import Frame
+    from graphsafe.scan.frame import Frame, LazyTest
 
+CAPACITY = "capacity of "
+CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double int long view reshape".split())
 JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
 
 
@@ -52,15 +55,54 @@ def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
     `item` is what is put into a container: `if table is None: table = make(); self.tables[n] = table` is lazy as well.
     """
     base = text.partition("[")[0]
-    owner = base.rpartition(".")[0]
+    owner, _, name = base.rpartition(".")
     for test in frame.lazy:
         if test.target in (text, base, "*") or base.startswith(f"{test.target}."):
             return True
         if owner and test.target.rpartition(".")[0] == owner:
             return True
-        if isinstance(item, ast.Name) and test.target == item.id:
+        if "." not in test.target and (
+            (isinstance(item, ast.Name) and test.target == item.id) or (owner and name in _bound_from(frame, test))
+        ):
             return True
     return False
+
+
+def _bound_from(frame: Frame, test: LazyTest) -> str:
+    """What a local name that is tested was bound to: `ready = hasattr(self, "table") and …`."""
+    name = ast.Name(test.target, ast.Load())
+    name.lineno = test.line
+    bound = origin(frame, name)
+    return ast.unparse(bound) if bound is not None and bound is not name else ""
+
+
+def capacity_tests(test: ast.expr) -> Iterator[str]:
+    """Attributes that a condition compares, as one does before something is made anew in another size."""
+    for part in test.values if isinstance(test, ast.BoolOp) else [test]:
+        if isinstance(part, ast.Compare):
+            for side in (part.left, *part.comparators):
+                if isinstance(side, ast.Attribute) and (text := dotted(side)) is not None:
+                    yield f"{CAPACITY}{text}"
+
+
+def is_rare(frame: Frame) -> bool:
+    """Whether the current line stands behind such a condition: most steps do not come here."""
+    return any(test.target.startswith(CAPACITY) for test in frame.lazy)
+
+
+def first_step_only(frame: Frame) -> bool:
+    """Whether the current line runs where something is missing that it makes."""
+    return any("." in test.target or test.target == "*" for test in frame.lazy if " " not in test.target)
+
+
+def converts(node: ast.expr | None, text: str) -> bool:
+    """`self.sinks.to(dtype)`: the same values in another form, which is the same form from the second step on."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in CONVERSIONS
+        and ast.unparse(node.func.value) == text
+    )
 
 
 def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[str]:
@@ -86,4 +128,14 @@ def _takes_nothing(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return len(given.posonlyargs) + len(given.args) <= 1 and not (given.vararg or given.kwarg or given.kwonlyargs)
 
 
-__all__ = ["grows", "is_lazy", "mentions", "origin", "sources"]
+__all__ = [
+    "capacity_tests",
+    "converts",
+    "first_step_only",
+    "grows",
+    "is_lazy",
+    "is_rare",
+    "mentions",
+    "origin",
+    "sources",
+]

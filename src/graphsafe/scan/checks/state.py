@@ -58,7 +58,9 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
     if not write.lazy or not holds_anything(write.value) or write.key in log.inputs:
         return None
     if depends_on_step(write.value):
-        return _event(write, "AttrWrite", "lazy-init", _confidence(write.value))
+        # An object made from the step's arguments may only have looked at their shapes.
+        made = any(type(option) is Instance for option in options(write.value))
+        return _event(write, "AttrWrite", "lazy-init", "possible" if made else _confidence(write.value))
     if write.sources & log.inputs:
         return _event(write, "AttrWrite", "lazy-init", _confidence(write.value), "warning")
     if write.sources:
@@ -83,7 +85,7 @@ def cached(write: Write) -> Event | None:
 
 def host_state(write: Write, log: StateLog) -> Event | None:
     """A host number that changes from step to step and decides what the device does: a graph keeps one value of it."""
-    if not _is_number(write.value) or write.borrowed:
+    if not _is_number(write.value) or write.borrowed or write.lazy:
         return None
     uses = [use for (key, _, _), use in log.uses.items() if key == write.key]
     if write.key.startswith(clock.KEY):
@@ -101,19 +103,12 @@ def host_state(write: Write, log: StateLog) -> Event | None:
 def _is_cleared_flag(write: Write) -> bool:
     """`self.first = False` where the constructor said True, and no test of the flag itself stands around it."""
     new, old = write.value, write.before
-    return (
-        not write.lazy
-        and isinstance(new, Number)
-        and isinstance(old, Number)
-        and isinstance(new.const, bool)
-        and isinstance(old.const, bool)
-        and new.const is not old.const
-    )
+    return isinstance(new, Number) and isinstance(old, Number) and new.const is False and old.const is True
 
 
 def rebound(write: Write, log: StateLog) -> Event | None:
     """A tensor attribute that gets a new tensor each step: the graph keeps the address of the old one."""
-    if write.keyed or write.lazy or write.borrowed:
+    if write.keyed or write.lazy or write.borrowed or write.rare:
         return None
     tensor, certain = as_tensor(write.value)
     if tensor is None or tensor.where == "host" or not certain or not tensor.fresh:
