@@ -5,17 +5,15 @@ from __future__ import annotations
 import datetime
 import platform
 import re
-import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import graphsafe
 from graphsafe.config import Config
 from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
 from graphsafe.rulebook import Rulebook, load_rulebook
 from graphsafe.scan import statements
+from graphsafe.scan.deep import with_room
 from graphsafe.scan.engine import Arguments, Engine
 from graphsafe.scan.find import python_files
 from graphsafe.scan.frame import Frame
@@ -24,9 +22,6 @@ from graphsafe.scan.lint import Linter
 from graphsafe.scan.project import Project
 from graphsafe.scan.roots import Paths, capture_sites, roots_of, target_roots
 from graphsafe.scan.source import Unreadable
-
-STACK_BYTES = 512 * 1024 * 1024
-RECURSION = 20_000
 
 
 def scan_paths(
@@ -44,28 +39,7 @@ def scan_paths(
     rulebook.selected(config.select, config.ignore)
     given = _given(paths, config)
     project = Project(dict.fromkeys([*_project_files(paths, config), *given]))
-    result: list[Any] = []
-
-    def run() -> None:
-        try:
-            result.append(_scan(project, given, config, confidence, rulebook))
-        except BaseException as error:
-            result.append(error)
-
-    # Values are followed by recursion: a thread of its own has the stack for it.
-    limit = sys.getrecursionlimit()
-    size = threading.stack_size(STACK_BYTES)
-    sys.setrecursionlimit(max(limit, RECURSION))
-    try:
-        thread = threading.Thread(target=run, name="graphsafe-scan", daemon=True)
-        thread.start()
-        thread.join()
-    finally:
-        sys.setrecursionlimit(limit)
-        threading.stack_size(size)
-    if isinstance(result[0], BaseException):
-        raise result[0]
-    return result[0]  # type: ignore[no-any-return]
+    return with_room(lambda: _scan(project, given, config, confidence, rulebook))
 
 
 def _given(paths: Iterable[Path], config: Config) -> list[Path]:
@@ -170,7 +144,8 @@ def _read_roots(engine: Engine, wanted: Sequence[str], paths: Paths, rulebook: R
 
 
 def _root_tokens(entry_points: Iterable[str]) -> re.Pattern[bytes]:
-    words = ["forward", "cuda.graph", "make_graphed_callables", "reduce-overhead", "graphsafe:", *sorted(entry_points)]
+    names = sorted({entry.rpartition(".")[2] for entry in entry_points})
+    words = ["forward", "cuda.graph", "make_graphed_callables", "reduce-overhead", "graphsafe:", *names]
     return re.compile("|".join(map(re.escape, words)).encode())
 
 
