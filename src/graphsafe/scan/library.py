@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import tensors
+from graphsafe.scan.checks import side_stream
 from graphsafe.scan.values import (
     ARRAY,
     BOOL,
@@ -685,6 +686,9 @@ def handle_method(
     if op is not None:
         return tensors.by_table(engine, frame, node, op, name, None, arguments)
     if handle.kind == "event" and name == "record":
+        return NONE
+    if handle.kind == "stream" and name == "wait_stream":
+        side_stream.waited(engine, frame, node, handle, arguments.values())
         return NONE
     if handle.kind == "stream" and name == "record_event":
         return Handle("event")

@@ -20,12 +20,14 @@ SAYS_CAPTURING = re.compile(r"captur")
 def branch(engine: Engine, frame: Frame, node: ast.If) -> None:
     if not frame.hot or not asks(engine, frame, node.test) or _leaves(node.body) or _leaves(node.orelse):
         return
+    if ast.dump(ast.Module(node.body, [])) == ast.dump(ast.Module(node.orelse, [])):
+        return
     if computes(engine, frame, node.body) or computes(engine, frame, node.orelse):
         engine.emit(frame, "StreamOp", "capturing-branch", node.test)
 
 
 def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> None:
-    if not frame.hot or not asks(engine, frame, node.test):
+    if not frame.hot or not asks(engine, frame, node.test) or ast.dump(node.body) == ast.dump(node.orelse):
         return
     if is_maths(engine, frame, node.body) or is_maths(engine, frame, node.orelse):
         engine.emit(frame, "StreamOp", "capturing-branch", node)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.index import dotted
-from graphsafe.scan.values import Handle
+from graphsafe.scan.values import Handle, Value
 
 if TYPE_CHECKING:
     from graphsafe.scan.engine import Engine
@@ -36,6 +36,14 @@ def entered(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expres
         if not side.is_captures_own(frame) and not (side.is_forked() and side.is_joined()):
             confidence: Confidence = "possible" if _waits_elsewhere(engine, frame, frame.node, argument) else "likely"
             engine.emit(frame, "StreamOp", "unjoined", expression, confidence)
+
+
+def waited(engine: Engine, frame: Frame, node: ast.Call, stream: Handle, given: Iterable[Value]) -> None:
+    """`stream.wait_stream(given)`: an order between the capture and the default stream, which CUDA refuses."""
+    if any(
+        type(value) is Handle and value.kind == "stream" and value.detail == "default" for value in (stream, *given)
+    ):
+        engine.emit(frame, "StreamOp", "foreign-stream", node)
 
 
 def _waits_elsewhere(
@@ -118,4 +126,4 @@ def _methods(calls: list[ast.Call]) -> Iterator[tuple[str, ast.expr]]:
             yield call.func.attr, call.func.value
 
 
-__all__ = ["entered"]
+__all__ = ["entered", "waited"]
