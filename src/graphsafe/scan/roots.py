@@ -24,6 +24,18 @@ COLD_NAMES = frozenset(
     ).split()
 )
 "Functions that run once, before the first step."
+COLD_BEGINNINGS = (
+    "load_",
+    "test_",
+    "_dummy",
+    "dummy_",
+    "profile_",
+    "_profile",
+    "warmup",
+    "warm_up",
+    "_warmup",
+    "_warm_up",
+)
 
 
 class Paths:
@@ -47,11 +59,7 @@ class Paths:
         if facts.mark is not None:
             return facts.mark == "cold"
         name = facts.name.rpartition(".")[2]
-        if (
-            name in COLD_NAMES
-            or name.startswith(("load_", "test_"))
-            or name.endswith(("weight_loader", "_load_weights"))
-        ):
+        if name in COLD_NAMES or name.startswith(COLD_BEGINNINGS) or name.endswith(("weight_loader", "_load_weights")):
             return True
         return any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths)
 

@@ -22,6 +22,7 @@ from graphsafe.scan.values import (
     Unknown,
     Value,
     as_tensor,
+    confidence_of,
     describe,
     join_all,
     options,
@@ -85,7 +86,6 @@ def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Va
 
 def _wait_for_index(engine: Engine, frame: Frame, node: ast.Subscript, index: Value, owner: Value) -> None:
     """A list or tuple calls `__index__`, which reads the device."""
-    from graphsafe.scan.values import confidence_of
 
     tensor, certain = as_tensor(index)
     if isinstance(owner, Sequence) and tensor is not None and tensor.where != "host":
@@ -135,7 +135,6 @@ def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, 
     """How many dimensions integers drop, whether that is all known, and whether tensors gather (`step`, `other`)."""
     from graphsafe.scan.expressions import evaluate
     from graphsafe.scan.state import use_number
-    from graphsafe.scan.values import confidence_of
 
     dropped, known, gathers = 0, True, ""
     on_device = tensor.where != "host"
@@ -174,14 +173,8 @@ def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, 
                 dropped += 1
                 gathers = ""
             continue
-        if type(option) is Sequence and on_device and option.kind in ("list", "tuple", "size"):
-            inner, _ = as_tensor(option.elem)
-            words = {"value": "a Python list"}
-            if inner is None or inner.where == "host":
-                if option.items != () and (option.kind == "list" or isinstance(part, ast.List)):
-                    engine.emit(frame, "Transfer", "index", node, "likely", None, **words)
-            elif inner.ndim == 0 or inner.ndim is None:
-                engine.emit(frame, "HostRead", "index", node, confidence_of(inner, True), value=describe(option.elem))
+        if isinstance(option, Sequence) and on_device and option.kind in ("list", "tuple", "size"):
+            _sequence_index(engine, frame, node, part, option, store)
             gathers = "other"
             continue
         if type(option) is Array and on_device:
@@ -191,6 +184,20 @@ def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, 
         known = False
         gathers = gathers or ("unknown" if type(option) is Unknown and option.device else "")
     return dropped, known, "" if gathers == "unknown" else gathers
+
+
+def _sequence_index(
+    engine: Engine, frame: Frame, node: ast.Subscript, part: ast.expr, index: Sequence, store: bool
+) -> None:
+    """`x[[0, 1]]` sends a list; a tuple is one index a dimension, as `nonzero(as_tuple=True)` returns them."""
+    inner, certain = as_tensor(index.elem)
+    if inner is None or inner.where == "host":
+        if index.items != () and (index.kind == "list" or isinstance(part, ast.List)):
+            engine.emit(frame, "Transfer", "index", node, value="a Python list")
+    elif index.kind == "tuple":
+        _tensor_index(engine, frame, node, part, inner, certain, True, store)
+    elif inner.ndim == 0:
+        engine.emit(frame, "HostRead", "index", node, confidence_of(inner, certain), value=describe(index.elem))
 
 
 def _tensor_index(
@@ -203,7 +210,6 @@ def _tensor_index(
     on_device: bool,
     store: bool,
 ) -> str:
-    from graphsafe.scan.values import confidence_of
 
     confidence = confidence_of(index, certain)
     gathers = "step" if index.step else "other"
@@ -229,7 +235,6 @@ def subscript_store(
     """`owner[…] = value` for a tensor; False where `owner` is none."""
     from graphsafe.scan.expressions import evaluate
     from graphsafe.scan.state import use_number
-    from graphsafe.scan.values import confidence_of
 
     tensor, certain = as_tensor(owner)
     if tensor is None:
