@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import guards
@@ -18,6 +19,7 @@ from graphsafe.scan.values import (
     Instance,
     Number,
     Sequence,
+    Tensor,
     Unknown,
     Value,
     as_tensor,
@@ -132,6 +134,8 @@ def _assign_attribute(
             text = f"{dotted(target.value) or '…'}.{target.attr}"
             before = engine.attributes.initial(option.ref, target.attr)
             _record_write(engine, frame, key, text, value, before, node, augmented, borrowed=option.step)
+            if type(value) is Tensor:
+                value = replace(value, attr=key)
         else:
             engine.attributes.record(option.ref, target.attr, value)
     chain = dotted(target)

@@ -1,0 +1,343 @@
+"""The whole-program checks where several places decide together: order, classes, guards, and who calls whom.
+
+What one line shows by itself is in the cases of the rule files.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.report.model import Confidence, Finding
+from graphsafe.scan.api import scan_paths
+
+HEAD = "import torch\nfrom torch import nn\n\n"
+
+
+@pytest.fixture
+def scan(tmp_path: Path):  # type: ignore[no-untyped-def]
+    """Scan one source as a project of its own; the findings of one code."""
+
+    def run(code: str, source: str, confidence: Confidence = "likely") -> list[Finding]:
+        path = tmp_path / "step.py"
+        path.write_text(HEAD + textwrap.dedent(source), encoding="utf-8")
+        report = scan_paths([path], Config(root=tmp_path), confidence=confidence)
+        return [finding for finding in report.findings if finding.code == code]
+
+    return run
+
+
+# order
+
+
+def test_a_replaced_tensor_that_a_later_step_reads_is_an_error_and_one_that_none_reads_a_warning(scan):
+    source = """
+        class Step(nn.Module):
+            def __init__(self, dim: int):
+                super().__init__()
+                self.register_buffer("state", torch.zeros(dim))
+                self.register_buffer("last", torch.zeros(dim))
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                y = x + self.state
+                self.state = x * 2
+                self.last = y * 2
+                return y
+    """
+    assert {finding.message.split("`")[1]: finding.level for finding in scan("GS703", source)} == {
+        "self.state": "error",
+        "self.last": "warning",
+    }
+
+
+def test_a_flag_that_is_cleared_before_it_is_read_says_the_same_in_each_step(scan):
+    source = """
+        class Step(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first = True
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                self.first = False
+                return x if self.first else x * 2
+    """
+    assert scan("GS702", source) == []
+
+
+def test_a_lazy_value_that_is_refreshed_in_place_is_fresh(scan):
+    source = """
+        class Step(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lengths = None
+
+            def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+                if self.lengths is None:
+                    self.lengths = lengths.clone()
+                self.lengths.copy_(lengths)
+                return x * self.lengths
+    """
+    assert scan("GS701", source) == []
+
+
+def test_a_lazy_value_of_a_buffer_matters_where_that_buffer_changes(scan):
+    source = """
+        class Step(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("lengths", torch.zeros(4))
+                self.register_buffer("scale", torch.ones(4))
+                self.starts = None
+                self.factor = None
+
+            def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+                self.lengths.copy_(lengths)
+                if self.starts is None:
+                    self.starts = self.lengths.cumsum(0)
+                if self.factor is None:
+                    self.factor = self.scale * 2
+                return x * self.starts * self.factor
+    """
+    assert [finding.level for finding in scan("GS701", source)] == ["warning", "note"]
+
+
+# classes
+
+
+def test_a_counter_of_one_class_is_not_the_number_of_another(scan):
+    source = """
+        class Counted(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                self.count += 1
+                return x * 2
+
+
+        class Scaled(nn.Module):
+            def __init__(self, count: int):
+                super().__init__()
+                self.count = count
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return x * self.count
+    """
+    assert scan("GS702", source) == []
+
+
+def test_a_counter_of_the_base_class_that_a_subclass_uses_is_one_number(scan):
+    source = """
+        class Counted(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+
+            def advance(self):
+                self.count += 1
+
+
+        class Scaled(Counted):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                self.advance()
+                return x * self.count
+    """
+    assert len(scan("GS702", source)) == 1
+
+
+def test_a_declaration_answers_for_its_own_class_not_for_its_siblings(scan):
+    source = """
+        class Support:
+            NEVER = 0
+            ALWAYS = 1
+
+
+        class Base(nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.attend(x)
+
+
+        class Clean(Base):
+            _cudagraph_support = Support.ALWAYS
+
+            def attend(self, x):
+                return x * 2
+
+
+        class Reads(Base):
+            _cudagraph_support = Support.ALWAYS
+
+            def attend(self, x):
+                return x * x.sum().item()
+    """
+    assert [finding.location.function for finding in scan("GS801", source)] == ["Reads"]
+
+
+def test_a_builders_declaration_is_held_against_the_implementation_that_its_backend_names(scan):
+    source = """
+        class Support:
+            ALWAYS = 1
+
+
+        class Builder:
+            _cudagraph_support = Support.ALWAYS
+
+            def build(self, lengths: torch.Tensor) -> int:
+                return int(lengths.max())
+
+
+        class Implementation(nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return x[x.sum(-1) > 0]
+
+
+        class Backend:
+            @staticmethod
+            def get_builder_cls():
+                return Builder
+
+            @staticmethod
+            def get_impl_cls():
+                return Implementation
+    """
+    [finding] = scan("GS801", source)
+    assert finding.data["codes"] == "GS202"
+
+
+# guards and callers
+
+
+def test_state_that_captures_never_change_is_a_note(scan):
+    source = """
+        class Step(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                if not torch.compiler.is_compiling():
+                    self.count += 1
+                return x * self.count
+    """
+    assert [finding.level for finding in scan("GS702", source)] == ["note"]
+
+
+def test_a_counter_that_only_decides_what_is_logged_is_no_fault(scan):
+    source = """
+        import logging
+
+        logger = logging.getLogger(__name__)
+
+
+        class Step(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                self.count += 1
+                if self.count % 100 == 0:
+                    logger.debug("a hundred more")
+                return x * 2
+    """
+    assert scan("GS702", source) == []
+
+
+def test_what_an_engine_does_around_its_graphs_is_only_perhaps_replayed(scan):
+    source = """
+        class Engine:
+            def __init__(self):
+                self.offset = 0
+
+            def execute_model(self, x: torch.Tensor) -> torch.Tensor:
+                self.offset += 1
+                return x + self.offset
+    """
+    assert scan("GS702", source) == []
+    assert [finding.confidence for finding in scan("GS702", source, "possible")] == ["possible"]
+
+
+def test_a_side_stream_may_be_joined_by_an_event_in_another_method(scan):
+    source = """
+        class Prefetch(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.side = torch.cuda.Stream()
+                self.done = torch.cuda.Event()
+
+            def start(self, x):
+                self.side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(self.side):
+                    self.ready = x * 2
+                    self.done.record()
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                self.start(x)
+                self.done.wait()
+                return self.ready + x
+    """
+    assert scan("GS603", source) == []
+
+
+# capture and replay
+
+
+def test_an_input_bound_for_a_new_capture_or_on_another_way_is_not_rebound(scan):
+    source = """
+        class Runner:
+            def __init__(self, model):
+                self.model = model
+                self.graph = None
+
+            def capture(self, x, stream):
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph, stream=stream):
+                    self.out = self.model(self.x)
+
+            def run(self, x, stream):
+                if self.graph is None:
+                    self.x = x
+                    self.capture(x, stream)
+                else:
+                    self.x.copy_(x)
+                    self.graph.replay()
+                return self.out.clone()
+    """
+    assert scan("GS707", source) == []
+
+
+def test_a_timed_loop_of_replays_may_wait_for_the_device(scan):
+    source = """
+        import time
+
+
+        def measure(graph: torch.cuda.CUDAGraph, count: int) -> list[float]:
+            times = []
+            for _ in range(count):
+                start = time.perf_counter()
+                graph.replay()
+                torch.cuda.synchronize()
+                times.append(time.perf_counter() - start)
+            return times
+    """
+    assert scan("GS610", source) == []
+
+
+def test_a_warm_up_by_the_caller_is_believed(scan):
+    source = """
+        class Runner:
+            def __init__(self, model):
+                self.model = model
+
+            def capture(self, x, stream):
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, stream=stream):
+                    self.out = self.model(x)
+                return graph
+    """
+    assert scan("GS606", source) == []
+    assert [finding.confidence for finding in scan("GS606", source, "possible")] == ["possible"]
