@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from graphsafe.scan.engine import Arguments, Engine
     from graphsafe.scan.frame import Frame
 
+_PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.Protocol"))
 MAX_OVERRIDES = 12
 "Implementations of one call that are followed with its arguments; further ones become roots."
 _MODULE_SELF = frozenset(
@@ -53,10 +54,26 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
     if isinstance(function, ast.Attribute):
         receiver = evaluate(engine, frame, function.value)
         arguments = evaluated(engine, frame, node)
-        found = [_method(engine, frame, node, function, option, arguments) for option in options(receiver)]
+        receivers = _able(engine, options(receiver), function.attr)
+        found = [_method(engine, frame, node, function, option, arguments) for option in receivers]
         return join_all(found) if found else UNKNOWN
     value = evaluate(engine, frame, function)
     return call_value(engine, frame, node, value, evaluated(engine, frame, node))
+
+
+def _able(engine: Engine, receivers: Seq[Value], name: str) -> Seq[Value]:
+    """Those of several that can have such a method: on the others the code would raise."""
+    if len(receivers) < 2:
+        return receivers
+    able = [
+        option
+        for option in receivers
+        if type(option) is not Instance
+        or engine.project.find_method(option.ref, name) is not None
+        or engine.attributes.of_instance(option.ref, name) is not None
+        or any("::" not in base and base not in _PLAIN_BASES for base in engine.project.mro(option.ref))
+    ]
+    return able or receivers
 
 
 def evaluated(engine: Engine, frame: Frame, node: ast.Call) -> Arguments:
