@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from graphsafe.scan.source import Source
 
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
-CAPTURE_NAMES = ("graph", "make_graphed_callables", "reduce-overhead", "max-autotune")
+CAPTURE = re.compile(r"\bgraph\s*\(|make_graphed_callables|capture_begin|reduce-overhead|max-autotune")
 
 
 @dataclass(slots=True)
@@ -75,13 +75,16 @@ def build_index(source: Source, tree: ast.Module, module: str, is_package: bool)
 class _Builder:
     def __init__(self, index: FileIndex, source: Source) -> None:
         self.index = index
-        self.marks = {
-            number: match[1]
-            for number, line in enumerate(source.lines, 1)
-            if "graphsafe:" in line and (match := HOT_MARK.search(line))
-        }
         self.lines = source.lines
-        self.may_capture = any(name in source.text for name in CAPTURE_NAMES)
+        self.marks: dict[int, str] = {}
+        if "graphsafe:" in source.text:
+            found = ((number, HOT_MARK.search(line)) for number, line in enumerate(source.lines, 1))
+            self.marks = {number: match[1] for number, match in found if match is not None}
+        self.capture_lines = (
+            [number for number, line in enumerate(source.lines, 1) if CAPTURE.search(line)]
+            if CAPTURE.search(source.text)
+            else []
+        )
         index.replays = ".replay()" in source.text
 
     def module_body(self, body: Iterable[ast.stmt]) -> None:
@@ -101,8 +104,12 @@ class _Builder:
         if isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
             for block in _blocks(node):
                 self.module_body(block)
-        if self.may_capture and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            self.index.captures = self.index.captures or _captures(node)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            self.index.captures = self.index.captures or self._captures(node)
+
+    def _captures(self, node: ast.stmt) -> bool:
+        last = node.end_lineno or node.lineno
+        return any(node.lineno <= number <= last for number in self.capture_lines) and captures(node)
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         imports = self.index.imports
@@ -146,7 +153,7 @@ class _Builder:
             decorators=tuple(filter(None, map(_decorator, node.decorator_list))),
             owner=owner,
             mark=mark,
-            captures=self.may_capture and _captures(node),
+            captures=self._captures(node),
         )
         self.index.functions[facts.name] = facts
         return facts
@@ -203,14 +210,17 @@ def _decorator(node: ast.expr) -> str | None:
 
 
 def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(node, name, None)
-        if block:
-            yield block
-    for handler in getattr(node, "handlers", ()):
-        yield handler.body
-    for case in getattr(node, "cases", ()):
-        yield case.body
+    fields = node._fields
+    if "body" in fields:
+        yield node.body  # type: ignore[attr-defined]
+    if "orelse" in fields:
+        yield node.orelse  # type: ignore[attr-defined]
+    if "finalbody" in fields:
+        yield node.finalbody  # type: ignore[attr-defined]
+    for name in ("handlers", "cases"):
+        if name in fields:
+            for part in getattr(node, name):
+                yield part.body
 
 
 def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -253,8 +263,10 @@ def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Ite
             targets = list(node.targets)
         elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For)):
             targets = [node.target]
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            yield from _registered(node.value, owner)
+        elif isinstance(node, ast.Expr):
+            if isinstance(node.value, ast.Call):
+                yield from _registered(node.value, owner)
+            continue
         while targets:
             target = targets.pop()
             if isinstance(target, (ast.Tuple, ast.List)):
@@ -280,7 +292,7 @@ def _registered(call: ast.Call, owner: str) -> Iterator[str]:
             yield str(name.value)
 
 
-def _captures(node: ast.AST) -> bool:
+def captures(node: ast.AST) -> bool:
     """Whether the statement opens a graph capture or hands a callable to something that does."""
     for inner in ast.walk(node):
         if isinstance(inner, (ast.With, ast.AsyncWith)):

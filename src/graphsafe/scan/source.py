@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 import warnings
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from pathlib import Path
 
 MAX_BYTES = 16_000_000
 "Larger files are data written as Python; `ast` needs about a hundred times their size in memory."
+
+ENCODING = re.compile(rb"\xef\xbb\xbf|[^\r\n]*coding|[^\r\n]*(?:\r\n|\r|\n)[^\r\n]*coding")
 
 
 class Unreadable(Exception):
@@ -62,6 +65,9 @@ def decode(data: bytes) -> str:
             f"{len(data) / 1e6:.1f} MB, more than the {MAX_BYTES // 1_000_000} MB that scan reads of one file"
         )
     try:
+        if not ENCODING.match(data):
+            # Most files: neither a mark nor a comment that names an encoding.
+            return _with_line_feeds(data.decode("utf-8"))
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
@@ -71,7 +77,11 @@ def decode(data: bytes) -> str:
             line = data[: error.start].count(b"\n") + 1
             reason = f"not {error.encoding}: byte 0x{data[error.start]:02x}"
         raise Unreadable(reason, line) from error
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return _with_line_feeds(text)
+
+
+def _with_line_feeds(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def read(path: Path, data: bytes | None = None) -> Source:
