@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import guards
-from graphsafe.scan.checks.origin import converts, grows, is_lazy, is_rare, mentions, origin, sources
+from graphsafe.scan.checks.origin import constructs, converts, grows, is_lazy, is_rare, mentions, origin, sources
 from graphsafe.scan.events import Span
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame
@@ -119,7 +119,8 @@ def _unpack(engine: Engine, frame: Frame, targets: list[ast.expr], value: Value,
                 assign(engine, frame, target, items[len(items) - (len(targets) - i)], node)
         else:
             inner = target.value if isinstance(target, ast.Starred) else target
-            item = element(engine, value)
+            # A length that does not fit belongs to an annotation that is wrong.
+            item = UNKNOWN if items is not None else element(engine, value)
             assign(engine, frame, inner, Sequence("list", None, item) if inner is not target else item, node)
 
 
@@ -244,6 +245,7 @@ def _record_write(
             grows=grows(assigned, text) or guards.too_small(frame, base),
             borrowed=borrowed,
             rare=converts(assigned, text) or (is_rare(frame) and not reads_self),
+            constructed=constructs(assigned),
             sources=sources(engine, frame, assigned) if lazy else frozenset(),
         )
     )

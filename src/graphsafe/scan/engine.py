@@ -127,9 +127,10 @@ class Engine:
         if frame.doubts:
             confidence = "possible"
         guard = frame.guards[-1] if frame.guards else None
-        if guard is None and (kind == "Rng" or how == "literal-device") and first_step_only(frame):
+        once = first_step_only(frame)
+        if guard is None and once and (kind == "Rng" or how == "literal-device"):
             guard = "a test that only a first step passes"
-        event = Event(kind, how, span, confidence, guard, level, words)
+        event = Event(kind, how, span, confidence, guard, level, words, once)
         place = Place(frame.path, frame.function, span, kind, how)
         known = self.events.get(place)
         if known is None or _weight(event) > _weight(known):

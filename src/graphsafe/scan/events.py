@@ -48,3 +48,5 @@ class Event:
     level: Level | None = None
     "Where the event itself decides between the levels that its rule allows."
     words: Mapping[str, str] = field(default_factory=dict)
+    once: bool = False
+    "Stands under a test that something is missing which is made here: after a warm-up no step comes here."

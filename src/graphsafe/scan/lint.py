@@ -60,7 +60,7 @@ class Linter:
     ) -> None:
         """Note what the rules say of an event, and which functions hold errors beyond doubt."""
         for rule, match in self._rulebook.matching(event.kind, event.how):
-            certain = event.confidence != "possible" and event.guard is None
+            certain = event.confidence != "possible" and event.guard is None and not event.once
             if certain and (event.level or match.level or rule.level) == "error":
                 hazards.setdefault(_ref(place), []).append(rule.code)
             if place.path not in wanted or CONFIDENCES.index(event.confidence) < self._least:

@@ -45,6 +45,8 @@ class Write:
     "The object belongs to what the step was given: it may be another one in the next step."
     rare: bool = False
     "Stands where most steps do not come, or puts the same values in another form."
+    constructed: bool = False
+    "The value is an object made here, of which only its class says what it keeps."
     sources: frozenset[str] = frozenset()
     "For a lazy value: the attributes whose tensors it was computed from."
 

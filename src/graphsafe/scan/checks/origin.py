@@ -61,19 +61,31 @@ def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
             return True
         if owner and test.target.rpartition(".")[0] == owner:
             return True
-        if "." not in test.target and (
-            (isinstance(item, ast.Name) and test.target == item.id) or (owner and name in _bound_from(frame, test))
-        ):
+        if "." in test.target:
+            continue
+        if isinstance(item, ast.Name) and test.target == item.id:
+            return True
+        bound = _bound_to(frame, test)
+        if owner and bound is not None and (name in ast.unparse(bound) or _looked_up(bound, owner)):
             return True
     return False
 
 
-def _bound_from(frame: Frame, test: LazyTest) -> str:
+def _bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
     """What a local name that is tested was bound to: `ready = hasattr(self, "table") and …`."""
     name = ast.Name(test.target, ast.Load())
     name.lineno = test.line
     bound = origin(frame, name)
-    return ast.unparse(bound) if bound is not None and bound is not name else ""
+    return None if bound is name else bound
+
+
+def _looked_up(node: ast.expr, owner: str) -> bool:
+    """`self.tables[key]` and `self.tables.get(key)`, for the owner `self`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        node = node.func.value
+    elif isinstance(node, ast.Subscript):
+        node = node.value
+    return isinstance(node, ast.Attribute) and ast.unparse(node.value) == owner
 
 
 def capacity_tests(test: ast.expr) -> Iterator[str]:
@@ -92,7 +104,17 @@ def is_rare(frame: Frame) -> bool:
 
 def first_step_only(frame: Frame) -> bool:
     """Whether the current line runs where something is missing that it makes."""
-    return any("." in test.target or test.target == "*" for test in frame.lazy if " " not in test.target)
+    return any(
+        "." in test.target or test.target in frame.globals or test.target not in frame.env
+        for test in frame.lazy
+        if " " not in test.target
+    )
+
+
+def constructs(node: ast.expr | None) -> bool:
+    """`Kernel(x, y)`: an object that may have looked no further than the shapes of what it was given."""
+    name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    return name[:1].isupper()
 
 
 def converts(node: ast.expr | None, text: str) -> bool:
@@ -130,6 +152,7 @@ def _takes_nothing(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 __all__ = [
     "capacity_tests",
+    "constructs",
     "converts",
     "first_step_only",
     "grows",
