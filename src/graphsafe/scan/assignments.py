@@ -15,6 +15,7 @@ from graphsafe.scan.index import dotted
 from graphsafe.scan.state import Write
 from graphsafe.scan.subscripts import subscript_store
 from graphsafe.scan.values import (
+    UNKNOWN,
     Dict,
     Instance,
     Number,
