@@ -56,7 +56,7 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
         arguments = evaluated(engine, frame, node)
         receivers = _able(engine, options(receiver), function.attr)
         found = [_method(engine, frame, node, function, option, arguments) for option in receivers]
-        return join_all(found) if found else UNKNOWN
+        return _one_of(found) if found else UNKNOWN
     value = evaluate(engine, frame, function)
     return call_value(engine, frame, node, value, evaluated(engine, frame, node))
 
@@ -273,9 +273,15 @@ def _overridden(
             engine.add_root(
                 override, Instance(subclass), f"overrides `{override.rpartition('.')[2]}`, which the step calls"
             )
-    # One implementation that hands out a device tensor is enough for what is done with it to be wrong.
-    tensors_of_device = [t for t, _ in map(as_tensor, found) if t is not None and t.where != "host"]
-    return join_all(tensors_of_device or found)
+    return _one_of(found)
+
+
+def _one_of(found: Seq[Value]) -> Value:
+    """What one of several methods returns: one that hands out a device tensor is enough for its use to be wrong."""
+    if len(found) == 1:
+        return found[0]
+    on_device = [tensor for tensor, _ in map(as_tensor, found) if tensor is not None and tensor.where != "host"]
+    return join_all(on_device or found)
 
 
 def _register(

@@ -13,7 +13,9 @@ from graphsafe.scan.values import (
     Array,
     ClassValue,
     Dict,
+    Function,
     Handle,
+    Instance,
     Lib,
     NoneValue,
     Number,
@@ -76,12 +78,23 @@ def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Va
         return owner
     if isinstance(owner, Number):
         return NUMBER
+    if isinstance(owner, Instance):
+        return _item_of_instance(engine, frame, node, owner, index)
     if isinstance(owner, Handle):
         return Number(soft="environment") if owner.kind == "environment" else Unknown(device=True)
     if isinstance(owner, Unknown):
         tensor, _ = as_tensor(index)
         return Unknown(owner.step or (tensor is not None and tensor.step), owner.device)
     return UNKNOWN
+
+
+def _item_of_instance(engine: Engine, frame: Frame, node: ast.Subscript, owner: Instance, index: Value) -> Value:
+    from graphsafe.scan.engine import Arguments
+
+    method = engine.project.find_method(owner.ref, "__getitem__")
+    if method is None:
+        return Unknown(owner.step, owner.step)
+    return engine.call(frame, node, Function(method, owner), Arguments((index,)))
 
 
 def _wait_for_index(engine: Engine, frame: Frame, node: ast.Subscript, index: Value, owner: Value) -> None:
@@ -128,7 +141,15 @@ def _load_tensor(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tens
         )
     ndim = tensor.ndim - dropped if known and tensor.ndim is not None else None
     name = None if tensor.name is None else f"{tensor.name}[…]"
-    return replace(tensor, ndim=ndim if ndim is None or ndim >= 0 else None, name=name, literal=False)
+    # A copy from every other element is not dense, and PyTorch stages it through pageable memory.
+    dense = not any(isinstance(part, ast.Slice) and part.step is not None for part in _parts(node.slice))
+    return replace(
+        tensor,
+        ndim=ndim if ndim is None or ndim >= 0 else None,
+        name=name,
+        literal=False,
+        pinned=tensor.pinned and dense,
+    )
 
 
 def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, store: bool) -> tuple[int, bool, str]:
@@ -173,7 +194,7 @@ def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, 
                 dropped += 1
                 gathers = ""
             continue
-        if isinstance(option, Sequence) and on_device and option.kind in ("list", "tuple", "size"):
+        if isinstance(option, Sequence) and on_device and option.kind != "set":
             _sequence_index(engine, frame, node, part, option, store)
             gathers = "other"
             continue
@@ -192,7 +213,7 @@ def _sequence_index(
     """`x[[0, 1]]` sends a list; a tuple is one index a dimension, as `nonzero(as_tuple=True)` returns them."""
     inner, certain = as_tensor(index.elem)
     if inner is None or inner.where == "host":
-        if index.items != () and (index.kind == "list" or isinstance(part, ast.List)):
+        if index.items != () and (index.kind in ("list", "iterator") or isinstance(part, ast.List)):
             engine.emit(frame, "Transfer", "index", node, value="a Python list")
     elif index.kind == "tuple":
         _tensor_index(engine, frame, node, part, inner, certain, True, store)

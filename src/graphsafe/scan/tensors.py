@@ -26,6 +26,7 @@ from graphsafe.scan.values import (
     Dtype,
     DtypeValue,
     Handle,
+    Lib,
     NoneValue,
     Number,
     Sequence,
@@ -252,9 +253,10 @@ def _moved(
 
 def _type(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
     first = arguments.get(0, "dtype")
-    if type(first) is Number and isinstance(first.const, str):
+    name = first.name if isinstance(first, Lib) else first.const if isinstance(first, Number) else None
+    if isinstance(name, str):
         # torch.FloatTensor is a type of the host, torch.cuda.FloatTensor one of the device.
-        where: Where = "device" if ".cuda." in first.const else "host"
+        where: Where = "device" if ".cuda." in name else "host"
         return _moved(engine, frame, node, tensor, DeviceValue(where), arguments.get(1, "non_blocking"))
     return replace(tensor, dtype=first.dtype if type(first) is DtypeValue else None)
 
@@ -322,7 +324,7 @@ def by_table(
         _note_state(engine, frame, node, involved, everything)
         if op.placement == "argument":
             fixed_device.named(engine, frame, node)
-    call = _call(op, node, values, arguments, receiver is not None)
+    call = _call(op, node, values, arguments, receiver is not None, where)
     if frame.hot and op.effects:
         _emit_effects(engine, frame, node, op, call, name, where, receiver, involved, everything)
     if any(effect.kind == "host-value" for effect in op.effects):
@@ -405,7 +407,7 @@ def _emit_effects(
         engine.emit(frame, EVENT_OF_RULE[rule], hit.effect.how, node, confidence, None, **words)
 
 
-def _call(op: Op, node: ast.Call, values: list[Value], arguments: Arguments, has_receiver: bool) -> Call:
+def _call(op: Op, node: ast.Call, values: list[Value], arguments: Arguments, has_receiver: bool, where: Where) -> Call:
     if not op.effects and not op.cases:
         return Call()
     texts = _needs_text(op)
@@ -420,6 +422,9 @@ def _call(op: Op, node: ast.Call, values: list[Value], arguments: Arguments, has
             text = ast.unparse(part) if part is not None else ""
         positional.append(argument(value, text))
     keywords = {name: argument(value) for name, value in arguments.keywords.items()}
+    if where == "device" and op.placement == "argument":
+        # Also where `with torch.device("cuda")` says it for the call.
+        keywords.setdefault("device", Argument("device"))
     return Call(positional, keywords, arguments.open)
 
 
@@ -443,9 +448,11 @@ def argument(value: Value, text: str = "") -> Argument:
     if isinstance(value, NoneValue):
         return Argument("none", None, text)
     if isinstance(value, Sequence):
+        if value.items == ():
+            return Argument("empty", text=text)
         items = value.items if value.items is not None else (value.elem,)
-        on_device = any(_is_on_device(item) for item in items)
-        return Argument("tensors" if on_device else "sequence", text=text)
+        kinds = {argument(item).kind for item in items}
+        return Argument("mask" if "mask" in kinds else "tensors" if "tensor" in kinds else "sequence", text=text)
     if isinstance(value, DtypeValue):
         dtype = value.dtype
         return Argument("dtype", NO_LITERAL if dtype is None else dtype, text)
@@ -457,11 +464,6 @@ def argument(value: Value, text: str = "") -> Argument:
     if tensor_or_none is not None and certain:
         return argument(tensor_or_none, text)
     return Argument(None, text=text)
-
-
-def _is_on_device(value: Value) -> bool:
-    tensor, _ = as_tensor(value)
-    return tensor is not None and tensor.where != "host"
 
 
 def _result(
@@ -502,6 +504,8 @@ def _result(
 
     if result.kind == "none":
         return NONE
+    if result.kind == "object":
+        return Unknown(step, True)
     if result.kind == "self":
         return first if first is not None else UNKNOWN
     if result.kind == "host":
