@@ -142,6 +142,14 @@ class Sequence:
     "`None` where the length is not known."
     elem: Value
     "The join of the items."
+    weight: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        weight = 1 + _weight(self.elem) + (sum(map(_weight, self.items)) if self.items is not None else 0)
+        if weight > MAX_WEIGHT:
+            object.__setattr__(self, "items", None)
+            weight = _lighten(self)
+        object.__setattr__(self, "weight", weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +158,41 @@ class Dict:
     "What constant keys hold."
     elem: Value
     "The join of all values."
+    weight: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        weight = 1 + _weight(self.elem) + sum(_weight(value) for _, value in self.items)
+        if weight > MAX_WEIGHT:
+            object.__setattr__(self, "items", ())
+            weight = _lighten(self)
+        object.__setattr__(self, "weight", weight)
 
 
 @dataclass(frozen=True, slots=True)
 class Union:
     options: tuple[Value, ...]
+
+
+MAX_WEIGHT = 512
+"Values that a container may hold in all, nested ones included: loops and recursion nest without an end."
+
+
+def _weight(value: Value) -> int:
+    kind = type(value)
+    if kind is Sequence or kind is Dict:
+        return value.weight  # type: ignore[union-attr]
+    if kind is Union:
+        return sum(map(_weight, value.options))  # type: ignore[union-attr,arg-type]
+    return 1
+
+
+def _lighten(container: Sequence | Dict) -> int:
+    """Keep of the elements what they have in common, or else no more than where they come from; the new weight."""
+    elem = container.elem
+    if _weight(elem) > MAX_WEIGHT // 2:
+        object.__setattr__(container, "elem", Unknown(depends_on_step(elem), holds_device(elem)))
+        return 2
+    return 1 + _weight(elem)
 
 
 Value = (
