@@ -43,7 +43,6 @@ def run_row(step: str, table: OpTable) -> Outcome:
                     _run(code, state)
         except Exception as error:
             return Outcome("eager", error=f"{type(error).__name__}: {error}")
-        device.seed(1)
         recording = device.record(lambda: _run(code, subject))
         unknown = device.unknown_operations()
         generator = "poisoned" if device.draw("sim:0") else "ok"

@@ -319,3 +319,37 @@ def test_compiled_code_is_a_limit(sim: SimDevice) -> None:
         compiled = torch.compile(lambda x: x * 2, mode="reduce-overhead")
         assert compiled(torch.ones(2, device="cuda:1")).is_cuda
         assert [limit.kind for limit in sim.limits()] == ["simulated"]
+
+
+def test_a_state_set_back_in_a_capture(sim: SimDevice) -> None:
+    """Measured: the draws after it repeat the numbers before it, and a graph that comes back to where it began never
+    looks at the generator again."""
+    with sim.entered():
+        torch.cuda.set_device(1)
+
+        def forked() -> torch.Tensor:
+            with torch.random.fork_rng():
+                return torch.randn(4, device="cuda:1")
+
+        sim.seed(5)
+        fifth = sim.digest(torch.randn(4, device="cuda:1"))
+        sim.seed(5)
+        recording = sim.record(forked)
+        assert not isinstance(recording, CaptureFailure)
+        sim.seed(6)
+        recording.replay()
+        assert sim.digest(recording.outputs) == fifth
+        assert sim.random_states()["sim:1"].offset == 0
+
+
+def test_memory_handed_to_another_library_is_unknown(sim: SimDevice) -> None:
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1")
+        assert x.__cuda_array_interface__["shape"] == (4,)
+        assert sim.unknown_operations() == ("torch.Tensor.__cuda_array_interface__",)
+
+
+def test_an_op_that_may_wait_is_unknown(sim: SimDevice) -> None:
+    with sim.entered():
+        torch.mode(torch.ones(4, device="cuda:1"))
+        assert sim.unknown_operations() == ("aten::mode (whether it waits depends on sizes or values)",)

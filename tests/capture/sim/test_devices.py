@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+from pathlib import Path
 
 import pytest
 import torch
@@ -139,3 +140,31 @@ def test_the_probes_own_access_is_unseen(sim: SimDevice, seen) -> None:
             assert sim.digest(x) == sim.digest(torch.full((4,), float("nan")))
 
         assert seen(access) == []
+
+
+def test_checkpoints_are_loaded_to_the_device(sim: SimDevice, tmp_path: Path) -> None:
+    torch.save({"weight": torch.ones(2)}, tmp_path / "weights.pt")
+    with sim.entered():
+        assert torch.load(tmp_path / "weights.pt", map_location="cuda:1")["weight"].device == CUDA1
+
+
+def test_a_module_built_on_meta(sim: SimDevice) -> None:
+    with sim.entered():
+        with torch.device("meta"):
+            module = torch.nn.Linear(2, 2)
+        assert module.weight.device == torch.device("meta")
+        assert module.to_empty(device="cuda:1").weight.device == CUDA1
+
+
+def test_inside_vmap(sim: SimDevice) -> None:
+    devices = []
+
+    def double(x: torch.Tensor) -> torch.Tensor:
+        devices.append(x.device)
+        return x * 2
+
+    with sim.entered():
+        x = torch.ones(2, 3, device=CUDA1)
+        assert torch.vmap(double)(x).device == CUDA1
+        assert torch.func.grad(lambda y: (y * y).sum())(x).device == CUDA1
+    assert devices == [CUDA1]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from graphsafe.capture.device.protocol import CaptureFailure
 from graphsafe.capture.device.sim import SimDevice
@@ -111,6 +113,27 @@ def _trained(kind: str, table: OpTable, *, captured: bool) -> list[str]:
             device.seed(number)
             run()
         return [device.digest(parameter) for parameter in model.parameters()]
+
+
+def test_a_function_with_its_own_backward(sim: SimDevice) -> None:
+    devices = []
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            devices.extend([grad.device, ctx.saved_tensors[0].device, torch.zeros(1).device])
+            return grad * 2 + torch.zeros(4, device=grad.device)
+
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1", requires_grad=True)
+        checkpoint(Doubled.apply, x, use_reentrant=True).sum().backward()
+        assert x.grad is not None and x.grad.tolist() == [2.0] * 4
+    assert [str(device) for device in devices] == ["cuda:1", "cuda:1", "cpu"]
 
 
 def test_a_kernel_the_cpu_lacks_is_computed_wider(sim: SimDevice) -> None:

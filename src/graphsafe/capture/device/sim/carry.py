@@ -41,6 +41,8 @@ class Carry(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.world = world
 
+    supports_higher_order_operators = True
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """Being skipped would import dynamo, seconds for nothing: no compiled code runs here."""
@@ -51,12 +53,15 @@ class Carry(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.world.bypassed:
             return func(*args, **kwargs)
         with torch._C.DisableTorchFunction():
+            if not isinstance(func, torch._ops.OpOverload):
+                return run_opaque(self.world, func, args, kwargs)
             return run(self.world, func, args, kwargs)
 
 
 def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     inputs = tensors_in((args, dict(kwargs)))
-    if any(tensor.device.type != "cpu" for tensor in inputs):  # meta tensors play no device
+    materialised = world.scope.explicit and world.scope.place != HOST and _takes_device(func)
+    if not materialised and any(tensor.device.type != "cpu" for tensor in inputs):  # meta tensors play no device
         return func(*args, **kwargs)
     indices = sorted({index_of(tensor) for tensor in inputs} - {HOST})
     target = _target(world, func, inputs, indices)
@@ -102,6 +107,18 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     return result
 
 
+def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """A higher-order operator (`flex_attention`): run, and not vouched for."""
+    indices = {index_of(tensor) for tensor in tensors_in((args, dict(kwargs)))} - {HOST}
+    result = func(*args, **kwargs)
+    if indices:
+        world.unknown.setdefault(f"higher-order operator {func}")
+        device = min(indices)
+        for tensor in tensors_in(result):
+            put_tag(tensor, device, world.ledgers[device], world.session)
+    return result
+
+
 def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if torch.Tag.nondeterministic_seeded in func.tags:
         world.emit("random", op_name(func), device="cpu", how="host-random")
@@ -126,7 +143,7 @@ def _announce(
 ) -> None:
     name = op_name(func)
     if happening.data.get("certain") is False:
-        world.unknown.setdefault(f"{name} (what it does depends on an argument that could not be judged)")
+        world.unknown.setdefault(f"{name} (whether it waits depends on sizes or values)")
         return
     refusal = happening.refusal
     if refusal is None:

@@ -171,8 +171,6 @@ def _random(world: World) -> dict[str, Any]:
         return world.generators[device_index(device)].get_state()
 
     def set_rng_state(state: torch.Tensor, device: Any = "cuda") -> None:
-        if world.session is not None:  # replays then differed from eager on an H200, for a reason not understood
-            world.unknown.setdefault("torch.cuda.set_rng_state in a capture")
         world.generators[device_index(device)].set_state(state)
 
     def set_rng_state_all(states: Iterable[torch.Tensor]) -> None:

@@ -111,6 +111,8 @@ def is_unknown(func: Any, table: OpTable) -> bool:
 def _transfer(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], target: int, literal: bool
 ) -> tuple[Happening, ...]:
+    if not isinstance(args[0], torch.Tensor):  # a Python number that vmap makes a tensor of
+        return ()
     if name == "aten::_to_copy":
         source, destination = args[0], None
         non_blocking = bool(kwargs.get("non_blocking", False))
@@ -223,7 +225,7 @@ def _tabled(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], table: Op
 def is_allocation(via: str | None, table: OpTable) -> bool:
     """Whether allocating is what the Python-level call is for (`torch.zeros`), not an op's ordinary result."""
     entry = None if via is None else table.python(via)
-    return entry is not None and any(effect.kind == "allocates" for effect in entry.effects)
+    return entry is not None and any(effect.kind == "allocates" and effect.how != "pinned" for effect in entry.effects)
 
 
 _entries: dict[tuple[int, Any], Op | None] = {}
@@ -268,12 +270,19 @@ def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
     return Call(tuple(_argument(value) for value in args), named, dtype=None if tensor is None else _dtype(tensor))
 
 
+def _identity(tensor: torch.Tensor) -> str:
+    """The same for two views of the same values."""
+    try:
+        return f"{tensor.data_ptr()}:{tuple(tensor.shape)}:{tensor.stride()}"
+    except RuntimeError:  # sparse, nested, or wrapped by vmap
+        return str(id(tensor))
+
+
 def _argument(value: Any) -> Argument:
     if value is None:
         return Argument("none", None)
     if isinstance(value, torch.Tensor):
-        plain = value.layout == torch.strided and not value.is_nested
-        text = f"{value.data_ptr()}:{tuple(value.shape)}" if plain else str(id(value))
+        text = _identity(value)
         if index_of(value) == HOST:
             return Argument("host-tensor", UNKNOWN, text)
         return Argument("mask" if value.dtype == torch.bool else "tensor", UNKNOWN, text)

@@ -76,21 +76,25 @@ class Generator(torch._C.Generator):
         return self.state.seed
 
     def get_offset(self) -> int:
-        return self.state.offset
+        """In a capture, of the draws captured so far."""
+        return self.state.drawn if worlds.current().is_capturing() else self.state.offset
 
     def set_offset(self, offset: int) -> Generator:
-        self.state.offset = int(offset)
+        """In a capture it sets back what is captured: draws after it repeat the numbers of those before."""
+        if worlds.current().is_capturing():
+            self.state.drawn = int(offset)
+        else:
+            self.state.offset = int(offset)
         return self
 
     def get_state(self) -> torch.Tensor:
-        words = self.state.seed.to_bytes(8, "little") + self.state.offset.to_bytes(8, "little")
+        words = self.state.seed.to_bytes(8, "little") + self.get_offset().to_bytes(8, "little")
         return torch.frombuffer(bytearray(words), dtype=torch.uint8).clone()
 
     def set_state(self, new_state: torch.Tensor) -> Generator:
         words = bytes(new_state.tolist())
-        self.state.seed = int.from_bytes(words[:8], "little")
-        self.state.offset = int.from_bytes(words[8:16], "little")
-        return self
+        self.manual_seed(int.from_bytes(words[:8], "little"))
+        return self.set_offset(int.from_bytes(words[8:16], "little"))
 
     def graphsafe_get_state(self) -> Generator:
         other = Generator(self.device)

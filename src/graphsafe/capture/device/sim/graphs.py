@@ -44,12 +44,13 @@ class Node:
     kind: NodeKind
     draw: Draw | None
 
-    def run(self, offsets: Mapping[Generator, int]) -> None:
+    def run(self, starts: Mapping[Generator, tuple[int, int]]) -> None:
+        """`starts` are the seeds and offsets from which this replay draws."""
         if self.draw is None:
             results = self.call()
         else:
-            source = self.draw.generator
-            results = generators.draw(source.state.seed, offsets[source] + self.draw.offset, self.call)
+            seed, offset = starts[self.draw.generator]
+            results = generators.draw(seed, offset + self.draw.offset, self.call)
         for recorded, new in zip(self.outputs, tensors_in(results), strict=False):
             if recorded.is_nested:  # unknown already: see carry
                 continue
@@ -152,6 +153,7 @@ class CUDAGraph:
         self.session: Session | None = None
         self.guilty: StepEvent | None = None
         self._registered: list[Generator] = []
+        self._seeds: dict[Generator, int] = {}
         self._pool = graph_pool_handle()
         self._captured = False
 
@@ -199,6 +201,7 @@ class CUDAGraph:
         for generator in self._generators:
             generator.state.capturing = False
             self.draws[generator] = generator.state.drawn
+            self._seeds[generator] = generator.state.seed
         self.nodes = session.nodes
         self._captured = True
         if not self.kinds():
@@ -214,10 +217,14 @@ class CUDAGraph:
             world.session.nodes.extend(self.nodes)
 
     def run(self) -> None:
-        offsets = {generator: generator.state.offset for generator in self.draws}
+        starts = {
+            # A graph that does not advance a generator never looks at it again: it draws what it drew at capture.
+            generator: (generator.state.seed, generator.state.offset) if advance else (self._seeds[generator], 0)
+            for generator, advance in self.draws.items()
+        }
         with torch.no_grad():
             for node in self.nodes:
-                node.run(offsets)
+                node.run(starts)
         for generator, advance in self.draws.items():
             generator.state.offset += advance
 

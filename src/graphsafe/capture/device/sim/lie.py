@@ -344,14 +344,6 @@ def _one_hot(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) 
         return made.scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
-def _foreign(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The memory is handed to another library, whose work cannot be seen."""
-    with torch._C.DisableTorchFunction():
-        if index_of(args[0]) != HOST:
-            self.world.unknown.setdefault(name_of(func))
-    return func(*args, **kwargs)
-
-
 def _from_legacy(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """`x.new(...)`: uninitialised memory, or a copy of Python values."""
     with torch._C.DisableTorchFunction():
@@ -386,8 +378,6 @@ HANDLERS: dict[Any, Handler] = {
     torch.Tensor.is_pinned: _is_pinned,
     torch.nn.functional.one_hot: _one_hot,
 }
-if hasattr(torch.Tensor, "__cuda_array_interface__"):
-    HANDLERS[torch.Tensor.__cuda_array_interface__.__get__] = _foreign
 
 INHERITS_NOTHING = frozenset({torch.Tensor.__setitem__, torch.Tensor.__getitem__})
 """What these make from Python values (an index list, the stored number) they make on the host, and copy."""

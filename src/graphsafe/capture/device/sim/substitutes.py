@@ -13,7 +13,7 @@ import torch
 import torch.overrides
 import torch.utils._foreach_utils
 
-from graphsafe.capture.device.sim import cuda
+from graphsafe.capture.device.sim import cuda, foreign
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import tensors_in
@@ -65,6 +65,8 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     for module, name, value in cuda.replacements(world):
         reseeds = module is torch.cuda and f"torch.cuda.{name}" in _RESEEDS
         yield module, name, _reseeding(value, f"torch.cuda.{name}") if reseeds else value
+    yield from foreign.replacements()
+    yield torch, "load", _load
     yield torch, "Generator", _GeneratorMeta("Generator", (), {})
     yield torch.Tensor, "__repr__", _text(torch.Tensor.__repr__, "torch.Tensor.__repr__")
     yield torch.Tensor, "__format__", _text(torch.Tensor.__format__, "torch.Tensor.__format__")
@@ -169,6 +171,27 @@ def _reduce(real: Callable[..., Any]) -> Callable[..., Any]:
             return real(tensor, proto)
 
     return reduce
+
+
+_torch_load = torch.load
+
+
+def _load(file: Any, map_location: Any = None, **kwargs: Any) -> Any:
+    """`torch.load(..., map_location="cuda")`: read to the host, then moved."""
+    device = map_location
+    if worlds.active() is None or not isinstance(device, (str, torch.device)) or torch.device(device).type != "cuda":
+        return _torch_load(file, map_location=map_location, **kwargs)
+    return _moved(_torch_load(file, map_location="cpu", **kwargs), device)
+
+
+def _moved(value: Any, device: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return type(value)((key, _moved(item, device)) for key, item in value.items())
+    if isinstance(value, list):
+        return [_moved(item, device) for item in value]
+    return value
 
 
 def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:

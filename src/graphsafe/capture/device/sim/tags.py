@@ -53,7 +53,8 @@ def storages(tensor: torch.Tensor) -> list[Any]:
         try:
             return [tensor.untyped_storage()]
         except (NotImplementedError, RuntimeError):
-            return []
+            inner = _unwrapped(tensor)
+            return [] if inner is None else storages(inner)
     if layout == torch.sparse_coo:
         return [tensor._indices().untyped_storage(), tensor._values().untyped_storage()]
     if layout in (torch.sparse_csr, torch.sparse_bsr):
@@ -61,6 +62,15 @@ def storages(tensor: torch.Tensor) -> list[Any]:
     if layout in (torch.sparse_csc, torch.sparse_bsc):
         return [part.untyped_storage() for part in (tensor.ccol_indices(), tensor.row_indices(), tensor.values())]
     return []
+
+
+def _unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:
+    """What `vmap` and `grad` wrapped."""
+    functorch = getattr(torch._C, "_functorch", None)
+    if functorch is None or not functorch.is_functorch_wrapped_tensor(tensor):
+        return None
+    inner: torch.Tensor = functorch.get_unwrapped(tensor)
+    return inner
 
 
 def tag_of(tensor: torch.Tensor) -> Tag | None:
