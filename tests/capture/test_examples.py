@@ -1,4 +1,4 @@
-"""The examples: every planted hazard that running can show, on its line, in one run; and nothing on the repaired ones."""
+"""The examples: every planted hazard that running can show is on its line, in one run; the repaired ones are ready."""
 
 from __future__ import annotations
 

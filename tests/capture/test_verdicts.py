@@ -23,6 +23,12 @@ EXPECTED = {
     "bad_integers": ("ready", []),
     "capture_branch": ("not-ready", None),
     "host_random": ("not-ready", None),
+    "global_plan": ("not-ready", ["GS701"]),
+    "closure_plan": ("not-ready", ["GS701"]),
+    "momentum": ("ready", []),
+    "escape": ("not-ready", ["GS604"]),
+    "unjoined": ("not-ready", ["GS603"]),
+    "swallowed": ("not-ready", ["GS101"]),
 }
 
 

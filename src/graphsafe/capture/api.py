@@ -14,8 +14,8 @@ from typing import Any
 from graphsafe import __version__
 from graphsafe.capture.environment import environment
 from graphsafe.capture.findings import Seen, findings_of, merged
-from graphsafe.capture.join import joined
 from graphsafe.capture.job import Job
+from graphsafe.capture.join import joined
 from graphsafe.capture.request import BAD_REQUEST, CaptureRequest
 from graphsafe.capture.run import Run, reported
 from graphsafe.capture.supervisor import Supervisor

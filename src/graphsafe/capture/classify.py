@@ -1,4 +1,4 @@
-"""Which rule an event of a step falls under: by what ran, by the torch call around it, and by the expression it ran for.
+"""Which rule an event of a step falls under: by what ran, by the torch call around it, and by its expression.
 
 Pure functions over events and the user's source; the parent uses them on what the children saw.
 """
@@ -36,7 +36,7 @@ def code_of(event: Event, ops: OpTable) -> str | None:
             return "GS203" if method == "__getitem__" and _in_slice(event) else "GS202"
         return _tabled(event, ops, ("dynamic-shape",)) or "GS201"
     if kind == "copy-to-host":
-        return "GS103"
+        return "GS101" if method in ("item", "tolist") else "GS103"
     if kind == "copy-to-device":
         return _to_device(event, via, method, ops)
     if kind == "allocation":

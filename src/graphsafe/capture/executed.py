@@ -30,8 +30,7 @@ class Executed:
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
         """The frames of the last line that ran and stores under the name that a state's path ends in; empty if none."""
         name = path.split("[")[0].rpartition(".")[2] or path
-        # A variable of the same name says nothing of an attribute; it counts only for the step's own variables.
-        for wanted in (f".{name}",) if "." in path else (f".{name}", name):
+        for wanted in (f".{name}", name):
             for (file, line), frames in reversed(self.stores.items()):
                 if wanted in stores_of(file).get(line, ()):
                     return frames
@@ -60,21 +59,24 @@ def lines_traced(ran: Executed) -> Iterator[None]:
         yield
     finally:
         sys.settrace(before)
-        threading.settrace(before)  # type: ignore[arg-type]
+        threading.settrace(before)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def stores_of(file: str) -> Mapping[int, frozenset[str]]:
-    """Line -> the names that statements beginning on it store or grow: `.name` for an attribute or its elements."""
+    """Line -> the names that statements beginning on it store or grow: `.name` for an attribute or its elements, `name`
+    for a variable that outlives the call (declared global or nonlocal, or an element of any)."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
         return {}
     found: dict[int, set[str]] = {}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    outer = {name for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
+    for node in nodes:
         for target in _targets(node):
             name = _name(target)
-            if name is not None:
+            if name is not None and (name in outer or not isinstance(target, ast.Name)):
                 found.setdefault(node.lineno, set()).add(name)  # type: ignore[attr-defined]
     return {line: frozenset(names) for line, names in found.items()}
 
@@ -110,5 +112,5 @@ def _name(target: ast.expr) -> str | None:
     if isinstance(target, ast.Attribute):
         return f".{target.attr}"
     if isinstance(target, ast.Constant):
-        return f".{target.value}"
+        return f".{target.value!s}" if isinstance(target.value, str) else None
     return target.id if isinstance(target, ast.Name) else None

@@ -57,6 +57,7 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
 
 
 _LEVEL_ORDER: Mapping[Level, int] = {"note": 0, "warning": 1, "error": 2}
+_CAUSES = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
 _EXPLAINED_BY_LINES = ("GS1", "GS2", "GS3")
 
 
@@ -83,7 +84,7 @@ class _Writer:
         value: str = "a device value",
         how: str | None = None,
         count: int = 1,
-        **data: Any,
+        data: Mapping[str, Any] | None = None,
     ) -> None:
         rule = self._book.rules.get(code)
         if rule is None:
@@ -99,7 +100,9 @@ class _Writer:
         if key in self.found:
             known = self.found[key]
             lower = min(level or rule.level, known.level, key=lambda one: -_LEVEL_ORDER[one])
-            self.found[key] = replace(known, count=known.count + count, level=lower, data={**known.data, **data})
+            self.found[key] = replace(
+                known, count=known.count + count, level=lower, data={**known.data, **(data or {})}
+            )
             return
         expr = expr or text_at(frames[-1], span)
         self.found[key] = Finding(
@@ -115,7 +118,7 @@ class _Writer:
             why=_first_paragraph(rule.why),
             fix=_fix(rule, how).format_map(_Words(str, expr=expr, value=value)),
             count=count,
-            data=data,
+            data=data or {},
         )
 
     def _lowered(self, level: Level) -> Level:
@@ -125,34 +128,21 @@ class _Writer:
     def construction(self) -> None:
         construct = self._seen.build.get("construct") or {}
         failed = [attempt for attempt in construct.get("captures") or () if attempt["failure"] is not None]
-        broken = {name: state for name, state in (construct.get("rng") or {}).items() if state["draw"] is not None}
+        broken = {name: state["draw"] for name, state in (construct.get("rng") or {}).items() if state["draw"]}
+        repaired = construct.get("repaired") or {}
+        draw = next(iter(broken.values()), None)
+        works = all(repaired.get(name) for name in broken)
+        says = {"devices": sorted(broken), "draw": draw, "repair_works": works}
         for attempt in failed:
             failure = attempt["failure"]
             error = {"message": failure["message"], **_line(failure["frames"])}
-            repaired = (construct.get("repaired") or {}).get(attempt["device"].replace("cuda", self._kind))
             if broken:
                 text = f"{failure['message']}{_at(failure['frames'])}"
-                draw = next(iter(broken.values()))["draw"]
-                self.add(
-                    "GS501",
-                    attempt["frames"],
-                    attempt["span"],
-                    level="error",
-                    expr=text,
-                    first_error=error,
-                    devices=sorted(broken),
-                    draw=draw,
-                    repair_works=repaired,
-                )
-            self.add("GS605", attempt["frames"], attempt["span"], first_error=error)
+                data = {**says, "first_error": error}
+                self.add("GS501", attempt["frames"], attempt["span"], level="error", expr=text, data=data)
+            self.add("GS605", attempt["frames"], attempt["span"], data={"first_error": error})
         if broken and not failed:
-            self.add(
-                "GS501", self._entry, level="error", expr=next(iter(broken.values()))["draw"], devices=sorted(broken)
-            )
-
-    @property
-    def _kind(self) -> str:
-        return self._seen.device.partition(":")[0]
+            self.add("GS501", self._entry, level="error", expr=draw, data=says)
 
     @property
     def _entry(self) -> Sequence[Mapping[str, Any]]:
@@ -172,31 +162,33 @@ class _Writer:
             level: Level | None = "note" if event["first_only"] else None
             if event["first_only"]:
                 data["when"] = "only in step 1"
-            value = "the host copy" if code == "GS304" else "a device value"
-            self.add(
-                code, event["frames"], event["span"], level=level, value=value, count=max(event["count"], 1), **data
-            )
+            value = "a host tensor" if code == "GS304" else "a device value"
+            count = max(event["count"], 1)
+            self.add(code, event["frames"], event["span"], level=level, value=value, count=count, data=data)
 
     def state(self) -> None:
         lazy = self._seen.reference.get("lazy") or []
-        proven = (self._seen.probes.get("replay") or {}).get("first_step") == "fail"
-        told: set[str] = set()
+        told: list[str] = []
         for change in (self._seen.step.get("state") or {}).get("changed", ()):
             name, frames = change["name"], change["frames"]
             if change["how"] == "born":
-                if any(path == name or path.startswith((f"{name}.", f"{name}[")) for path in lazy):
-                    told.add(name)
-                    self.add("GS701", frames, value=f"`{name}`", level="error" if proven else "warning", attribute=name)
+                if any(_within(path, name) for path in lazy):
+                    told.append(name)
+                    self._lazy(name, frames)
                 continue
             code = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705"}[change["how"]]
             level: Level = "error" if self._differs and code != "GS705" else "warning"
             values = {key: change[key] for key in ("before", "after") if change[key] is not None}
-            self.add(code, frames, value=f"`{name}`", level=level, attribute=name, **values)
+            self.add(code, frames, value=f"`{name}`", level=level, data={"attribute": name, **values})
         for path in lazy:
-            if not any(path == name or path.startswith((f"{name}.", f"{name}[")) for name in told):
-                self.add(
-                    "GS701", self._entry, value=f"`{path}`", level="error" if proven else "warning", attribute=path
-                )
+            if not any(_within(path, name) for name in told):
+                self._lazy(path, self._entry)
+
+    def _lazy(self, name: str, frames: Sequence[Mapping[str, Any]]) -> None:
+        frames = frames or self._entry
+        harmless = (self._seen.probes.get("replay") or {}).get("first_step") == "pass"
+        level: Level = "warning" if harmless else "error"
+        self.add("GS701", frames, value=f"`{name}`", level=level, data={"attribute": name})
 
     @property
     def _differs(self) -> bool:
@@ -210,18 +202,20 @@ class _Writer:
         if capture.get("status") != "fail":
             return
         error = capture.get("first_error") or {}
-        diagnosis = self._seen.diagnose.get("diagnosis")
-        event = (diagnosis or {}).get("event") or error.get("event")
-        says = {"broke_the_capture": error.get("message")}
-        cause = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}.get((diagnosis or {}).get("cause", ""))
+        diagnosis = self._seen.diagnose.get("diagnosis") or {}
+        event = diagnosis.get("event") or error.get("event")
+        cause = _CAUSES.get(diagnosis.get("cause", ""))
         if event is not None and event["frames"]:
             code = cause or self._code_of_failure(event, error)
-            self.add(code, event["frames"], event["span"], **says)
-            return
-        by_text = self._by_text(error)
-        frames = error.get("frames") or self._entry
-        if by_text is not None or not self._explained(frames):
-            self.add(by_text or "GS607", frames, error.get("span"), expr=error.get("message"), **says)
+            frames, span = event["frames"], event["span"]
+        else:
+            code, frames, span = self._by_text(error) or "GS607", error.get("frames") or self._entry, error.get("span")
+        says = {"broke_the_capture": error.get("message")}
+        known = None if cause else self._explained(frames, code)
+        if known is not None:
+            self.found[known] = replace(self.found[known], data={**self.found[known].data, **says})
+        else:
+            self.add(code, frames, span, expr=error.get("message") if code == "GS607" else None, data=says)
 
     def _code_of_failure(self, event: Mapping[str, Any], error: Mapping[str, Any]) -> str:
         by_text = self._by_text(error)
@@ -237,21 +231,21 @@ class _Writer:
         codes = [rule.code for rule in self._book.rules.values() if any(text in message for text in rule.error_text)]
         return codes[0] if len(codes) == 1 else None
 
-    def _explained(self, frames: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether the step probe has named this very line already."""
+    def _explained(self, frames: Sequence[Mapping[str, Any]], code: str) -> tuple[str, str, int] | None:
+        """What the step probe has said of this very line: of this code, else of another that breaks captures."""
         if not frames:
-            return any(code.startswith(_EXPLAINED_BY_LINES) for code, _, _ in self.found)
+            return None
         place = (shown(frames[-1]["path"]), frames[-1]["line"])
-        return any((path, line) == place for _, path, line in self.found)
+        there = [key for key in self.found if key[1:] == place and key[0].startswith(_EXPLAINED_BY_LINES)]
+        return next((key for key in there if key[0] == code), there[0] if there else None)
 
     def escaped(self) -> None:
         for event in self._seen.capture.get("escaped") or ():
             self.add("GS604", event["frames"], event["span"])
-        diagnosis = self._seen.diagnose.get("diagnosis")
-        if (self._seen.probes.get("capture") or {}).get("status") == "pass" and diagnosis is not None:
-            code = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}.get(diagnosis["cause"])
-            if code is not None:
-                self.add(code, diagnosis["event"]["frames"], diagnosis["event"]["span"])
+        diagnosis = self._seen.diagnose.get("diagnosis") or {}
+        code = _CAUSES.get(diagnosis.get("cause", ""))
+        if code is not None and (self._seen.probes.get("capture") or {}).get("status") == "pass":
+            self.add(code, diagnosis["event"]["frames"], diagnosis["event"]["span"])
 
     def replay(self) -> None:
         """A replay that differs needs a cause; where no finding is one, it is GS704 at the step itself."""
@@ -265,7 +259,11 @@ class _Writer:
         if any(code in causes and finding.level == "error" for (code, _, _), finding in self.found.items()):
             return
         names = ", ".join(check["name"] for check in differing[:3]) or "the random numbers"
-        self.add("GS704", self._entry, expr=names, value=names, checks=differing[:8])
+        self.add("GS704", self._entry, expr=names, value=names, data={"checks": differing[:8]})
+
+
+def _within(path: str, outer: str) -> bool:
+    return path == outer or path.startswith((f"{outer}.", f"{outer}["))
 
 
 def _beyond(check: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """Which lines of the live stack are the user's.
 
-A user's frame is one that is neither torch's, nor graphsafe's, nor the standard library's: a library that the step calls
-(transformers, an engine) counts as the user's, because its lines are what stands in the way.
+A user's frame is one that is neither torch's, nor graphsafe's, nor the standard library's: a library that the step
+calls (transformers, an engine) counts as the user's, because its lines are what stands in the way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SITES = ("site-packages", "dist-packages")
 _MACHINERY = ("torch", "torchgen", "triton", "functorch")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def is_user_file(filename: str) -> bool:
     if filename.startswith("<"):
         return False
@@ -56,7 +56,7 @@ def _position(code: CodeType, instruction: int) -> Span | None:
 
 
 def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], Span | None]:
-    """The user's frames of the running stack, outermost first, and the span of the expression the last one is running."""
+    """The user's frames of the running stack, outermost first, and the span that the last one is running."""
     found: list[CallSite] = []
     span: Span | None = None
     frame = frame or sys._getframe(1)

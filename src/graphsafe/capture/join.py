@@ -61,7 +61,7 @@ def _same_cause(prediction: Finding, finding: Finding) -> bool:
 
 
 def _function_ran(at: Location, ran: Mapping[str, set[int]]) -> bool:
-    """Whether any line of the body of the function around a place ran; what lies in others says nothing of this step."""
+    """Whether any line of the body of the function around a place ran; others say nothing of this step."""
     around = [node for node in functions_of(at.path) if node.lineno <= at.line <= (node.end_lineno or node.lineno)]
     if not around:
         return False
@@ -74,6 +74,7 @@ def _judged(prediction: Finding, ran: Mapping[str, set[int]]) -> Finding:
     at = prediction.location
     executed = any(line in ran.get(at.path, ()) for line in range(at.line, at.end_line + 1))
     status: JoinStatus | None
+    most: Level
     if not executed:
         status, most = "not-executed", "warning"
     elif prediction.code.startswith(_SEEN_BY_STEP):

@@ -1,7 +1,7 @@
 """The eager twin that replay is compared with: built by itself in a process of its own, and stepped like the subject.
 
 Shared with the capture child: `given.pt` (what construction left, where two builds do not agree on it) and
-`reference.pt` (outputs and state of every step, how far eager series of it lie apart, and its first step on new inputs).
+`reference.pt` (outputs and state of every step, how far eager series of it lie apart, its first step on new inputs).
 """
 
 from __future__ import annotations
@@ -205,4 +205,6 @@ def _first_step(session: Session, start: Snapshot, first: _Series) -> tuple[list
         for path, value in first.born.items()
         if path in follows and follows[path] != value and first.settled.get(path) == value
     ]
+    if not lazy:
+        return [], None
     return lazy, {"outputs": host_values(session.device, outputs.tensors), "hosts": dict(outputs.hosts)}

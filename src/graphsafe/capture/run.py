@@ -257,7 +257,7 @@ class Run:
         self._probes.setdefault("timing", {"status": "skipped"})["children"] = dict(self.seconds)
 
 
-def reported(probes: Mapping[str, Probe]) -> dict[str, Probe]:
+def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:
     """The probes as a report has them: places instead of frames, and no path of this machine."""
     told = {name: dict(probe) for name, probe in probes.items()}
     step = told.get("step", {})

@@ -13,7 +13,6 @@ import select
 import signal
 import socket
 import sys
-from typing import Any
 
 from graphsafe.capture.job import Job
 
@@ -66,17 +65,13 @@ def _import_what_torch_imports_late() -> None:
     Some of them ask whether there is a GPU, which must not start CUDA here: torch then asks the driver's library only.
     """
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Nothing(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            return func(*args, **(kwargs or {}))
+    from torch.utils._python_dispatch import BaseTorchDispatchMode
 
     name = "PYTORCH_NVML_BASED_CUDA_CHECK"
     before = os.environ.get(name)
     os.environ[name] = "1"
     try:
-        with Nothing():
+        with BaseTorchDispatchMode():  # type: ignore[no-untyped-call]
             torch.empty(0)
     finally:
         os.environ.pop(name) if before is None else os.environ.__setitem__(name, before)

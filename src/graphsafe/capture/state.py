@@ -11,7 +11,7 @@ import hashlib
 import sys
 import types
 from collections import deque
-from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, Set
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +32,6 @@ HostValue = str
 "The `repr` of a number or a string, or a digest of something larger."
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Where a path hangs: the type that holds it, under which name."""
-
-    type: type
-    name: str
-
-
 @dataclass
 class Reach:
     """`lengths` counts the elements of lists and dicts; `complete` is False where there was too much to walk."""
@@ -48,7 +40,6 @@ class Reach:
     hosts: dict[str, HostValue] = field(default_factory=dict)
     generators: dict[str, torch.Generator] = field(default_factory=dict)
     lengths: dict[str, int] = field(default_factory=dict)
-    owners: dict[str, Owner] = field(default_factory=dict)
     containers: list[Any] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     "Tensors whose bytes have no plain layout (sparse, nested, a subclass)."
@@ -66,11 +57,9 @@ def walk(roots: Mapping[str, Any]) -> Reach:
     reach = Reach()
     seen: set[int] = set()
     alive: list[Any] = []
-    todo = deque((path, value, None) for path, value in roots.items())
+    todo: deque[tuple[str, Any]] = deque(roots.items())
     while todo:
-        path, value, owner = todo.popleft()
-        if owner is not None and path not in reach.owners:
-            reach.owners[path] = owner
+        path, value = todo.popleft()
         if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
             reach.hosts[path] = repr(value) if not isinstance(value, (str, bytes)) or len(value) < 80 else _hash(value)
             continue
@@ -84,7 +73,7 @@ def walk(roots: Mapping[str, Any]) -> Reach:
         if isinstance(value, torch.Tensor):
             (reach.tensors.__setitem__(path, value) if _is_plain(value) else reach.unreadable.append(path))
             if value.is_leaf and value.grad is not None:
-                todo.append((f"{path}.grad", value.grad, Owner(type(value), "grad")))
+                todo.append((f"{path}.grad", value.grad))
             continue
         if isinstance(value, torch.Generator):
             reach.generators[path] = value
@@ -165,17 +154,17 @@ def _hash(value: str | bytes) -> str:
     return hashlib.blake2b(value if isinstance(value, bytes) else value.encode(), digest_size=8).hexdigest()
 
 
-def _behind(path: str, value: Any, reach: Reach) -> Iterator[tuple[str, Any, Owner | None]]:
+def _behind(path: str, value: Any, reach: Reach) -> Iterator[tuple[str, Any]]:
     import torch
 
     dot = f"{path}." if path else ""
-    kind = type(value)
+    kind: Any = type(value)
     if isinstance(value, Mapping):
         reach.lengths[path] = len(value)
         reach.containers.append(value)
         for index, (key, item) in enumerate(list(value.items())):
             name = repr(key) if isinstance(key, (str, int, float, bool, tuple)) else f"#{index}"
-            yield f"{path}[{name}]", item, Owner(kind, str(key)[:80])
+            yield f"{path}[{name}]", item
     elif isinstance(value, (list, tuple, deque)):
         reach.lengths[path] = len(value)
         if not isinstance(value, tuple):
@@ -184,28 +173,32 @@ def _behind(path: str, value: Any, reach: Reach) -> Iterator[tuple[str, Any, Own
             reach.hosts[path] = _hash(repr(value))
             return
         for index, item in enumerate(list(value)):
-            yield f"{path}[{index}]", item, None
+            yield f"{path}[{index}]", item
     elif isinstance(value, (set, frozenset)):
         reach.lengths[path] = len(value)
     elif isinstance(value, torch.nn.Module):
         yield from _behind_module(dot, value, reach)
     elif isinstance(value, functools.partial):
-        yield f"{dot}func", value.func, None
-        yield f"{dot}args", value.args, None
-        yield f"{dot}keywords", value.keywords, None
+        yield f"{dot}func", value.func
+        yield f"{dot}args", value.args
+        yield f"{dot}keywords", value.keywords
     elif isinstance(value, types.MethodType):
-        yield path, value.__self__, None
-        yield f"{dot}{value.__name__}()", value.__func__, None
+        yield path, value.__self__
+        yield f"{dot}{value.__name__}()", value.__func__
     elif isinstance(value, types.FunctionType):
         yield from _behind_function(dot, value, reach)
+    elif isinstance(value, functools._lru_cache_wrapper):
+        reach.containers.append(value)
+        yield path, value.__wrapped__
     elif _holds_state(kind):
         if isinstance(getattr(value, "__dict__", None), dict):
             reach.containers.append(value.__dict__)
             for name, item in list(value.__dict__.items()):
-                yield f"{dot}{name}", item, Owner(kind, name)
+                yield f"{dot}{name}", item
         for name in _slots(kind):
             if hasattr(value, name):
-                yield f"{dot}{name}", getattr(value, name), Owner(kind, name)
+                yield f"{dot}{name}", getattr(value, name)
+        yield from _behind_methods(dot, kind, reach)
 
 
 @functools.cache
@@ -215,34 +208,55 @@ def _module_machinery() -> frozenset[str]:
     return frozenset(torch.nn.Module().__dict__)
 
 
-def _behind_module(dot: str, module: Any, reach: Reach) -> Iterator[tuple[str, Any, Owner]]:
-    kind = type(module)
+def _behind_module(dot: str, module: Any, reach: Reach) -> Iterator[tuple[str, Any]]:
     reach.containers += [module.__dict__, module._parameters, module._buffers, module._modules]
     for store in (module._parameters, module._buffers, module._modules):
         for name, item in list(store.items()):
-            yield f"{dot}{name}", item, Owner(kind, name)
+            yield f"{dot}{name}", item
     for name, item in list(module.__dict__.items()):
         if name not in _module_machinery():
-            yield f"{dot}{name}", item, Owner(kind, name)
+            yield f"{dot}{name}", item
+    yield from _behind_methods(dot, type(module), reach)
 
 
-def _behind_function(dot: str, function: types.FunctionType, reach: Reach) -> Iterator[tuple[str, Any, Owner | None]]:
+def _behind_function(dot: str, function: types.FunctionType, reach: Reach) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
-            yield f"{dot}{name}", cell.cell_contents, None
+            yield f"{dot}{name}", cell.cell_contents
         except ValueError:
             continue
         reach.containers.append(cell)
     if function.__dict__:
         reach.containers.append(function.__dict__)
         for name, item in list(function.__dict__.items()):
-            yield f"{dot}{name}", item, None
-    if not is_user_file(function.__code__.co_filename):
-        return
-    for name in sorted(_names_in(function.__code__)):
-        item = function.__globals__.get(name)
-        if item is not None and not isinstance(item, (type, types.ModuleType, types.BuiltinFunctionType)):
-            yield f"{dot}{name}", item, None
+            yield f"{dot}{name}", item
+    if is_user_file(function.__code__.co_filename):
+        yield from _behind_names(dot, function.__globals__, _names_in(function.__code__), reach)
+
+
+def _behind_methods(dot: str, kind: type, reach: Reach) -> Iterator[tuple[str, Any]]:
+    """The module variables that the methods of a user's own class name; not those of an installed library's classes."""
+    for base in kind.__mro__:
+        for method in vars(base).values():
+            if not isinstance(method, types.FunctionType) or "-packages" in method.__code__.co_filename:
+                continue
+            if is_user_file(method.__code__.co_filename):
+                yield from _behind_names(dot, method.__globals__, _names_in(method.__code__), reach)
+
+
+def _behind_names(dot: str, variables: dict[str, Any], names: Set[str], reach: Reach) -> Iterator[tuple[str, Any]]:
+    """Variables of a module, and of the user's own modules that it names."""
+    reach.containers.append(_Names(variables, tuple(sorted(names))))
+    for name in sorted(names & variables.keys()):
+        item = variables[name]
+        if isinstance(item, types.ModuleType):
+            if is_user_file(item.__file__ or "<") and "-packages" not in (item.__file__ or ""):
+                reach.containers.append(_Names(vars(item), tuple(sorted(names))))
+                for inner in sorted(names & vars(item).keys()):
+                    if not isinstance(vars(item)[inner], (type, types.ModuleType, types.BuiltinFunctionType)):
+                        yield f"{dot}{name}.{inner}", vars(item)[inner]
+        elif not isinstance(item, (type, types.BuiltinFunctionType)):
+            yield f"{dot}{name}", item
 
 
 def _names_in(code: types.CodeType) -> set[str]:
@@ -254,7 +268,7 @@ def _names_in(code: types.CodeType) -> set[str]:
 
 
 @functools.cache
-def _holds_state(kind: type) -> bool:
+def _holds_state(kind: Any) -> bool:
     """Objects of the user's own classes, of optimisers, and plain namespaces; not locks, loggers, streams or types."""
     if issubclass(kind, (type, types.ModuleType, types.BuiltinFunctionType)):
         return False
@@ -268,7 +282,7 @@ def _holds_state(kind: type) -> bool:
 
 
 @functools.cache
-def _slots(kind: type) -> tuple[str, ...]:
+def _slots(kind: Any) -> tuple[str, ...]:
     names: list[str] = []
     for base in kind.__mro__:
         slots = base.__dict__.get("__slots__", ())
@@ -276,14 +290,34 @@ def _slots(kind: type) -> tuple[str, ...]:
     return tuple(name for name in names if not name.startswith("__"))
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Some variables of a module, as a container."""
+
+    variables: dict[str, Any]
+    names: tuple[str, ...]
+
+
 def _contents(container: Any) -> Any:
+    if isinstance(container, functools._lru_cache_wrapper):
+        return None
+    if isinstance(container, _Names):
+        return {name: container.variables[name] for name in container.names if name in container.variables}
     if isinstance(container, types.CellType):
         return container.cell_contents
     return dict(container) if isinstance(container, Mapping) else list(container)
 
 
 def _refill(container: Any, contents: Any) -> None:
-    if isinstance(container, types.CellType):
+    if isinstance(container, functools._lru_cache_wrapper):
+        container.cache_clear()
+    elif isinstance(container, _Names):
+        for name in container.names:
+            if name in contents:
+                container.variables[name] = contents[name]
+            else:
+                container.variables.pop(name, None)
+    elif isinstance(container, types.CellType):
         container.cell_contents = contents
     elif isinstance(container, MutableMapping):
         if not _same(list(container.items()), list(contents.items())):

@@ -26,7 +26,7 @@ Ending = Literal["done", "crashed", "timeout", "stopped"]
 _KEPT_BYTES = 64 * 1024
 _SERVER_START = 120.0
 _ROOT = str(Path(__file__).resolve().parents[2])
-# The folder that Python puts first on the path could hold the user's own `random.py`: neither server nor child wants it.
+# The folder that Python puts first on the path could hold the user's own `random.py`; no process of ours wants it.
 _CLEAN_PATH = f"import sys; '' in sys.path[:1] and sys.path.pop(0); sys.path.append({_ROOT!r}); "
 
 

@@ -137,7 +137,8 @@ def subject_of(answer: Any, inputs: tuple[Mapping[str, Any], ...], device: torch
             return _checked(Subject(answer[0], tuple(answer[1]), dict(kwargs)), inputs)
     raise TargetError(
         "build",
-        f"the factory returned {_kind(answer)}, not (callable, args), (callable, args, kwargs), a graphsafe.Step or an nn.Module",
+        f"the factory returned {_kind(answer)}, not (callable, args), (callable, args, kwargs), "
+        "a graphsafe.Step or an nn.Module",
     )
 
 

@@ -73,7 +73,7 @@ class _Trial:
         new = self.new(path, 1)
         with outside_modes():
             if new.equal(self.original[path]):
-                return "its values are constant or sorted, so that no new ones are sure to be valid"
+                return "its values leave no choice: all alike, or offsets or positions in order"
         outcome = self.outcome({path: new}, path)
         if outcome is None:
             return "the step fails, or turns to NaN, on new values"
@@ -118,7 +118,7 @@ class _Trial:
             for path, tensor in reach_of(session.subject).tensors.items():
                 if path not in inputs:
                     digests[path] = session.device.digest(tensor)
-            values = host_values(session.device, outputs.tensors).values()
+            results = host_values(session.device, outputs.tensors).values()
         with outside_modes():
-            nan = any(bool(value.isnan().any()) for value in values if value.is_floating_point())
+            nan = any(bool(value.isnan().any()) for value in results if value.is_floating_point())
         return digests, nan

@@ -1,8 +1,9 @@
 """New values for a step's inputs, drawn so that they stay what an input of that kind may be.
 
 Floats: redrawn within the finite range seen; infinities, NaN and the dtype's extremes (masks) stay in place. Booleans:
-permuted. Integers: redrawn from 0 to the largest seen, negative ones (padding) staying in place; sorted ones (offsets,
-positions) are kept, all-different ones (slots, block tables) permuted. Everything here works on host copies.
+permuted. Integers: redrawn from 0 to the largest seen, negative ones (padding) staying in place; sorted ones that
+begin with 0 or count up by one (offsets, positions) are kept, other sorted or all-different ones (lengths, slots, block
+tables) permuted. Everything here works on host copies.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def varied(values: torch.Tensor, generator: torch.Generator, bounds: Bounds = (N
     if values.numel() == 0:
         return values.clone()
     if values.dtype == torch.bool:
-        return values.flatten()[torch.randperm(values.numel(), generator=generator)].reshape(values.shape)
+        return _permuted(values.flatten(), generator).reshape(values.shape)
     if values.is_complex():
         parts = torch.view_as_real(values)
         return torch.view_as_complex(_floats(parts.contiguous(), generator, (None, None)).contiguous())
@@ -52,17 +53,26 @@ def _integers(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) 
     if None not in bounds:
         low, high = (int(bound) for bound in bounds if bound is not None)
         return torch.randint(low, high + 1, wide.shape, generator=generator).to(values.dtype).reshape(values.shape)
-    several = wide.numel() > 1
     different = int(torch.unique(wide).numel())
-    if several and different > 1 and bool((wide[1:] >= wide[:-1]).all()):
+    steps = wide[1:] - wide[:-1]
+    rising = different > 1 and bool((steps >= 0).all())
+    if rising and (int(wide[0]) == 0 or bool((steps == 1).all())):
         return values.clone()
-    if several and different == wide.numel():
-        return flat[torch.randperm(flat.numel(), generator=generator)].reshape(values.shape)
+    if rising or 1 < different == wide.numel():
+        return _permuted(flat, generator).reshape(values.shape)
     free = (wide >= 0) & (wide < torch.iinfo(values.dtype).max)
     if not bool(free.any()):
         return values.clone()
     drawn = torch.randint(0, int(wide[free].max()) + 1, wide.shape, generator=generator)
     return torch.where(free, drawn, wide).to(values.dtype).reshape(values.shape)
+
+
+def _permuted(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Another order, where there is one: of two elements every second permutation is the old one."""
+    import torch
+
+    drawn = flat[torch.randperm(flat.numel(), generator=generator)]
+    return flat.roll(1) if drawn.equal(flat) else drawn
 
 
 def _range(seen: torch.Tensor, bounds: Bounds) -> tuple[float, float]:

@@ -1,8 +1,9 @@
 """The same small step in every form that a target may have."""
 
 import torch
-from graphsafe import Step
 from torch import nn
+
+from graphsafe import Step
 
 
 class Scale(nn.Module):

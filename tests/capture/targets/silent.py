@@ -155,3 +155,100 @@ def bad_integers(device):
         return table.index_select(0, index) + x
 
     return step, (torch.randn(3, 8, device=device), torch.tensor([2, 2, 5], device=device))
+
+
+_PLAN = None
+
+
+class GlobalPlan(nn.Module):
+    """The plan of the first step lives in a variable of the module, behind a helper."""
+
+    def forward(self, x, lengths):
+        return x * planned(lengths).unsqueeze(1) + lengths.unsqueeze(1)
+
+
+def planned(lengths):
+    global _PLAN
+    if _PLAN is None:
+        _PLAN = torch.cumsum(lengths, 0)
+    return _PLAN
+
+
+def global_plan(device):
+    return GlobalPlan(), (torch.randn(4, 8, device=device), torch.tensor([7, 3, 9, 7], device=device))
+
+
+def closure_plan(device):
+    kept = {}
+
+    def step(x, lengths):
+        if "plan" not in kept:
+            kept["plan"] = torch.cumsum(lengths, 0)
+        return x * kept["plan"].unsqueeze(1) + lengths.unsqueeze(1)
+
+    return step, (torch.randn(4, 8, device=device), torch.tensor([7, 3, 9, 7], device=device))
+
+
+class Momentum(nn.Module):
+    """An optimiser's state is born in the first step, follows its inputs, and is written again in every step."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, device=device), requires_grad=False)
+        self.momentum = None
+
+    def forward(self, x):
+        gradient = (x * self.weight).mean(0)
+        if self.momentum is None:
+            self.momentum = gradient.clone()
+        else:
+            self.momentum.mul_(0.9).add_(gradient)
+        self.weight.sub_(0.1 * self.momentum)
+        return self.weight.clone()
+
+
+def momentum(device):
+    return Momentum(device), (torch.randn(4, 8, device=device),)
+
+
+class Escape(nn.Module):
+    """Half of the work goes to a stream of its own that is neither forked from the step's nor joined to it."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.side = torch.cuda.Stream(device)
+        self.register_buffer("part", torch.zeros(4, 8, device=device))
+
+    def forward(self, x):
+        with torch.cuda.stream(self.side):
+            self.part.copy_(x * 0.5)
+        return x + 1
+
+
+def escape(device):
+    return Escape(device), (torch.randn(4, 8, device=device),)
+
+
+class Unjoined(Escape):
+    """Forked, and never joined."""
+
+    def forward(self, x):
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            self.part.copy_(x * 0.5)
+        return x + 1
+
+
+def unjoined(device):
+    return Unjoined(device), (torch.randn(4, 8, device=device),)
+
+
+def swallowed(device):
+    def step(x):
+        try:
+            x.sum().item()
+        except RuntimeError:
+            pass
+        return x * 2
+
+    return step, (torch.randn(4, 8, device=device),)

@@ -21,12 +21,12 @@ StepEventKind = Literal[
     "read", "wait", "query", "copy-to-host", "copy-to-device", "extent", "allocation", "random", "hidden-sync"
 ]
 Span = tuple[int, int, int, int]
-"First line, first column, last line, column after the last; lines from 1, columns from 0 in UTF-8 bytes, as `ast` counts."
+"First line and column, last line and column after it; lines from 1, columns from 0 in UTF-8 bytes, as `ast` counts."
 
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """One thing that an eager step did, with the user's frames that did it (outermost first; the last is the line to blame).
+    """One thing that an eager step did, with the user's frames that did it, outermost first; the last is to blame.
 
     `graphsafe.capture.frames.user_frames()` makes `frames` and `span` from the live stack.
     """
@@ -38,11 +38,12 @@ class StepEvent:
     span: Span | None = None
     "The expression of the last frame that was running; `None` before Python 3.11."
     via: str | None = None
-    """The outermost Python-level torch call around the event (`torch.Tensor.__bool__`, `torch.Tensor.item`, `torch.zeros`,
+    """The outermost Python-level torch call around the event (`torch.Tensor.__bool__`, `torch.zeros`,
     `torch.Tensor.__getitem__`), as the op table spells it."""
     nbytes: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    """What tells rules apart: `pinned` and `non_blocking` (bools, for copies), `dtype`, `device` (where the work went)."""
+    """What tells rules apart: for copies `pinned`, `non_blocking`, `literal` and `index`; for extents `mask`; `dtype`;
+    for random numbers `how`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class RandomState:
 
 @dataclass(frozen=True, slots=True)
 class CaptureFailure:
-    """Why a capture attempt failed: the root of the exception chain first, with the user's frames of the first error."""
+    """Why a capture attempt failed: the root of the exception chain, with the user's frames of that first error."""
 
     error_type: str
     message: str
@@ -169,7 +170,7 @@ class Device(Protocol):
         ...
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        """The same attempt with every operation watched; only in a process of its own, after `record` failed elsewhere."""
+        """The same attempt with every operation watched; in a process of its own, after `record` failed elsewhere."""
         ...
 
     def synchronize(self) -> None: ...

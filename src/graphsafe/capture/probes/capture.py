@@ -249,7 +249,7 @@ class _Replays:
         return told
 
     def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> str | None:
-        """Replays advance the generator as eager steps do, and two in a row differ exactly if two eager steps differ."""
+        """Replays advance the generator as eager steps do, and two in a row differ exactly if two eager ones do."""
         steps = self._reference["steps"][PAIR - 1 :]
         eager = [step["advance"] for step in steps]
         ours = [advance for advance, _ in pair]

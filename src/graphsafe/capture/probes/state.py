@@ -46,9 +46,10 @@ def changes(census: Sequence[Reach], ran: Executed) -> list[dict[str, Any]]:
         earlier = two.tensors.get(path)
         if earlier is not None and _storage(earlier) != _storage(tensor):
             add(path, "rebound")
-    for path in _keys(three):
-        if path not in two.tensors and path not in two.hosts and "[" in path:
-            add(path.rpartition("[")[0], "cached")
+    for path in three.tensors:
+        held = path.rpartition("[")[0]
+        if path not in one.tensors and one.lengths.get(held, 0) < three.lengths.get(held, 0):
+            add(held, "cached", one.lengths.get(held), three.lengths[held])
     return list(found.values())
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class CudaDevice:
-    evidence: Literal["measured"] = "measured"
+    evidence: Literal["measured", "predicted"] = "measured"
 
     def __init__(self, index: int) -> None:
         """Raises RuntimeError where this machine has no such GPU."""
@@ -58,7 +58,7 @@ class CudaDevice:
     def random_states(self) -> Mapping[str, RandomState]:
         states = {}
         for index in range(torch.cuda.device_count()):
-            if not torch._C._cuda_hasPrimaryContext(index):
+            if not torch._C._cuda_hasPrimaryContext(index):  # type: ignore[attr-defined]
                 continue
             generator = torch.cuda.default_generators[index]
             try:
@@ -97,7 +97,7 @@ class CudaDevice:
 
     def _side_stream(self) -> torch.cuda.Stream:
         if self._stream is None:
-            self._stream = torch.cuda.Stream(self.torch_device)
+            self._stream = torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
         return self._stream
 
     def stands_on(self) -> str:
@@ -150,7 +150,7 @@ class CudaDevice:
         return Memory(total, free, torch.cuda.memory_allocated(self.index), torch.cuda.max_memory_allocated(self.index))
 
     def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         self.synchronize()
         begin.record()
         for _ in range(repeats):
@@ -165,7 +165,7 @@ class CudaDevice:
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
             step()
             self.synchronize()
-        events = [event for event in profiler.events() or () if event.device_type == torch.autograd.DeviceType.CUDA]
+        events = [event for event in profiler.events() or () if event.device_type.name == "CUDA"]
         return sum(not event.name.startswith(("Memcpy", "Memset")) for event in events)
 
     def unknown_operations(self) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def attempts_watched(sink: Callable[[CaptureAttempt], None]) -> Iterator[None]:
         return begin(self, *args, **kwargs)
 
     def capture_end(self: Any) -> Any:
-        # In `__exit__` of torch.cuda.graph this is what the body raised; capture_end itself only repeats that it failed.
+        # In `__exit__` of torch.cuda.graph this is what the body raised; capture_end only repeats that it failed.
         raised = sys.exc_info()[1]
         device, frames, span = open_attempts.pop(id(self), (f"cuda:{torch.cuda.current_device()}", *user_frames()))
         try:

@@ -26,6 +26,7 @@ class _Detective:
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self.stream = stream
         self.running = Running(self.event)
+        self.running.before_op = self.before_op
         self.running.after_op = self.after_op
         self.last: StepEvent | None = None
         self.guilty: Diagnosis | None = None
@@ -41,17 +42,16 @@ class _Detective:
         if self.guilty is None and self.last is not None and capture_status(self.stream) == INVALIDATED:
             self.guilty = Diagnosis("operation", self.last)
 
-    def after_op(self, name: str, args: Sequence[Any]) -> None:
-        if self.guilty is not None:
-            return
+    def before_op(self, name: str) -> None:
+        self.check()
         frames, span = user_frames()
-        event = StepEvent("hidden-sync", name, frames, span, self.running.via)
-        if capture_status(self.stream) == INVALIDATED:
-            told = self.last if self.running.told and self.last is not None else event
-            self.guilty = Diagnosis("operation", told)
+        self.last = StepEvent("hidden-sync", name, frames, span, self.running.via)
+
+    def after_op(self, name: str, args: Sequence[Any]) -> None:
+        self.check()
+        event = self.last
+        if self.guilty is not None or event is None:
             return
-        if not self.running.told:
-            self.last = event
         here = torch.cuda.current_stream()
         if here.cuda_stream == self.stream.cuda_stream:
             return

@@ -25,8 +25,8 @@ class CudaRecording:
 
     def pool_bytes(self) -> int | None:
         pool = tuple(self._graph.pool())
-        segments = torch.cuda.memory_snapshot()
-        return sum(segment["total_size"] for segment in segments if tuple(segment["segment_pool_id"]) == pool)
+        segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        return sum(int(segment["total_size"]) for segment in segments if tuple(segment["segment_pool_id"]) == pool)
 
     def escaped(self) -> tuple[StepEvent, ...]:
         """Not known from a plain capture: `diagnose` looks for it where a replay went wrong."""

@@ -20,6 +20,7 @@ from graphsafe.capture.frames import user_frames
 from graphsafe.optable import OpTable
 from graphsafe.rulebook import load_rulebook
 
+_SUBSCRIPTS = ("torch.Tensor.__getitem__", "torch.Tensor.__setitem__")
 _COPIES = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy"})
 _INDEXES = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
 _KINDS: Mapping[str, StepEventKind] = {
@@ -32,7 +33,7 @@ _KINDS: Mapping[str, StepEventKind] = {
 Sink = Callable[[StepEvent], None]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def python_name(func: Any) -> str | None:
     """As the op table spells it; None for what reads nothing (`tensor.shape`)."""
     name = getattr(func, "__name__", "")
@@ -58,6 +59,7 @@ class Running:
         self.op: str | None = None
         self.told = False
         "Whether the running op has been told already: a wait inside it is not news."
+        self.before_op: Callable[[str], None] | None = None
         self.after_op: Callable[[str, Sequence[Any]], None] | None = None
 
     def tell(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
@@ -78,11 +80,16 @@ class Running:
             kind = "wait"
         if self.op in _INDEXES:
             self.tell("extent", self.op, mask=True)
+        elif self.op is None and self.via in _SUBSCRIPTS:
+            # Before the op itself: a list among the indices is made a tensor and sent to the device.
+            self.tell("copy-to-device", self.via, index=True, pinned=False, non_blocking=False)
         else:
             self.tell(kind, self.op or self.via or "cudaStreamSynchronize", literal=self.via in _LITERALS)
 
     def begin_op(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.op, self.told = name, False
+        if self.before_op is not None:
+            self.before_op(name)
         if name == "aten::_local_scalar_dense" and args[0].is_cuda:
             self._tell_once("read", name, dtype=str(args[0].dtype))
         elif name in _COPIES:
@@ -125,7 +132,7 @@ class Running:
             return
         kinds = {effect.kind for effect in entry.effects}
         tensor = result if isinstance(result, torch.Tensor) else None
-        if "allocates" in kinds and tensor is not None and tensor.is_cuda:
+        if "allocates" in kinds and name not in _LITERALS and tensor is not None and tensor.is_cuda:
             self.tell("allocation", entry.aten or name, tensor.nbytes)
         if "random" in kinds and tensor is not None:
             if not tensor.is_cuda:
@@ -158,9 +165,9 @@ class _Calls(TorchFunctionMode):
             running.via = outer
 
 
-class _Ops(TorchDispatchMode):
+class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, running: Running) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._running = running
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
