@@ -71,6 +71,9 @@ def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: 
     op = node.op
     lt, _ = as_tensor(left)
     rt, _ = as_tensor(right)
+    if isinstance(op, ast.Mod) and isinstance(left, Number) and left.type == "str":
+        displays.formatted(engine, frame, node, right)
+        return STR
     if lt is not None or rt is not None:
         use_number(engine, frame, left, "operand", node)
         use_number(engine, frame, right, "operand", node)
@@ -97,9 +100,6 @@ def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: 
         return of_elements(left.kind, join(left.elem, right.elem) if left.items != () else right.elem)
     if type(left) is Sequence and isinstance(op, ast.Mult):
         return of_elements(left.kind, left.elem)
-    if type(left) is Number and isinstance(op, ast.Mod) and left.type == "str":
-        displays.formatted(engine, frame, node, right)
-        return STR
     if type(left) is Dict and type(right) is Dict:
         return join(left, right)
     return Unknown(depends_on_step(left) or depends_on_step(right), holds_device(left) or holds_device(right))

@@ -179,11 +179,13 @@ def _parameter(
     if type(declared) is Unknown:
         if default is not None and passed is None and not _is_none(default):
             return _default(engine, frame, default, soft="default")
+        # What came out of a call with device tensors is one, if the body then treats it as one.
+        from_step = unknown_caller or (type(passed) is Unknown and passed.device)
         if frame.hot and (
-            uses.tensor(name, STEP_USES if unknown_caller else TENSOR_USES)
+            uses.tensor(name, STEP_USES if from_step else TENSOR_USES)
             or (unknown_caller and MASK_NAME.search(name) is not None)
         ):
-            declared = Tensor(where="device" if unknown_caller else "any", sure=unknown_caller)
+            declared = Tensor(where="device" if unknown_caller else "any", sure=from_step)
         elif type(passed) is Unknown:
             return passed
         else:

@@ -1,0 +1,321 @@
+"""What is hot and why: roots, calls across files, marks, configuration, guards, and what a comment may silence."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config, load_config
+from graphsafe.report.model import Finding, Report
+from graphsafe.scan.api import scan_paths
+
+Project = Callable[..., Path]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Write files (`step=` is step.py) into a project; its root."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(**files: str) -> Path:
+        for name, text in files.items():
+            path = tmp_path / (name if "." in name else f"{name}.py")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(textwrap.dedent(text), encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def scan(root: Path, *paths: str) -> Report:
+    return scan_paths([root / path for path in paths] or [root], load_config(root))
+
+
+def places(report: Report) -> list[tuple[str, str, int]]:
+    return [(f.code, f.location.path, f.location.line) for f in report.findings if f.level != "note"]
+
+
+def chain(finding: Finding) -> list[tuple[str, int, str | None]]:
+    return [(site.path, site.line, site.function) for site in finding.call_chain]
+
+
+MODEL = """\
+import torch
+from torch import nn
+
+from engine.helpers import Sampler, pick
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sampler = Sampler()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = pick(x)
+        return self.sampler.draw(y)
+"""
+HELPERS = """\
+import torch
+
+
+def pick(x):
+    return best(x)
+
+
+def best(values):
+    return values[int(values.argmax())]
+
+
+class Sampler:
+    def draw(self, logits):
+        return logits * self.scale(logits)
+
+    def scale(self, logits):
+        return logits.max().item()
+
+
+def unused(x: torch.Tensor):
+    return x.item()
+"""
+
+ENGINE = {"engine/__init__.py": "", "engine/model.py": MODEL, "engine/helpers.py": HELPERS, "pyproject.toml": ""}
+
+
+def test_hazards_behind_calls_are_found_in_other_files_with_their_chain(project: Project) -> None:
+    root = project(**ENGINE)
+    report = scan(root)
+    assert places(report) == [("GS101", "engine/helpers.py", 9), ("GS101", "engine/helpers.py", 17)]
+    first, second = report.findings
+    assert chain(first) == [("engine/model.py", 13, "Model.forward"), ("engine/helpers.py", 5, "pick")]
+    assert first.location.function == "best"
+    assert chain(second) == [("engine/model.py", 14, "Model.forward"), ("engine/helpers.py", 14, "Sampler.draw")]
+
+
+def test_a_single_file_is_read_with_the_project_that_reaches_it(project: Project) -> None:
+    root = project(**ENGINE)
+    alone = scan(root, "engine/helpers.py")
+    assert places(alone) == [("GS101", "engine/helpers.py", 9), ("GS101", "engine/helpers.py", 17)]
+    assert places(scan(root, "engine/model.py")) == []
+
+
+def test_a_finding_of_a_root_has_no_chain_and_counts_other_roots(project: Project) -> None:
+    root = project(
+        model="""\
+        import torch
+        from torch import nn
+
+        def read(x):
+            return x.item()
+
+        class A(nn.Module):
+            def forward(self, x: torch.Tensor):
+                x.tolist()
+                return read(x)
+
+        class B(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return read(x)
+        """
+    )
+    shared, own = scan(root).findings
+    assert (len(shared.call_chain), shared.further_roots) == (1, 1)
+    assert (own.call_chain, own.further_roots) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        """\
+        import torch
+        class Runner:
+            def capture(self, x: torch.Tensor, stream):
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, stream=stream):
+                    self.step(x)
+                return graph
+            def step(self, x):
+                return x * x.sum().item()
+        """,
+        """\
+        import torch
+        def step(x):
+            return x * x.sum().item()
+        graphed = torch.cuda.make_graphed_callables(step, (torch.ones(2),))
+        """,
+        """\
+        import torch
+        def step(x):
+            return x * x.sum().item()
+        fast = torch.compile(step, mode="reduce-overhead")
+        """,
+        """\
+        import torch
+        @torch.compile(mode="reduce-overhead")
+        def step(x):
+            return x * x.sum().item()
+        """,
+        """\
+        import torch
+        def step(x):  # graphsafe: hot
+            return x * x.sum().item()
+        """,
+        """\
+        import torch
+        class Engine:
+            def execute_model(self, x):
+                return x * x.sum().item()
+        """,
+        """\
+        import torch
+        from torch import nn
+        class Base(nn.Module):
+            def forward(self, x):
+                return self.inner(x)
+        class Derived(Base):
+            def inner(self, x):
+                return x * x.sum().item()
+        """,
+    ],
+    ids=["capture", "graphed callables", "compile", "decorator", "mark", "engine entry point", "inherited forward"],
+)
+def test_each_kind_of_root_is_hot(project: Project, source: str) -> None:
+    assert [f.code for f in scan(project(step=source)).findings if f.level == "error"] == ["GS101"]
+
+
+def test_configuration_adds_and_removes_hot_code(project: Project) -> None:
+    source = """\
+    import torch
+    from torch import nn
+
+    def refresh(x):
+        return x.item()
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor):
+            return self.rarely(x)
+
+        def rarely(self, x):
+            return x.tolist()
+    """
+    root = project(
+        step=source, **{"graphsafe.toml": 'hot-paths = ["step.py:refresh"]\ncold-paths = ["step:Model.rarely"]\n'}
+    )
+    assert places(scan(root)) == [("GS101", "step.py", 5)]
+
+
+def test_what_a_configured_factory_returns_is_hot(project: Project) -> None:
+    source = """\
+    import torch
+
+    def decode(x):
+        return x.item()
+
+    def build(device):
+        return decode, (torch.ones(1, device=device),)
+    """
+    root = project(step=source, **{"graphsafe.toml": '[targets.decode]\nfactory = "step.py:build"\n'})
+    assert places(scan(root)) == [("GS101", "step.py", 4)]
+
+
+def test_without_hot_code_the_report_says_so(project: Project) -> None:
+    report = scan(project(step="import torch\n\n\ndef f(x):\n    return x.item()\n"))
+    assert (report.findings, [limit.kind for limit in report.limits]) == ((), ["no-root"])
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "if not torch.compiler.is_compiling():",
+        "if not torch.cuda.is_current_stream_capturing():",
+        "if not torch.jit.is_tracing():",
+        "if VERBOSE >= 2:",
+        "if self.debug:",
+        "if self.debug and x.any():",
+    ],
+)
+def test_what_a_guard_keeps_out_of_captures_is_a_note(project: Project, guard: str) -> None:
+    source = f"""\
+    import os
+    import torch
+    from torch import nn
+
+    VERBOSE = int(os.environ.get("VERBOSE", "0"))
+
+    class Model(nn.Module):
+        def __init__(self, debug=False):
+            super().__init__()
+            self.debug = debug
+
+        def forward(self, x: torch.Tensor):
+            {guard}
+                print(x.item())
+            return x
+    """
+    report = scan(project(step=source))
+    assert {f.level for f in report.findings} == {"note"}
+    assert all(f.data["guard"] for f in report.findings)
+
+
+def test_an_early_return_guards_what_follows(project: Project) -> None:
+    source = """\
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor):
+            if torch.compiler.is_compiling():
+                return x
+            return x * x.sum().item()
+    """
+    assert [f.level for f in scan(project(step=source)).findings] == ["note"]
+
+
+SUPPRESSED = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor):
+        a = x.item()  # graphsafe: ignore[GS101] read once a request
+        b = x.tolist()  # graphsafe: ignore[GS101]
+        c = x + 1  # graphsafe: ignore[GS101] not here
+        text = "# graphsafe: ignore[GS101] a string is no comment"
+        return x.cpu()  # graphsafe: ignore[GS1] the whole family
+"""
+
+
+def test_comments_suppress_and_are_held_to_account(project: Project) -> None:
+    findings = scan(project(step=SUPPRESSED)).findings
+    suppressed = {(f.code, f.location.line): f.suppressed.reason for f in findings if f.suppressed is not None}
+    assert suppressed == {("GS101", 7): "read once a request", ("GS101", 8): None, ("GS103", 11): "the whole family"}
+    assert [(f.code, f.location.line) for f in findings if f.suppressed is None] == [("GS902", 8), ("GS901", 9)]
+
+
+def test_a_suppression_of_a_rule_that_did_not_run_is_not_unused(project: Project) -> None:
+    root = project(step=SUPPRESSED)
+    findings = scan_paths([root], Config(root=root, ignore=("GS1",))).findings
+    assert [(f.code, f.location.line) for f in findings] == [("GS902", 8)]
+
+
+def test_per_file_ignores_hold_for_their_files(project: Project) -> None:
+    source = "import torch\n\n\ndef step(x):  # graphsafe: hot\n    return x.item()\n"
+    root = project(a=source, b=source, **{"graphsafe.toml": '[per-file-ignores]\n"a.py" = ["GS1"]\n'})
+    assert places(scan(root)) == [("GS101", "b.py", 5)]
+
+
+def test_fingerprints_hold_when_lines_move(project: Project) -> None:
+    source = "import torch\n\n\ndef step(x):  # graphsafe: hot\n    return x.item()\n"
+    [before] = scan(project(step=source)).findings
+    [after] = scan(project(step="# a new line\n" + source)).findings
+    assert (before.fingerprint, before.location.line) != ("", after.location.line)
+    assert before.fingerprint == after.fingerprint
+
+
+def test_two_scans_give_the_same_report(project: Project) -> None:
+    root = project(**ENGINE)
+    assert scan(root).findings == scan(root).findings
