@@ -37,6 +37,8 @@ def scan_paths(
     """
     rulebook = rulebook or load_rulebook(config.rule_packs)
     rulebook.selected(config.select, config.ignore)
+    for codes in config.per_file_ignores.values():
+        rulebook.codes(codes, "per-file-ignores")
     given = _given(paths, config)
     project = Project(dict.fromkeys([*_project_files(paths, config), *given]))
     return with_room(lambda: _scan(project, given, config, confidence, rulebook))
@@ -74,7 +76,7 @@ def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
                 folder = folder.parent
             found += python_files(folder, config.exclude, root)
         else:
-            found += sorted(folder.glob("*.py"))
+            found += sorted(file for file in folder.glob("*.py") if file.is_file())
     return found
 
 
