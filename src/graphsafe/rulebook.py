@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from graphsafe import rulefile
 from graphsafe.errors import nearest
 from graphsafe.files import user_cache, write_atomically
+from graphsafe.libraries import Libraries, Summary
 from graphsafe.report.model import Confidence, Level
 from graphsafe.rulefile import RulebookError
 from graphsafe.scan.events import EventKind
@@ -123,6 +124,7 @@ class Rulebook:
     digest: str
     "Changes with any rule; part of every cache's key."
     index: Mapping[tuple[str, str], tuple[tuple[Rule, Match], ...]]
+    libraries: Libraries
 
     @property
     def ops(self) -> OpTable:
@@ -153,6 +155,7 @@ def load_rulebook(packs: Sequence[Path] = ()) -> Rulebook:
     """graphsafe's own rules, and those of a project's packs (files, or folders of them). Raises RulebookError."""
     data = _own()
     rules = [_rule(item) for item in data["rules"]]
+    libraries = list(data["libraries"])
     digests = [data["digest"]]
     for pack in packs:
         compiled = _compiled([(path, _content(path)) for path in _pack_files(pack)])
@@ -160,8 +163,9 @@ def load_rulebook(packs: Sequence[Path] = ()) -> Rulebook:
             if rule.code.startswith("GS"):
                 raise RulebookError(f"{pack}: {rule.code}: codes that begin with GS are graphsafe's own")
             rules.append(rule)
+        libraries += compiled["libraries"]
         digests.append(compiled["digest"])
-    return _rulebook(rules, data, "-".join(digests))
+    return _rulebook(rules, {**data, "libraries": libraries}, "-".join(digests))
 
 
 def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
@@ -193,7 +197,8 @@ def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Ru
             for how in match.how or ("",):
                 index[match.event, how] = (*index.get((match.event, how), ()), (rule, match))
     errors = tuple(KnownError(**_tuples(item)) for item in data["errors"])
-    return Rulebook(by_code, frozenset(data["entry_points"]), errors, _home(), digest, index)
+    libraries = Libraries.of(Summary(**_tuples(item)) for item in data["libraries"])
+    return Rulebook(by_code, frozenset(data["entry_points"]), errors, _home(), digest, index, libraries)
 
 
 def compile_rules(folder: Path) -> str:
@@ -264,12 +269,14 @@ def _digest(files: Iterable[tuple[Path, bytes]]) -> str:
 
 
 def _compile(files: Sequence[tuple[Path, bytes]]) -> dict[str, Any]:
-    data: dict[str, Any] = {"digest": _digest(files), "rules": [], "entry_points": [], "errors": []}
+    data: dict[str, Any] = {"digest": _digest(files), "rules": [], "entry_points": [], "errors": [], "libraries": []}
     for path, content in files:
         if path.name == "engine-entry-points.yaml":
             data["entry_points"] = rulefile.read_entry_points(path, content)
         elif path.name == "errors.yaml":
             data["errors"] = rulefile.read_errors(path, content)
+        elif path.name == "libraries.yaml":
+            data["libraries"] = rulefile.read_libraries(path, content)
         else:
             data["rules"] += rulefile.read_rules(path, content)
     return data

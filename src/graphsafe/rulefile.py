@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from graphsafe.document import Convert, Document
 from graphsafe.errors import RequestError
+from graphsafe.libraries import Returns
 from graphsafe.report.model import CONFIDENCES, LEVELS
 from graphsafe.scan.events import EventKind
 
@@ -37,6 +38,17 @@ def read_entry_points(path: Path, content: bytes) -> list[str]:
     doc = Document(str(path), RulebookError)
     table = doc.table("", read_yaml(path, content))
     return sorted({name for engine, names in table.items() for name in doc.texts(engine, names)})
+
+
+def read_libraries(path: Path, content: bytes) -> list[dict[str, Any]]:
+    """What functions of libraries do, from a table of library -> entries."""
+    doc = Document(str(path), RulebookError)
+    table = doc.table("", read_yaml(path, content))
+    return [
+        doc.read(key, item, _LIBRARY_KEYS, ("names",))
+        for library, items in table.items()
+        for key, item in doc.items(library, items)
+    ]
 
 
 def read_errors(path: Path, content: bytes) -> list[dict[str, Any]]:
@@ -242,6 +254,11 @@ _EVIDENCE_KEYS: Mapping[str, Convert] = {
     "says": Document.text,
 }
 _EVIDENCE_DEFAULTS: Mapping[str, Any] = {"device": None, "atlas": ()}
+_LIBRARY_KEYS: Mapping[str, Convert] = {
+    "names": Document.texts,
+    "waits": Document.boolean,
+    "returns": lambda doc, key, value: doc.one_of(key, value, get_args(Returns)),
+}
 _ERROR_KEYS: Mapping[str, Convert] = {
     "code": Document.number,
     "name": _identifier,

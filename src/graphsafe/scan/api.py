@@ -90,7 +90,7 @@ def _scan(
         index = project.index(path)
         return paths.is_cold(path, index.module if index is not None else "", facts)
 
-    engine = Engine(project, rulebook.ops, is_cold)
+    engine = Engine(project, rulebook.ops, is_cold, rulebook.libraries)
     wanted = [str(path) for path in given]
     _read_roots(engine, wanted, paths, rulebook, config)
     linter = Linter(engine, rulebook, config, confidence)

@@ -14,6 +14,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan import attributes, parameters, statements
@@ -87,10 +88,13 @@ class Edge:
 
 
 class Engine:
-    def __init__(self, project: Project, ops: OpTable, cold: parameters.ColdTest) -> None:
+    def __init__(
+        self, project: Project, ops: OpTable, cold: parameters.ColdTest, libraries: Libraries | None = None
+    ) -> None:
         self.project = project
         self.ops = ops
         self.cold = cold
+        self.libraries = libraries or Libraries()
         self.events: dict[Place, Event] = {}
         self.edges: dict[str, dict[Edge, None]] = {}
         self.roots: dict[str, str] = {}

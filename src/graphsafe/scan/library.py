@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.scan import tensors
+from graphsafe.scan import summaries, tensors
 from graphsafe.scan.checks import side_stream
 from graphsafe.scan.values import (
     ARRAY,
@@ -117,6 +117,9 @@ def call(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arg
     handler = _FUNCTIONS.get(name)
     if handler is not None:
         return handler(engine, frame, node, arguments)
+    summary = engine.libraries.find(name)
+    if summary is not None:
+        return summaries.call(engine, frame, node, name, summary, arguments)
     if name.startswith("torch."):
         return _torch(engine, frame, node, name, arguments)
     op = engine.ops.python(name)
@@ -679,6 +682,8 @@ def handle_method(
         return log(engine, frame, node, name, arguments)
     if handle.kind == "environment":
         return _environment(engine, frame, node, arguments)
+    if handle.kind == "library":
+        return summaries.method(engine, frame, node, handle, name, arguments)
     if handle.kind == "module":
         return _module_method(handle, name, arguments)
     prefix = _TABLE_NAMES.get(handle.kind)

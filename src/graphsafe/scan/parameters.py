@@ -374,7 +374,7 @@ def _named_type(engine: Engine, file: FileIndex, name: str) -> Value:
     if binding.kind == "assign":
         return _type_alias(engine, binding.path, binding.name)
     if binding.kind == "lib":
-        return _library_type(binding.name)
+        return _library_type(engine, binding.name)
     return UNKNOWN
 
 
@@ -389,8 +389,11 @@ def _type_alias(engine: Engine, path: str, name: str) -> Value:
     return UNKNOWN
 
 
-def _library_type(name: str) -> Value:
+def _library_type(engine: Engine, name: str) -> Value:
     last = name.rpartition(".")[2]
+    summary = engine.libraries.find(name)
+    if summary is not None and summary.returns == "object":
+        return Handle("library", name)
     if name.startswith("torch"):
         if last in _TENSOR_TYPES:
             return Tensor(where="any", dtype=_TENSOR_TYPES[last])
