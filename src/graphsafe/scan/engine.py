@@ -18,7 +18,9 @@ from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan import attributes, parameters, statements
+from graphsafe.scan.checks import draws
 from graphsafe.scan.checks.origin import first_step_only
+from graphsafe.scan.custom_ops import CustomOps
 from graphsafe.scan.events import Event, EventKind, Span
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
@@ -104,6 +106,7 @@ class Engine:
         self.state = StateLog()
         self.attributes = attributes.AttributeTables(self)
         self.overrides = Overrides(project)
+        self.custom_ops = CustomOps(project)
         self.failures: list[tuple[str, str]] = []
         self._memo: dict[object, Value | None] = {}
         self._contexts: dict[tuple[str, bool, bool], int] = {}
@@ -134,6 +137,11 @@ class Engine:
         once = first_step_only(frame)
         if guard is None and once and (kind == "Rng" or how == "literal-device"):
             guard = "a test that only a first step passes"
+        if guard is None and how == "host-random" and isinstance(node, ast.Call):
+            if draws.only_in_training(frame, node):
+                guard = "`if self.training`"
+            elif draws.is_seeded(self, frame):
+                confidence = "possible"
         event = Event(kind, how, span, confidence, guard, level, words, once)
         place = Place(frame.path, frame.function, span, kind, how)
         known = self.events.get(place)

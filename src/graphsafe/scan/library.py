@@ -152,6 +152,10 @@ def _torch(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: A
         op = engine.ops.python("torch." + name.rpartition(".")[2])
     if op is not None:
         return tensors.by_table(engine, frame, node, op, name, None, arguments)
+    if name.startswith("torch.ops."):
+        function = engine.custom_ops.function(name)
+        if function is not None:
+            return engine.call(frame, node, Function(function), arguments)
     last = name.rpartition(".")[2]
     if name.startswith("torch.Tensor."):
         receiver, certain = as_tensor(arguments.positional[0]) if arguments.positional else (None, False)
