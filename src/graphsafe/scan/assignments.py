@@ -245,6 +245,7 @@ def _record_write(
             order=engine.state.tick(),
             grows=grows(assigned, text) or guards.too_small(frame, base),
             borrowed=borrowed,
+            alone=all(test.alone for test in frame.lazy),
             rare=converts(assigned, text) or (is_rare(frame) and not reads_self),
             constructed=constructs(assigned),
             sources=sources(engine, frame, assigned) if lazy else frozenset(),

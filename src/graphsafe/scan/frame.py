@@ -54,3 +54,5 @@ class LazyTest:
     target: str
     "The source text of what is missing: `self.plan`, `self.cache`."
     line: int
+    alone: bool = True
+    "False where something else may lead there too: `if self.plan is None or self.size != n:`."

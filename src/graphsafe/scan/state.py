@@ -43,6 +43,8 @@ class Write:
     "Concatenates to the old value, appends to it, or makes it larger where it is too small."
     borrowed: bool = False
     "The object belongs to what the step was given: it may be another one in the next step."
+    alone: bool = True
+    "For a lazy value: nothing but its absence leads there."
     rare: bool = False
     "Stands where most steps do not come, or puts the same values in another form."
     constructed: bool = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.scan import assignments, guards
 from graphsafe.scan.assignments import assign
 from graphsafe.scan.checks import arms, capturing_branch
-from graphsafe.scan.checks.origin import capacity_tests
+from graphsafe.scan.checks.origin import capacity_tests, has_alternative
 from graphsafe.scan.conditions import truth
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame, LazyTest
@@ -120,7 +120,8 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
         frame.env = dict(before)
         guards.narrow(engine, frame, frame.env, node.test, branch)
         lazies = guards.lazy_tests(node.test, branch)
-        frame.lazy.extend(LazyTest(text, node.lineno) for text in lazies)
+        alone = not branch or not has_alternative(node.test)
+        frame.lazy.extend(LazyTest(text, node.lineno, alone) for text in lazies)
         sizes = guards.size_tests(node.test, branch)
         frame.lazy.extend(LazyTest(f"size of {text}", node.lineno) for text in sizes)
         if branch:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from graphsafe.scan.engine import Engine
     from graphsafe.scan.frame import Frame
 
+SEEDED = re.compile(r"\brandom\.seed\(")
+TRAINING = re.compile(r"(?<!not self)\.training\b")
 REGISTERED = re.compile(r"\bregister_generator_state\(\s*([\w.\[\]]+)")
 
 
@@ -23,4 +25,27 @@ def is_registered(engine: Engine, frame: Frame, node: ast.Call) -> bool:
     return any(known.rpartition(".")[2] == name for known in REGISTERED.findall(text))
 
 
-__all__ = ["is_registered"]
+def is_seeded(engine: Engine, frame: Frame) -> bool:
+    """Whether this file seeds the host's generators: eager steps may then repeat the draw as replays do."""
+    return SEEDED.search(engine.project.source(frame.path).text) is not None
+
+
+def only_in_training(frame: Frame, node: ast.Call) -> bool:
+    """Whether the function asks `self.training` before it draws."""
+    stack: list[ast.AST] = [frame.node] if frame.node is not None else []
+    while stack:
+        inner = stack.pop()
+        asks = False
+        if isinstance(inner, (ast.If, ast.IfExp)):
+            asks = TRAINING.search(ast.unparse(inner.test)) is not None
+        elif isinstance(inner, ast.BoolOp) and isinstance(inner.op, ast.And):
+            asks = any(TRAINING.search(ast.unparse(part)) for part in inner.values)
+        first, last = getattr(inner, "lineno", 1), getattr(inner, "end_lineno", None) or 10**9
+        if first <= node.lineno <= last:
+            if asks:
+                return True
+            stack.extend(ast.iter_child_nodes(inner))
+    return False
+
+
+__all__ = ["is_registered", "is_seeded", "only_in_training"]

@@ -88,6 +88,11 @@ def _looked_up(node: ast.expr, owner: str) -> bool:
     return isinstance(node, ast.Attribute) and ast.unparse(node.value) == owner
 
 
+def has_alternative(test: ast.expr) -> bool:
+    """`self.plan is None or self.size != n`: what is missing is made anew for another reason as well."""
+    return any(isinstance(part, ast.BoolOp) and isinstance(part.op, ast.Or) for part in ast.walk(test))
+
+
 def capacity_tests(test: ast.expr) -> Iterator[str]:
     """Attributes that a condition compares, as one does before something is made anew in another size."""
     for part in test.values if isinstance(test, ast.BoolOp) else [test]:
@@ -156,6 +161,7 @@ __all__ = [
     "converts",
     "first_step_only",
     "grows",
+    "has_alternative",
     "is_lazy",
     "is_rare",
     "mentions",

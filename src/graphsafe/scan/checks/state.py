@@ -58,7 +58,7 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
     if not write.lazy or not holds_anything(write.value) or write.key in log.inputs:
         return None
     if depends_on_step(write.value):
-        confidence = "possible" if write.constructed else _confidence(write.value)
+        confidence = "possible" if write.constructed or not write.alone else _confidence(write.value)
         return _event(write, "AttrWrite", "lazy-init", confidence)
     if write.sources & log.inputs:
         return _event(write, "AttrWrite", "lazy-init", _confidence(write.value), "warning")
