@@ -1,25 +1,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from graphsafe.capture.device.protocol import StepEvent
 from graphsafe.capture.device.sim import SimDevice
-from graphsafe.optable import OpTable
-from graphsafe.rulebook import load_rulebook
+from graphsafe.optable import OpTable, load_op_table
 
 
 @pytest.fixture(scope="session")
 def table() -> OpTable:
-    return load_rulebook().ops
+    return load_op_table(Path(__file__).parents[3] / "rules" / "ops")
 
 
 @pytest.fixture
 def sim(table: OpTable) -> SimDevice:
-    """The second of two devices: a literal `"cuda"` means the first."""
-    return SimDevice(1, table, count=2)
+    """The second of two devices."""
+    return SimDevice(1, table)
 
 
 @pytest.fixture

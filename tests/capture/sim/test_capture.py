@@ -145,7 +145,6 @@ def test_a_constructor_that_swallows_its_failed_capture(sim: SimDevice) -> None:
             pass
 
     with sim.entered(), sim.watch_captures(attempts.append):
-        torch.cuda.set_device(1)
         construct()
         assert sim.draw("sim:1") == LEFT_CAPTURING
     [attempt] = attempts
@@ -178,6 +177,7 @@ def test_device_and_stream(sim: SimDevice, current: int, stream: int | None, ear
     with sim.entered(), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         a, o = torch.ones(4, device="cuda:1"), torch.zeros(4, device="cuda:1")
+        torch.cuda.set_device(0)
         if earlier:
             b = torch.ones(4, device="cuda:0")
             with torch.cuda.graph(torch.cuda.CUDAGraph()):
@@ -281,7 +281,6 @@ def test_an_optimizer_that_is_not_capturable(sim: SimDevice) -> None:
 
 def test_graphed_callables(sim: SimDevice) -> None:
     with sim.entered():
-        torch.cuda.set_device(1)
         model = torch.nn.Linear(8, 4).cuda()
         x = torch.randn(2, 8, device="cuda", requires_grad=True)
         expected = sim.to_host(model(x))
@@ -325,10 +324,9 @@ def test_a_state_set_back_in_a_capture(sim: SimDevice) -> None:
     """Measured: the draws after it repeat the numbers before it, and a graph that comes back to where it began never
     looks at the generator again."""
     with sim.entered():
-        torch.cuda.set_device(1)
 
         def forked() -> torch.Tensor:
-            with torch.random.fork_rng():
+            with torch.random.fork_rng(devices=[1]):
                 return torch.randn(4, device="cuda:1")
 
         sim.seed(5)

@@ -25,7 +25,7 @@ def test_tensors_say_which_device_they_play(sim: SimDevice) -> None:
         assert x.to(CUDA0).device == CUDA0 and x.cpu().device == CPU and torch.zeros(2).device == CPU
         assert x.to(CUDA1) is x and x.to(torch.bfloat16).device == CUDA1
         assert torch.zeros(2).to(x).device == CUDA1 and torch.zeros(2).type_as(x).device == CUDA1
-        assert torch.zeros(2, device="cuda").device == CUDA0
+        assert torch.zeros(2, device="cuda").device == CUDA1, "the current device"
         assert repr(x[0, :1]).endswith("device='cuda:1')")
         assert sim.is_on_device(x) and not sim.is_on_device(x.cpu())
         with pytest.raises(TypeError, match="can't convert cuda:1 device type tensor to numpy"):
@@ -40,7 +40,7 @@ def test_modules_move_and_copy(sim: SimDevice) -> None:
         assert copy.deepcopy(module).weight.device == CUDA1
         assert copy.deepcopy(torch.ones(2, device=CUDA1)).device == CUDA1
         assert module.cpu().weight.device == CPU
-        assert torch.nn.Linear(2, 2).cuda().weight.device == CUDA0
+        assert torch.nn.Linear(2, 2).cuda().weight.device == CUDA1
 
 
 def test_default_devices(sim: SimDevice) -> None:
@@ -60,9 +60,9 @@ def test_default_devices(sim: SimDevice) -> None:
 def test_torch_cuda_answers(sim: SimDevice) -> None:
     was_available = torch.cuda.is_available()
     with sim.entered():
-        assert torch.cuda.is_available() and torch.cuda.device_count() == 2 and torch.cuda.current_device() == 0
-        with torch.cuda.device(1):
-            assert torch.cuda.current_device() == 1 and torch.zeros(1, device="cuda").device == CUDA1
+        assert torch.cuda.is_available() and torch.cuda.device_count() == 2 and torch.cuda.current_device() == 1
+        with torch.cuda.device(0):
+            assert torch.cuda.current_device() == 0 and torch.zeros(1, device="cuda").device == CUDA0
         torch.cuda.set_device("cuda:1")
         assert torch.cuda.current_stream() == torch.cuda.default_stream(1)
         side = torch.cuda.Stream()

@@ -88,13 +88,17 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         session.escaped.append(world.event("hidden-sync", op_name(func), device=f"cuda:{device}"))
 
     offset = 0
-    if draw is None:
-        result = perform(func, args, kwargs)
-    else:
-        state = draw.state
-        offset = generators.advance(draw, capturing is not None)
-        base = state.offset if capturing is not None else 0
-        result = generators.draw(state.seed, base + offset, lambda: perform(func, args, kwargs))
+    try:
+        if draw is None:
+            result = perform(func, args, kwargs)
+        else:
+            state = draw.state
+            offset = generators.advance(draw, capturing is not None)
+            base = state.offset if capturing is not None else 0
+            result = generators.draw(state.seed, base + offset, lambda: perform(func, args, kwargs))
+    except NotImplementedError:
+        world.unknown.setdefault(f"{op_name(func)} (the CPU has no kernel for it)")
+        raise
 
     outputs = [tensor for at, tensor in enumerate(tensors_in(result)) if at not in _HOST_RESULTS.get(op_name(func), ())]
     if any(tensor.is_nested for tensor in (*inputs, *outputs)):

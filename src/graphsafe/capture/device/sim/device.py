@@ -55,12 +55,12 @@ class SimRecording:
 class SimDevice:
     evidence: Literal["measured", "predicted"] = "predicted"
 
-    def __init__(self, index: int, table: OpTable, count: int | None = None) -> None:
-        """`count` simulated devices exist, by default as many as `index` needs."""
+    def __init__(self, index: int, table: OpTable) -> None:
+        """As many devices exist as `index` needs; it is the current one, as on a GPU."""
         self.name = f"sim:{index}"
         self.index = index
         self.torch_device = torch.device("cuda", index)
-        self.world = World(max(count or 0, index + 1), 0 if count and count > index else index, table)
+        self.world = World(index + 1, index, table)
         with self.world.installed():
             self.side = Stream(index)
         self.guilty: StepEvent | None = None
