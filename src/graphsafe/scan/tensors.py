@@ -199,7 +199,7 @@ def _to(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments:
                 dtype = value.dtype
             elif target is None and type(value) is Unknown and _says_device(node.args[0]):
                 target = DeviceValue("any")
-    if "device" in arguments.keywords:
+    if "device" in arguments.keywords and type(arguments.keywords["device"]) is not NoneValue:
         target = device_named(arguments.keywords["device"]) or DeviceValue("any")
     if "dtype" in arguments.keywords:
         named_dtype = arguments.keywords["dtype"]

@@ -227,6 +227,8 @@ TENSOR = Tensor()
 MASK = Tensor(dtype="bool")
 SIZE = Sequence("size", None, INT)
 MAX_OPTIONS = 8
+MAX_FUNCTIONS = 24
+"Functions of one table."
 MAX_ITEMS = 64
 
 
@@ -271,7 +273,7 @@ def join(a: Value, b: Value) -> Value:
             options.append(value)
     if len(options) == 1:
         return options[0]
-    if len(options) > MAX_OPTIONS:
+    if len(options) > (MAX_FUNCTIONS if all(map(_can_be_called, options)) else MAX_OPTIONS):
         return Unknown(any(map(depends_on_step, options)), any(map(holds_device, options)))
     return Union(tuple(options))
 
@@ -282,7 +284,15 @@ def _join_unknown(a: Value, b: Value) -> Value:
         return a
     if isinstance(a, NoneValue):
         return b
+    functions = tuple(dict.fromkeys(option for value in (a, b) for option in _options(value) if _can_be_called(option)))
+    if functions and len(functions) <= MAX_FUNCTIONS:
+        # What may be called is read; what else it may be costs no more than not knowing the result.
+        return Union((*functions, UNKNOWN))
     return Unknown(depends_on_step(a) or depends_on_step(b), holds_device(a) or holds_device(b))
+
+
+def _can_be_called(value: Value) -> bool:
+    return isinstance(value, Function) and value.node is None
 
 
 def _join_alike(a: Value, b: Value) -> Value | None:
