@@ -85,4 +85,4 @@ def test_inputs_that_could_not_be_varied_are_limits(reports: dict[str, Report]) 
 def test_a_failed_capture_says_its_first_error(reports: dict[str, Report]) -> None:
     error = probes_of(reports["private_generator"])["capture"]["first_error"]
     assert "generator" in error["message"]
-    assert error["place"].endswith("silent.py:143")
+    assert error["place"].endswith("silent.py:145")

@@ -51,8 +51,11 @@ def joined(
 
 
 def _same_cause(prediction: Finding, finding: Finding) -> bool:
-    """The same code on the same line, or another code of the same line's host reads, extents and copies."""
+    """The same code on the same line, or another code of the same line's host reads, extents and copies; of streams and
+    state, which no single line holds, the same code in the same function."""
     here, there = prediction.location, finding.location
+    if prediction.code == finding.code and prediction.code.startswith(("GS6", "GS7")):
+        return (here.path, here.function) == (there.path, there.function)
     if here.path != there.path or not here.line <= there.line <= max(here.line, here.end_line):
         return False
     if prediction.code == finding.code:
