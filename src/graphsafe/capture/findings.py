@@ -85,6 +85,7 @@ class _Writer:
         how: str | None = None,
         count: int = 1,
         data: Mapping[str, Any] | None = None,
+        repair: str = "",
     ) -> None:
         rule = self._book.rules.get(code)
         if rule is None:
@@ -116,7 +117,7 @@ class _Writer:
             call_chain=chain(frames),
             message=_message(rule, how).format_map(_Words(str, expr=expr, value=value)),
             why=_first_paragraph(rule.why),
-            fix=_fix(rule, how).format_map(_Words(str, expr=expr, value=value)),
+            fix=_fix(rule, how).format_map(_Words(str, expr=expr, value=value)) + repair,
             count=count,
             data=data or {},
         )
@@ -139,10 +140,11 @@ class _Writer:
             if broken:
                 text = f"{failure['message']}{_at(failure['frames'])}"
                 data = {**says, "first_error": error}
-                self.add("GS501", attempt["frames"], attempt["span"], level="error", expr=text, data=data)
+                at = (attempt["frames"], attempt["span"])
+                self.add("GS501", *at, level="error", expr=text, data=data, repair=_repair(works))
             self.add("GS605", attempt["frames"], attempt["span"], data={"first_error": error})
         if broken and not failed:
-            self.add("GS501", self._entry, level="error", expr=draw, data=says)
+            self.add("GS501", self._entry, level="error", expr=draw, data=says, repair=_repair(works))
 
     @property
     def _entry(self) -> Sequence[Mapping[str, Any]]:
@@ -260,6 +262,14 @@ class _Writer:
             return
         names = ", ".join(check["name"] for check in differing[:3]) or "the random numbers"
         self.add("GS704", self._entry, expr=names, value=names, data={"checks": differing[:8]})
+
+
+def _repair(works: bool) -> str:
+    tried = "tried here: the next draw works" if works else "tried here, without success"
+    return (
+        "; a process left like this draws again after `torch.cuda.default_generators[i].graphsafe_set_state(fresh)`, "
+        f"`fresh` being a new Generator with the old seed and offset ({tried})"
+    )
 
 
 def _within(path: str, outer: str) -> bool:

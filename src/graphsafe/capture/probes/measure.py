@@ -20,12 +20,13 @@ def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         with session.device.capture_stream():
             session.warm_up()
+        # Before any probe of ours allocates on the device.
+        peak = session.device.memory().peak
         state = Snapshot(session.device, session.subject)
         channel.phase("time eager steps")
         eager = _time(session, session.subject, state)
         launches = session.device.launches(session.subject)
         state.put_back()
-        peak = session.device.memory().peak
         session.seed(CAPTURE_SEED)
         channel.phase("capture")
         recording = session.device.record(session.subject)
