@@ -89,8 +89,13 @@ def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Va
 
 
 def _item_of_instance(engine: Engine, frame: Frame, node: ast.Subscript, owner: Instance, index: Value) -> Value:
+    from graphsafe.scan import members
     from graphsafe.scan.engine import Arguments
 
+    name = index.const if type(index) is Number else None
+    if isinstance(name, str) and engine.attributes.of_instance(owner.ref, name) is not None:
+        # A schema, a typed dict or a model output: its fields by name.
+        return members.of_instance(engine, frame, node, owner, name, ast.unparse(node))
     method = engine.project.find_method(owner.ref, "__getitem__")
     if method is None:
         return Unknown(owner.step, owner.step)
