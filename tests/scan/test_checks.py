@@ -341,3 +341,60 @@ def test_a_warm_up_by_the_caller_is_believed(scan):
     """
     assert scan("GS606", source) == []
     assert [finding.confidence for finding in scan("GS606", source, "possible")] == ["possible"]
+
+
+# random numbers
+
+
+def test_a_draw_that_only_training_looks_at_is_a_note(scan):
+    source = """
+        class Decoder(nn.Module):
+            def __init__(self, dim: int, layerdrop: float):
+                super().__init__()
+                self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(2))
+                self.layerdrop = layerdrop
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                for layer in self.layers:
+                    draw = torch.rand([])
+                    if self.training and draw < self.layerdrop:
+                        continue
+                    x = layer(x)
+                return x
+    """
+    assert [finding.level for finding in scan("GS504", source)] == ["note"]
+
+
+def test_a_table_drawn_once_is_no_reseeding_of_the_step(scan):
+    source = """
+        class Signs(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.signs = None
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                if self.signs is None:
+                    torch.manual_seed(3)
+                    self.signs = torch.randn(x.shape[-1], device=x.device)
+                return x * self.signs
+    """
+    assert [finding.level for finding in scan("GS503", source)] == ["note"]
+
+
+def test_the_fields_of_a_result_are_no_state(scan):
+    source = """
+        class Output:
+            def __init__(self, pooled: torch.Tensor):
+                self.pooled = pooled
+
+
+        class Encoder(nn.Module):
+            def encode(self, x):
+                return Output(x.mean(0))
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                output = self.encode(x)
+                output.pooled = output.pooled * 2
+                return output.pooled
+    """
+    assert scan("GS703", source) == []

@@ -7,7 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import guards
-from graphsafe.scan.checks.origin import constructs, converts, grows, is_lazy, is_rare, mentions, origin, sources
+from graphsafe.scan.checks.origin import (
+    constructs,
+    converts,
+    grows,
+    is_born_here,
+    is_lazy,
+    is_rare,
+    mentions,
+    origin,
+    sources,
+)
 from graphsafe.scan.events import Span
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame
@@ -244,7 +254,7 @@ def _record_write(
             guard=guard,
             order=engine.state.tick(),
             grows=grows(assigned, text) or guards.too_small(frame, base),
-            borrowed=borrowed,
+            borrowed=borrowed or is_born_here(frame, text),
             alone=all(test.alone for test in frame.lazy),
             rare=converts(assigned, text) or (is_rare(frame) and not reads_self),
             constructed=constructs(assigned),

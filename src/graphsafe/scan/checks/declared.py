@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.engine import Engine, Place
 from graphsafe.scan.events import Event
 from graphsafe.scan.index import ClassFacts, FileIndex
+from graphsafe.scan.record import Place, Record
 
 if TYPE_CHECKING:
     from graphsafe.scan.project import Project
@@ -23,28 +23,30 @@ WHOLE = frozenset(("ALWAYS", "FULL", "True"))
 STEPS = ("forward", "__call__", "apply")
 
 
-def events(engine: Engine, hazards: Mapping[str, Sequence[str]], paths: Iterable[str]) -> Iterator[tuple[Place, Event]]:
+def events(
+    project: Project, record: Record, hazards: Mapping[str, Sequence[str]], paths: Iterable[str]
+) -> Iterator[tuple[Place, Event]]:
     """`hazards`: for each hot function the codes of its errors. One event for each flag that they refute."""
     callees: dict[str, list[str]] = {}
-    for callee, edges in engine.edges.items():
+    for callee, edges in record.edges.items():
         for edge in edges:
             if not edge.guarded:
                 callees.setdefault(edge.caller, []).append(callee)
     implementations: dict[str, str] | None = None
     for path in paths:
-        file = engine.project.index(path)
+        file = project.index(path)
         for cls in file.classes.values() if file is not None else ():
             flag = next((name for name in cls.fields if FLAG.fullmatch(name)), None)
-            node = engine.project.statement(path, *cls.fields[flag]) if flag is not None else None
+            node = project.statement(path, *cls.fields[flag]) if flag is not None else None
             promise = _promise(node)
             if flag is None or node is None or promise is None or promise in REFUSALS:
                 continue
             subject, own = f"{path}::{cls.name}", True
-            if _step(engine.project, subject) is None:
+            if _step(project, subject) is None:
                 if implementations is None:
-                    implementations = _implementations(engine.project, paths)
+                    implementations = _implementations(project, paths)
                 subject, own = implementations.get(subject, subject), False
-            codes = sorted(_on_hot_path(engine.project, subject, callees, hazards))
+            codes = sorted(_on_hot_path(project, subject, callees, hazards))
             if codes:
                 confidence: Confidence = "likely" if own or promise in WHOLE else "possible"
                 words = {"expr": f"{flag} = {promise}", "value": f"`{promise}`", "codes": ", ".join(codes)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,21 +32,39 @@ def is_seeded(engine: Engine, frame: Frame) -> bool:
 
 
 def only_in_training(frame: Frame, node: ast.Call) -> bool:
-    """Whether the function asks `self.training` before it draws."""
-    stack: list[ast.AST] = [frame.node] if frame.node is not None else []
-    while stack:
-        inner = stack.pop()
-        asks = False
+    """Whether the function asks `self.training` before it draws, or wherever it looks at what was drawn."""
+    if frame.node is None:
+        return False
+    asked = list(_training_lines(frame.node))
+    if _covered(asked, node.lineno):
+        return True
+    names = {
+        target.id
+        for inner in ast.walk(frame.node)
+        if isinstance(inner, ast.Assign) and inner.lineno <= node.lineno <= (inner.end_lineno or inner.lineno)
+        for target in inner.targets
+        if isinstance(target, ast.Name)
+    }
+    looks = [
+        inner.lineno
+        for inner in ast.walk(frame.node)
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id in names
+    ]
+    return bool(looks) and all(_covered(asked, line) for line in looks)
+
+
+def _training_lines(function: ast.AST) -> Iterator[tuple[int, int]]:
+    """First and last line of what stands behind, or beside, a test of the module's training flag."""
+    for inner in ast.walk(function):
+        tests = inner.values if isinstance(inner, ast.BoolOp) and isinstance(inner.op, ast.And) else []
         if isinstance(inner, (ast.If, ast.IfExp)):
-            asks = TRAINING.search(ast.unparse(inner.test)) is not None
-        elif isinstance(inner, ast.BoolOp) and isinstance(inner.op, ast.And):
-            asks = any(TRAINING.search(ast.unparse(part)) for part in inner.values)
-        first, last = getattr(inner, "lineno", 1), getattr(inner, "end_lineno", None) or 10**9
-        if first <= node.lineno <= last:
-            if asks:
-                return True
-            stack.extend(ast.iter_child_nodes(inner))
-    return False
+            tests = [inner.test]
+        if isinstance(inner, ast.expr | ast.stmt) and any(TRAINING.search(ast.unparse(test)) for test in tests):
+            yield inner.lineno, inner.end_lineno or inner.lineno
+
+
+def _covered(ranges: list[tuple[int, int]], line: int) -> bool:
+    return any(first <= line <= last for first, last in ranges)
 
 
 __all__ = ["is_registered", "is_seeded", "only_in_training"]

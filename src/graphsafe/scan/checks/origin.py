@@ -34,6 +34,16 @@ def origin(frame: Frame, node: object) -> ast.expr | None:
     return max(bound, key=lambda inner: inner.lineno).value if bound else node
 
 
+def is_born_here(frame: Frame, text: str) -> bool:
+    """`output.value` where `output` is what a call of this function has just returned: no state, but a result."""
+    root = text.partition(".")[0]
+    if root not in frame.env or frame.node is None:
+        return False
+    name = ast.Name(root, ast.Load())
+    name.lineno = frame.node.end_lineno or frame.node.lineno
+    return isinstance(origin(frame, name), ast.Call)
+
+
 def mentions(node: ast.expr, text: str) -> bool:
     """Whether an expression reads the attribute or element that the code calls `text`."""
     return any(
@@ -162,6 +172,7 @@ __all__ = [
     "first_step_only",
     "grows",
     "has_alternative",
+    "is_born_here",
     "is_lazy",
     "is_rare",
     "mentions",

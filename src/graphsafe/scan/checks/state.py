@@ -58,7 +58,10 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
     if not write.lazy or not holds_anything(write.value) or write.key in log.inputs:
         return None
     if depends_on_step(write.value):
-        confidence = "possible" if write.constructed or not write.alone else _confidence(write.value)
+        # A container is more often made once and filled by every step than kept as it was.
+        container = any(type(option) is Dict or _is_list(option) for option in options(write.value))
+        doubtful = write.constructed or container or not write.alone
+        confidence = "possible" if doubtful else _confidence(write.value)
         return _event(write, "AttrWrite", "lazy-init", confidence)
     if write.sources & log.inputs:
         return _event(write, "AttrWrite", "lazy-init", _confidence(write.value), "warning")
@@ -70,6 +73,10 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
 
 def holds_anything(value: Value) -> bool:
     return any(type(option) in (Tensor, Instance, Sequence, Dict, Unknown) for option in options(value))
+
+
+def _is_list(value: Value) -> bool:
+    return isinstance(value, Sequence) and value.kind in ("list", "set")
 
 
 def cached(write: Write) -> Event | None:
