@@ -59,6 +59,7 @@ def test_one_event_each(name: str, sim: SimDevice, seen: Seen, table: OpTable) -
         lambda x: x * 2 + x.sum(),
         lambda x: x[0] if x.shape[0] > 3 else x,
         lambda x: x.masked_fill_(x > 0, 1.0),
+        lambda x: x[torch.tensor([True, False, True, True])],
         lambda x: x.__setitem__(x > 0, 0.0),
         lambda x: x.__setitem__(slice(0, 2), 7.5),
         lambda x: x + torch.tensor(1.0),

@@ -243,7 +243,7 @@ def _node(
             return None
     args, kwargs = frozen
     kind: NodeKind = "kernel"
-    if name in _COPIES and len({tensor.dtype for tensor in (*inputs, *outputs)}) == 1:
+    if name in _COPIES and len({(tensor.dtype, tensor.shape) for tensor in (*inputs, *outputs)}) == 1:
         kind = "memcpy"
     if name == "aten::_to_copy" and HOST in {index_of(tensor) for tensor in (*inputs, *outputs)}:
         kind = "memcpy"

@@ -85,9 +85,9 @@ def happenings(
     if name in _TRANSFERS:
         return _transfer(name, args, kwargs, target, scope.literal)
     if name in _GETS:
-        return _indexed(args[0], args[1])
+        return _indexed(args[0], args[1], scope.literal)
     if name in _PUTS:
-        return _stored(args[0], args[1], args[2])
+        return _stored(args[0], args[1], args[2], scope.literal)
     if name == "aten::where" and len(args) == 3:
         return tuple(_upload(value) for value in args[1:] if _is_host_scalar(value))
     _refuse_mixed(func, name, args, kwargs)
@@ -138,7 +138,7 @@ def _is_staged(source: torch.Tensor, destination: torch.Tensor | None) -> bool:
     return source.stride() != destination.stride()
 
 
-def _indexed(self: torch.Tensor, indices: Sequence[Any]) -> tuple[Happening, ...]:
+def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple[Happening, ...]:
     if index_of(self) == HOST:
         for index in indices:
             if index is not None and index_of(index) != HOST:
@@ -148,22 +148,26 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any]) -> tuple[Happening, ...
     for index in indices:
         if index is None:
             continue
+        mask = index.dtype in (torch.bool, torch.uint8)
         if index_of(index) == HOST:
-            found.append(_upload(index, index=True))
-        if index.dtype in (torch.bool, torch.uint8):
+            # A mask's elements are counted on the host, where they are, and sent from pinned memory without a wait;
+            # what Python lists hold goes to the device first, as it is.
+            if literal or not mask:
+                found.append(_upload(index, index=True))
+        elif mask:
             found.append(Happening("extent", NOT_PERMITTED, data={"mask": True}))
     return tuple(found)
 
 
-def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor) -> tuple[Happening, ...]:
+def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, literal: bool) -> tuple[Happening, ...]:
     """`x[mask] = scalar` is a masked fill; any other mask asks how many elements it selects."""
     if index_of(self) == HOST:
-        return _indexed(self, indices)
+        return _indexed(self, indices, literal)
     masked = [index for index in indices if index is not None and index.dtype in (torch.bool, torch.uint8)]
     on_host = index_of(value) == HOST
     if on_host and value.numel() == 1 and masked and len(masked) == sum(index is not None for index in indices):
         return ()
-    found = list(_indexed(self, indices))
+    found = list(_indexed(self, indices, literal))
     if on_host:
         if value.dim() != 0:
             raise _mixed(index_of(self), HOST)

@@ -51,7 +51,7 @@ class Lie(TorchFunctionMode):
                 return func(*args, **kwargs)
             kwargs["device"] = CPU
         elif func in INHERITS_NOTHING:
-            pass
+            literal = literal or _holds_list(args[1])
         else:
             place = _first_index(args, kwargs)
             if place == HOST and func in _constructors() and (default := _default_device()) is not None:
@@ -142,6 +142,10 @@ def name_of(func: Any) -> str:
     """As the op table spells it: `torch.Tensor.item`, `torch.zeros`, `torch.nn.functional.one_hot`."""
     name = resolve_name(func)
     return name or f"torch.{getattr(func, '__name__', func)}"
+
+
+def _holds_list(index: Any) -> bool:
+    return isinstance(index, list) or (isinstance(index, tuple) and any(isinstance(part, list) for part in index))
 
 
 def _first_index(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
