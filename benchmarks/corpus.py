@@ -24,8 +24,7 @@ def unpack(wheel: Path, folder: Path) -> None:
 
 
 def findings_above_note(folder: Path) -> list[Finding]:
-    """What `graphsafe scan FOLDER` prints with no configuration, the allocations of GS4xx and graphsafe's own codes aside;
-    paths as `scan` gives them."""
+    """What `graphsafe scan FOLDER` prints with no configuration, less GS4xx (allocations) and GS9xx."""
     report = scan_paths([folder], Config(root=folder))
     return [f for f in report.findings if f.level != "note" and not f.code.startswith(("GS4", "GS9"))]
 

@@ -6,20 +6,30 @@ from collections.abc import Iterator
 from typing import Any
 
 SIZES: dict[str, int] = {
-    **dict.fromkeys("hidden_size d_model n_embd dim model_dim embedding_dim emb_dim word_embed_proj_dim rnn_hidden_size".split(), 64),
+    **dict.fromkeys(
+        "hidden_size d_model n_embd dim model_dim embedding_dim emb_dim word_embed_proj_dim rnn_hidden_size".split(), 64
+    ),
     **dict.fromkeys("attention_hidden_size lru_width hidden_dim".split(), 64),
     **dict.fromkeys("num_hidden_layers n_layer n_layers num_layers decoder_layers encoder_layers".split(), 2),
-    **dict.fromkeys("num_attention_heads n_head n_heads num_heads decoder_attention_heads encoder_attention_heads".split(), 4),
+    **dict.fromkeys(
+        "num_attention_heads n_head n_heads num_heads decoder_attention_heads encoder_attention_heads".split(), 4
+    ),
     **dict.fromkeys("num_key_value_heads num_kv_heads multi_query_group_num".split(), 2),
-    **dict.fromkeys("head_dim attention_head_dim d_kv v_head_dim qk_nope_head_dim global_head_dim swa_head_dim".split(), 16),
-    **dict.fromkeys("intermediate_size ffn_dim n_inner decoder_ffn_dim encoder_ffn_dim d_ff ffn_hidden_size".split(), 128),
+    **dict.fromkeys(
+        "head_dim attention_head_dim d_kv v_head_dim qk_nope_head_dim global_head_dim swa_head_dim".split(), 16
+    ),
+    **dict.fromkeys(
+        "intermediate_size ffn_dim n_inner decoder_ffn_dim encoder_ffn_dim d_ff ffn_hidden_size".split(), 128
+    ),
     **dict.fromkeys("moe_intermediate_size shared_expert_intermediate_size expert_ffn_hidden_size".split(), 64),
     **dict.fromkeys("moe_shared_expert_intermediate_size shared_intermediate_size mlp_hidden_size".split(), 64),
     **dict.fromkeys("num_experts n_routed_experts num_local_experts moe_num_experts".split(), 8),
     **dict.fromkeys("num_experts_per_tok num_experts_per_token moe_topk moe_k top_k_experts".split(), 2),
     **dict.fromkeys("n_group topk_group n_shared_experts num_shared_experts moe_num_shared_experts".split(), 1),
     **dict.fromkeys("vocab_size vocab_size_per_layer_input padded_vocab_size".split(), 512),
-    **dict.fromkeys("max_position_embeddings n_positions n_ctx max_seq_len seq_length max_sequence_length".split(), 256),
+    **dict.fromkeys(
+        "max_position_embeddings n_positions n_ctx max_seq_len seq_length max_sequence_length".split(), 256
+    ),
     **dict.fromkeys("q_lora_rank hidden_size_per_layer_input".split(), 32),
     **dict.fromkeys("kv_lora_rank state_size mamba_d_state ssm_state_size rotary_dim index_head_dim".split(), 16),
     **dict.fromkeys("qk_rope_head_dim mamba_d_head mamba_head_dim".split(), 8),

@@ -44,7 +44,10 @@ class Truth:
         self.ran = {path: {line for a, b in runs for line in range(a, b + 1)} for path, runs in data["ran"].items()}
         self.waits = [(path, int(line)) for path, lines in data["waits"].items() for line in lines]
         self.guarded = {
-            (path, int(line)) for path, lines in data["waits"].items() for line, w in lines.items() if not w["in_captures"]
+            (path, int(line))
+            for path, lines in data["waits"].items()
+            for line, w in lines.items()
+            if not w["in_captures"]
         }
 
     def executed(self, place: Place) -> bool:
@@ -87,7 +90,7 @@ def main() -> int:
     print(f"{steps.count('ran')} steps of {sum(m['built'] == 'yes' for m in truth.models.values())} models, ", end="")
     print(f"{sum(map(len, truth.ran.values()))} lines ran; {truth.versions}\n")
     reachable = [wait for wait in truth.waits if wait not in truth.guarded]
-    print("| | lines that wait, found | of those that a capture reaches | false findings on lines that ran | findings in all |")
+    print("| | lines that wait, found | of those that a capture reaches | false, on lines that ran | findings in all |")
     print("|---|---|---|---|---|")
     for title, right, wrong, everything in (
         ("scan", found, false, places),
@@ -96,10 +99,13 @@ def main() -> int:
         reached = [wait for wait in right if wait in reachable]
         print(
             f"| {title} | {len(right)} of {len(truth.waits)} ({len(right) / len(truth.waits):.2f}) "
-            f"| {len(reached)} of {len(reachable)} ({len(reached) / len(reachable):.2f}) | {len(wrong)} | {len(everything)} |"
+            f"| {len(reached)} of {len(reachable)} ({len(reached) / len(reachable):.2f}) "
+            f"| {len(wrong)} | {len(everything)} |"
         )
     apart = Counter(p.code for p in truth.beside(places) if p.code >= "GS4")
-    print(f"\nOn lines that ran, of what no wait can confirm: {', '.join(f'{c} {n}' for c, n in sorted(apart.items()))}")
+    print(
+        f"\nOn lines that ran, of what no wait can confirm: {', '.join(f'{c} {n}' for c, n in sorted(apart.items()))}"
+    )
     if "--lines" in sys.argv:
         for path, line in truth.waits:
             if (path, line) not in found:

@@ -58,7 +58,7 @@ def without_marks(source: str) -> str:
 
 
 def prepare(folder: Path) -> tuple[list[Block], dict[str, list[int]]]:
-    """Take the marks out of the files in `folder`; the blocks they covered, and what names alone report outside third_party."""
+    """Take the marks out of the files in `folder`; the blocks they covered, and the lines of names alone."""
     signals = json.loads(SIGNALS.read_text(encoding="utf-8")) if SIGNALS.exists() else {}
     blocks: list[Block] = []
     named: dict[str, list[int]] = {}
@@ -110,7 +110,7 @@ def main() -> int:
                 print("\n".join(sources[block.path][block.first - 1 : block.last]))
     if "--findings" in sys.argv:
         for place in places:
-            print("%s:%s: %s %s" % place)
+            print("{}:{}: {} {}".format(*place))
     return 0
 
 

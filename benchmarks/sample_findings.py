@@ -1,0 +1,55 @@
+"""Findings of a package drawn at random with a fixed seed, with their source, to be judged by reading.
+
+The judgements are in docs/accuracy.md. The draw is by a hash of each finding's place, so that a finding keeps its turn
+when others come or go.
+
+    pip download --no-deps sglang==0.5.23
+    python benchmarks/sample_findings.py sglang-0.5.23-*.whl 40
+    python benchmarks/sample_findings.py transformers-5.17.0-*.whl 20
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from corpus import findings_above_note, unpack
+
+from graphsafe.report.model import Finding
+
+SEED = "graphsafe-1"
+CONTEXT = 3
+"Lines shown before and after."
+
+
+def turn(path: str, finding: Finding) -> str:
+    place = f"{SEED}\0{path}\0{finding.location.line}\0{finding.location.column}\0{finding.code}"
+    return hashlib.sha256(place.encode()).hexdigest()
+
+
+def main() -> int:
+    wheel, count = Path(sys.argv[1]), int(sys.argv[2])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        unpack(wheel, folder)
+        findings = [
+            (Path(f.location.path).resolve().relative_to(folder).as_posix(), f) for f in findings_above_note(folder)
+        ]
+        codes = Counter(finding.code for _, finding in findings)
+        print(f"{len(findings)} findings: {', '.join(f'{code} {n}' for code, n in sorted(codes.items()))}\n")
+        for number, (path, finding) in enumerate(sorted(findings, key=lambda item: turn(*item))[:count], start=1):
+            at = finding.location
+            chain = " > ".join([*(site.function or "module level" for site in finding.call_chain), at.function or ""])
+            print(f"## {number}. {path}:{at.line} {finding.code}\n{finding.message}\nby way of {chain}")
+            lines = (folder / path).read_text(encoding="utf-8").splitlines()
+            for line in range(max(1, at.line - CONTEXT), min(len(lines), at.end_line + CONTEXT) + 1):
+                print(f"{'>' if at.line <= line <= at.end_line else ' '} {line:5} {lines[line - 1]}")
+            print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
