@@ -250,7 +250,8 @@ def _behind_names(dot: str, variables: dict[str, Any], names: Set[str], reach: R
     for name in sorted(names & variables.keys()):
         item = variables[name]
         if isinstance(item, types.ModuleType):
-            if is_user_file(item.__file__ or "<") and "-packages" not in (item.__file__ or ""):
+            file = getattr(item, "__file__", None) or "<builtin>"
+            if is_user_file(file) and "-packages" not in file:
                 reach.containers.append(_Names(vars(item), tuple(sorted(names))))
                 for inner in sorted(names & vars(item).keys()):
                     if not isinstance(vars(item)[inner], (type, types.ModuleType, types.BuiltinFunctionType)):

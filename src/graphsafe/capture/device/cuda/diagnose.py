@@ -42,16 +42,12 @@ class _Detective:
         if self.guilty is None and self.last is not None and capture_status(self.stream) == INVALIDATED:
             self.guilty = Diagnosis("operation", self.last)
 
-    def before_op(self, name: str) -> None:
+    def before_op(self, name: str, args: Sequence[Any]) -> None:
         self.check()
-        frames, span = user_frames()
-        self.last = StepEvent("hidden-sync", name, frames, span, self.running.via)
-
-    def after_op(self, name: str, args: Sequence[Any]) -> None:
-        self.check()
-        event = self.last
-        if self.guilty is not None or event is None:
+        if self.guilty is not None:
             return
+        frames, span = user_frames()
+        self.last = event = StepEvent("hidden-sync", name, frames, span, self.running.via)
         here = torch.cuda.current_stream()
         if here.cuda_stream == self.stream.cuda_stream:
             return
@@ -60,6 +56,9 @@ class _Detective:
             self.others[here.cuda_stream] = (here, event)
         elif status == NOT_CAPTURING and any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in args):
             self.guilty = Diagnosis("foreign-stream", event)
+
+    def after_op(self, name: str, args: Sequence[Any]) -> None:
+        self.check()
 
     def unjoined(self) -> Diagnosis | None:
         for stream, event in self.others.values():

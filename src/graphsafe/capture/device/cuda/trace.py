@@ -59,7 +59,7 @@ class Running:
         self.op: str | None = None
         self.told = False
         "Whether the running op has been told already: a wait inside it is not news."
-        self.before_op: Callable[[str], None] | None = None
+        self.before_op: Callable[[str, Sequence[Any]], None] | None = None
         self.after_op: Callable[[str, Sequence[Any]], None] | None = None
 
     def tell(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
@@ -89,7 +89,7 @@ class Running:
     def begin_op(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.op, self.told = name, False
         if self.before_op is not None:
-            self.before_op(name)
+            self.before_op(name, args)
         if name == "aten::_local_scalar_dense" and args[0].is_cuda:
             self._tell_once("read", name, dtype=str(args[0].dtype))
         elif name in _COPIES:
