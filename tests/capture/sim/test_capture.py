@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 
@@ -351,3 +352,16 @@ def test_an_op_that_may_wait_is_unknown(sim: SimDevice) -> None:
     with sim.entered():
         torch.mode(torch.ones(4, device="cuda:1"))
         assert sim.unknown_operations() == ("aten::mode (whether it waits depends on sizes or values)",)
+
+
+def test_a_thread_that_the_step_starts_is_unknown(sim: SimDevice) -> None:
+    def step() -> None:
+        thread = threading.Thread(target=lambda: None)
+        thread.start()
+        thread.join()
+
+    with sim.entered():
+        step()
+        assert sim.unknown_operations() == ()
+        sim.record(step)
+        assert sim.unknown_operations() == ("a thread that the step starts",)

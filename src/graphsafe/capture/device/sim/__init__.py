@@ -2,11 +2,11 @@
 
 One mode lies about devices (`lie`), one carries the tags, lists what each operation does and records a capture
 (`carry`); `torch.cuda` answers from a `World`. What is legal in a capture follows what H200s did under torch 2.11,
-whatever version is installed; `tests/capture/sim/test_atlas.py` holds it against 532 measured rows.
+whatever version is installed; `tests/capture/sim/test_atlas.py` holds it against every measured row.
 
 Not simulated: how a graph's pool reuses memory, the stream on which autograd accumulates into leaves first used on
-another one, code in threads that the step starts, compiled code (it runs uncompiled), CUDA's own list of autocast
-operations. What runs and cannot be vouched for is in `unknown_operations`, which makes a verdict inconclusive.
+another one, compiled code (it runs uncompiled), CUDA's own list of autocast operations. What runs and cannot be
+vouched for is in `unknown_operations`, which makes a verdict inconclusive.
 """
 
 from graphsafe.capture.device.sim.device import SimDevice

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
     if isinstance(interface, property) and interface.fget is not None:
         told = _handed_out(interface.fget, "torch.Tensor.__cuda_array_interface__")
         yield torch.Tensor, "__cuda_array_interface__", property(told)
+    yield threading.Thread, "start", _started(threading.Thread.start)
     yield torch.jit, "script", _scripted(torch.jit.script)
     if importlib.util.find_spec("triton") is not None:
         yield importlib.import_module("triton.runtime.jit").JITFunction, "run", _skipped
@@ -41,6 +43,18 @@ def _handed_out(real: Callable[..., Any], name: str) -> Callable[..., Any]:
         return real(tensor, *args, **kwargs)
 
     return told
+
+
+def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    """PyTorch's modes belong to a thread: what a step does in another one is not seen."""
+
+    def start(thread: threading.Thread) -> None:
+        world = worlds.active()
+        if world is not None and (world.session is not None or world.sink is not None):
+            world.unknown.setdefault("a thread that the step starts")
+        real(thread)
+
+    return start
 
 
 def _scripted(real: Callable[..., Any]) -> Callable[..., Any]:
