@@ -7,7 +7,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graphsafe.scan import containers, library, members, tensors
+from graphsafe.scan import containers, handles, library, members, tensors
 from graphsafe.scan.overrides import is_abstract
 from graphsafe.scan.values import (
     ARRAY,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from graphsafe.scan.frame import Frame
 
 _PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.Protocol"))
-MAX_OVERRIDES = 12
+MAX_OVERRIDES = 6
 "Implementations of one call that are followed with its arguments; further ones become roots."
 _MODULE_SELF = frozenset(
     ("to cuda cpu eval train half float double type requires_grad_ apply share_memory to_empty compile").split()
@@ -120,7 +120,7 @@ def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, argume
     if isinstance(value, Instance):
         return _call_instance(engine, frame, node, value, arguments)
     if isinstance(value, Handle) and value.kind == "module":
-        return library.call_module(value.detail or "", arguments)
+        return handles.call_module(value.detail or "", arguments)
     if isinstance(value, Handle) and value.kind == "tensor-method":
         return engine.after_unknown(arguments)
     if isinstance(value, Sequence) and arguments.positional:
@@ -192,7 +192,7 @@ def _method(
     if isinstance(receiver, Handle):
         if receiver.kind == "super":
             return _super(engine, frame, node, name, arguments)
-        return library.handle_method(engine, frame, node, receiver, name, arguments)
+        return handles.handle_method(engine, frame, node, receiver, name, arguments)
     if isinstance(receiver, (Sequence, Dict, Number)):
         return containers.method(engine, frame, node, receiver, name, arguments)
     if isinstance(receiver, Array):
@@ -223,7 +223,7 @@ def _instance_method(
         if any(decorator.rpartition(".")[2] in ("property", "cached_property") for decorator in decorators):
             value = members.of_instance(engine, frame, node, receiver, name, ast.unparse(function))
             return call_value(engine, frame, node, value, arguments)
-        if receiver.declared:
+        if receiver.declared and frame.hot:
             overrides = engine.overrides.of(receiver.ref, name)
             if overrides:
                 return _overridden(engine, frame, node, receiver, method, overrides, arguments)
@@ -268,11 +268,10 @@ def _overridden(
         found.append(engine.call(frame, node, Function(method, receiver), arguments))
     for subclass, override in overrides[:MAX_OVERRIDES]:
         found.append(engine.call(frame, node, Function(override, Instance(subclass, receiver.step)), arguments))
-    if frame.hot:
-        for subclass, override in overrides[MAX_OVERRIDES:]:
-            engine.add_root(
-                override, Instance(subclass), f"overrides `{override.rpartition('.')[2]}`, which the step calls"
-            )
+    for subclass, override in overrides[MAX_OVERRIDES:]:
+        engine.add_root(
+            override, Instance(subclass), f"overrides `{override.rpartition('.')[2]}`, which the step calls"
+        )
     return _one_of(found)
 
 

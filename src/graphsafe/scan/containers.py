@@ -76,7 +76,7 @@ def _of_sequence(
     if name in ("copy", "union", "intersection", "difference"):
         return receiver
     if name == "sort":
-        from graphsafe.scan.library import ordered
+        from graphsafe.scan.builtin_functions import ordered
 
         ordered(engine, frame, node, receiver, "sorted")
         return NONE
@@ -135,7 +135,7 @@ def _of_dict(engine: Engine, frame: Frame, node: ast.Call, receiver: Dict, name:
 
 def _of_text(engine: Engine, frame: Frame, node: ast.Call, receiver: Number, name: str, arguments: Arguments) -> Value:
     if name == "format":
-        from graphsafe.scan.library import format_values
+        from graphsafe.scan.formatting import format_values
 
         format_values(engine, frame, node, arguments.values())
         return STR

@@ -1,4 +1,4 @@
-"""Operators that a project registers under a name (`torch.ops.engine.attention`): which function of its own they run."""
+"""Operators that a project registers under a name (`torch.ops.engine.attention`): which function they run."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class CustomOps:
         self._table: dict[str, tuple[str, str]] | None = None
 
     def function(self, name: str) -> str | None:
-        """The ref of the function behind `torch.ops.NAMESPACE.NAME` (with or without an overload), as far as the text tells."""
+        """The ref of the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), as the text tells."""
         parts = name.split(".")
         if len(parts) < 4:
             return None
         if self._table is None:
-            self._table = self._read()
+            self._table = self._project.files.table("custom_ops", self._read)
         path, function = self._table.get(parts[3], ("", ""))
         file = self._project.index(path) if path else None
         binding = self._project.resolve(file, function) if file is not None else None

@@ -1,4 +1,4 @@
-"""Which methods a call may mean on a value that is only declared as an instance of a class: those of its subclasses too."""
+"""Which methods a call may mean on a value only declared as an instance of a class: those of its subclasses too."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Overrides:
     def _below(self, ref: str) -> set[str]:
         """Classes that name `ref`, or a class below it, among their bases; too many where names repeat."""
         if self._subclasses is None:
-            self._subclasses = self._read()
+            self._subclasses = self._project.files.table("overrides", self._read)
         seen: set[str] = set()
         names = [ref.rpartition("::")[2].rpartition(".")[2]]
         while names:

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphsafe.scan import library
-from graphsafe.scan.engine import ENTRY_POINT
+from graphsafe.scan import torch_functions
 from graphsafe.scan.index import FileIndex, FunctionFacts
+from graphsafe.scan.record import ENTRY_POINT
 from graphsafe.scan.values import Instance, Sequence, Value, options
 
 if TYPE_CHECKING:
@@ -131,4 +131,4 @@ def target_roots(engine: Engine, config: Config, files: Iterable[str]) -> None:
         value = engine.read(f"{file.path}::{factory}", None, Arguments(), hot=False, guarded=False, depth=0)
         for option in options(value):
             first = option.items[0] if type(option) is Sequence and option.items else option
-            library.root_of(engine, first, f"target {target.name}")
+            torch_functions.root_of(engine, first, f"target {target.name}")

@@ -391,7 +391,7 @@ def may_be_none(value: Value) -> bool | None:
 def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
     """The tensor that a value is or may be, and whether that is certain.
 
-    None beside it is no doubt, nor is a number of the host: the code has a way on which it is the tensor, and that way fails.
+    None beside it is no doubt, nor is a number of the host: on some way it is the tensor, and that way fails.
     """
     if type(value) is Tensor:
         return value, True
