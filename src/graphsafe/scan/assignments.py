@@ -13,6 +13,7 @@ from graphsafe.scan.checks.origin import (
     grows,
     is_born_here,
     is_lazy,
+    is_made_along,
     is_rare,
     mentions,
     origin,
@@ -256,7 +257,7 @@ def _record_write(
             grows=grows(assigned, text) or guards.too_small(frame, base),
             borrowed=borrowed or is_born_here(frame, text),
             alone=all(test.alone for test in frame.lazy),
-            rare=converts(assigned, text) or (is_rare(frame) and not reads_self),
+            rare=converts(assigned, text) or is_made_along(frame, text) or (is_rare(frame) and not reads_self),
             constructed=constructs(assigned),
             sources=sources(engine, frame, assigned) if lazy else frozenset(),
         )

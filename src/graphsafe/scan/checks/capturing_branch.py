@@ -23,7 +23,9 @@ def branch(engine: Engine, frame: Frame, node: ast.If) -> None:
     if ast.dump(ast.Module(node.body, [])) == ast.dump(ast.Module(node.orelse, [])):
         return
     if computes(engine, frame, node.body) or computes(engine, frame, node.orelse):
-        engine.emit(frame, "StreamOp", "capturing-branch", node.test)
+        # Two arms that bind the same names may reach the same values by different ways.
+        same = bool(node.orelse) and _bound(node.body) >= _bound(node.orelse) != set()
+        engine.emit(frame, "StreamOp", "capturing-branch", node.test, "possible" if same else "likely")
 
 
 def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> None:
@@ -42,6 +44,11 @@ def asks(engine: Engine, frame: Frame, test: ast.expr) -> bool:
         return False
     value = evaluated(engine, frame, test)
     return type(value) is Number and value.soft == "capturing"
+
+
+def _bound(body: list[ast.stmt]) -> set[str]:
+    names = [name for statement in body for name in ast.walk(statement)]
+    return {name.id for name in names if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

@@ -60,7 +60,7 @@ def grows(node: ast.expr | None, text: str) -> bool:
 
 
 def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
-    """Whether a write stands under a test that something of the same object is missing.
+    """Whether a write stands under a test that what it writes is missing.
 
     `item` is what is put into a container: `if table is None: table = make(); self.tables[n] = table` is lazy as well.
     """
@@ -69,16 +69,24 @@ def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
     for test in frame.lazy:
         if test.target in (text, base, "*") or base.startswith(f"{test.target}."):
             return True
-        if owner and test.target.rpartition(".")[0] == owner:
-            return True
         if "." in test.target:
             continue
         if isinstance(item, ast.Name) and test.target == item.id:
             return True
         bound = _bound_to(frame, test)
-        if owner and bound is not None and (name in ast.unparse(bound) or _looked_up(bound, owner)):
+        if owner and bound is not None and name in ast.unparse(bound):
             return True
     return False
+
+
+def is_made_along(frame: Frame, text: str) -> bool:
+    """Whether a write stands under a test that something else of the same object is missing."""
+    owner = text.partition("[")[0].rpartition(".")[0]
+    return bool(owner) and any(
+        test.target.rpartition(".")[0] == owner
+        or ("." not in test.target and (bound := _bound_to(frame, test)) is not None and _looked_up(bound, owner))
+        for test in frame.lazy
+    )
 
 
 def _bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
@@ -174,6 +182,7 @@ __all__ = [
     "has_alternative",
     "is_born_here",
     "is_lazy",
+    "is_made_along",
     "is_rare",
     "mentions",
     "origin",

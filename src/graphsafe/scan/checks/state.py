@@ -91,7 +91,7 @@ def cached(write: Write) -> Event | None:
 
 def host_state(write: Write, log: StateLog) -> Event | None:
     """A host number that changes from step to step and decides what the device does: a graph keeps one value of it."""
-    if not _is_number(write.value) or write.borrowed or write.lazy:
+    if not _is_number(write.value) or write.borrowed or write.lazy or write.rare:
         return None
     uses = [use for (key, _, _), use in log.uses.items() if key == write.key]
     if write.key.startswith(clock.KEY):
