@@ -4,7 +4,7 @@ JOBS ?= 2
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test docs clean
+.PHONY: demo test test-gpu docs clean
 
 demo: .venv/demo-ready
 	@examples/demo.sh
@@ -13,7 +13,11 @@ test: .venv/test-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict src
-	$(BIN)/pytest -n $(JOBS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile
+
+# Where torch, its GPU and pytest are already: the interpreter that runs the models. The log is gpu-test.log.
+test-gpu:
+	$(PYTHON) -m tests.gpu.run
 
 docs: .venv/docs-ready
 	$(BIN)/mkdocs build --strict
