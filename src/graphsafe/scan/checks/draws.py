@@ -31,12 +31,12 @@ def is_seeded(engine: Engine, frame: Frame) -> bool:
     return SEEDED.search(engine.project.source(frame.path).text) is not None
 
 
-def only_in_training(frame: Frame, node: ast.Call) -> bool:
-    """Whether the function asks `self.training` before it draws, or wherever it looks at what was drawn."""
+def only_in_training(engine: Engine, frame: Frame, node: ast.Call) -> bool:
+    """Whether `self.training` is asked before the draw, here or by the callers, or wherever what was drawn is used."""
     if frame.node is None:
         return False
     asked = list(_training_lines(frame.node))
-    if _covered(asked, node.lineno):
+    if _covered(asked, node.lineno) or _called_in_training(engine, frame.ref):
         return True
     names = {
         target.id
@@ -51,6 +51,15 @@ def only_in_training(frame: Frame, node: ast.Call) -> bool:
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id in names
     ]
     return bool(looks) and all(_covered(asked, line) for line in looks)
+
+
+def _called_in_training(engine: Engine, ref: str) -> bool:
+    calls = list(engine.record.edges.get(ref, ()))
+    callers = {edge.caller: engine.project.function_node(edge.caller) for edge in calls}
+    return bool(calls) and all(
+        (caller := callers[edge.caller]) is not None and _covered(list(_training_lines(caller)), edge.line)
+        for edge in calls
+    )
 
 
 def _training_lines(function: ast.AST) -> Iterator[tuple[int, int]]:
