@@ -30,6 +30,12 @@ def test_a_graph_has_nodes_bytes_and_a_time(prove: Prove) -> None:
     assert probes["timing"]["launches"] > 10
 
 
+def test_a_compiled_step_is_ready(prove: Prove) -> None:
+    [report] = prove([f"{TARGETS / 'silent.py'}:compiled"], "cuda:0")
+    assert report["verdict"] == "ready"
+    assert probes_of(report)["capture"]["nodes"]["kernel"] >= 2
+
+
 @pytest.mark.skipif(GPUS < 2, reason="needs two GPUs")
 def test_the_second_gpu_and_all_of_them(prove: Prove) -> None:
     good, stale = f"{EXAMPLES / 'decoder_good.py'}:build_layer", f"{TARGETS / 'silent.py'}:host_counter"

@@ -25,6 +25,8 @@ EXPECTED = {
     "host_random": ("not-ready", None),
     "global_plan": ("not-ready", ["GS701"]),
     "closure_plan": ("not-ready", ["GS701"]),
+    "class_plan": ("not-ready", ["GS701"]),
+    "stubborn": ("inconclusive", []),
     "momentum": ("ready", []),
     "escape": ("not-ready", ["GS604"]),
     "unjoined": ("not-ready", ["GS603"]),

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Mapping
 
 from graphsafe.capture.job import Channel, Job
+from graphsafe.capture.state import StateError
 from graphsafe.capture.targets import TargetError
 
 CHILDREN: Mapping[str, str] = {
@@ -36,6 +37,8 @@ def main(job: Job) -> None:
     try:
         importlib.import_module(CHILDREN[job.child]).run(job, channel)
         channel.tell(done=True)
+    except StateError as error:
+        channel.tell(state_error=str(error), done=True)
     except TargetError as error:
         channel.tell(target_error={"stage": error.stage, "line": error.line}, done=True)
     except BaseException as error:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 UNSTABLE = 0.01
 "Eager series that differ by more than this share of their largest value do not repeat: there is no floor then."
+_ROUNDINGS = 256
+"Nor where they differ by more than so many roundings of that value: another order of a sum explains no more."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ def _floor(values: list[torch.Tensor]) -> float | None:
             if apart.largest is None or not left.is_floating_point():
                 return None
             finite = left.double()[torch.isfinite(left.double())].abs()
-            if apart.largest > UNSTABLE * float(finite.max()):
+            share = min(UNSTABLE, _ROUNDINGS * torch.finfo(left.dtype).eps)
+            if apart.largest > share * float(finite.max()):
                 return None
             floor = max(floor, apart.largest)
     # Three series see only some of what chance can do: a fourth may well lie twice as far out.

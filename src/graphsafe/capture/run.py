@@ -101,6 +101,8 @@ class Run:
         internal: Any = result.get("internal_error")
         if internal is not None:
             raise InternalError(internal["line"], internal["trace"])
+        if "state_error" in result:
+            self.limits.append(Limit("state", f"{child.name} on {self.device}", str(result["state_error"])))
         if child.ending != "done":
             why = child.how_it_ended()
             last = child.last_lines(3)
@@ -195,7 +197,8 @@ class Run:
 
     def _watch_reference(self, child: Child) -> None:
         """The capture child waits for files of the reference; tell it when there will be none."""
-        if child.name == "reference" and (child.ending != "done" or "target_error" in child.result):
+        without = child.ending != "done" or "target_error" in child.result or "state_error" in child.result
+        if child.name == "reference" and without:
             (self._folder / GONE).touch()
 
     def _fits(self, count: int) -> bool:

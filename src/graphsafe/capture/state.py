@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.frames import is_user_file
+from graphsafe.capture.targets import users_code
 
 if TYPE_CHECKING:
     import torch
@@ -106,6 +107,10 @@ def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:
     return found
 
 
+class StateError(Exception):
+    """What a step changed cannot be put back; one line."""
+
+
 class Snapshot:
     """State as it was, to put back: what containers held, and the tensors' values."""
 
@@ -126,17 +131,21 @@ class Snapshot:
             self.values[path] = device.to_host(tensor)
 
     def put_back(self) -> None:
-        """Raises RuntimeError where a tensor too large to be kept was changed."""
+        """Raises StateError where a container refuses, or a tensor too large to be kept was changed."""
         for container, contents in self._containers:
-            _refill(container, contents)
+            try:
+                _refill(container, contents)
+            except Exception as error:
+                raise StateError(f"a {type(container).__name__} cannot be put back: {error}") from error
         for path, tensor in self._tensors.items():
             if self._device.digest(tensor) == self.digests[path]:
                 continue
             if path not in self.values:
-                raise RuntimeError(f"{path} changed and is too large to be put back")
+                raise StateError(f"{path} changed and is too large to be put back")
             self._device.store(tensor, self.values[path])
         if self._subject.reset is not None:
-            self._subject.reset()
+            with users_code("step", "reset failed"):
+                self._subject.reset()
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
@@ -237,6 +246,13 @@ def _behind_function(dot: str, function: types.FunctionType, reach: Reach) -> It
 def _behind_methods(dot: str, kind: type, reach: Reach) -> Iterator[tuple[str, Any]]:
     """The module variables that the methods of a user's own class name; not those of an installed library's classes."""
     for base in kind.__mro__:
+        if base.__module__ != "builtins" and is_user_file(
+            getattr(sys.modules.get(base.__module__), "__file__", None) or "<"
+        ):
+            kept = tuple(name for name, item in vars(base).items() if _is_class_state(name, item))
+            reach.containers.append(_ClassNames(base, kept))
+            for name in kept:
+                yield f"{dot}{name}", vars(base)[name]
         for method in vars(base).values():
             if not isinstance(method, types.FunctionType) or "-packages" in method.__code__.co_filename:
                 continue
@@ -291,6 +307,23 @@ def _slots(kind: Any) -> tuple[str, ...]:
     return tuple(name for name in names if not name.startswith("__"))
 
 
+def _is_class_state(name: str, item: Any) -> bool:
+    """Variables of a class that a step may fill: not what makes up the class itself."""
+    import torch
+
+    return not name.startswith("__") and (
+        item is None or isinstance(item, (torch.Tensor, dict, list, bool, int, float))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ClassNames:
+    """Some variables of a class, as a container."""
+
+    owner: type
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Names:
     """Some variables of a module, as a container."""
@@ -302,6 +335,8 @@ class _Names:
 def _contents(container: Any) -> Any:
     if isinstance(container, functools._lru_cache_wrapper):
         return None
+    if isinstance(container, _ClassNames):
+        return {name: vars(container.owner)[name] for name in container.names}
     if isinstance(container, _Names):
         return {name: container.variables[name] for name in container.names if name in container.variables}
     if isinstance(container, types.CellType):
@@ -312,6 +347,10 @@ def _contents(container: Any) -> Any:
 def _refill(container: Any, contents: Any) -> None:
     if isinstance(container, functools._lru_cache_wrapper):
         container.cache_clear()
+    elif isinstance(container, _ClassNames):
+        for name in container.names:
+            if vars(container.owner).get(name) is not contents[name]:
+                setattr(container.owner, name, contents[name])
     elif isinstance(container, _Names):
         for name in container.names:
             if name in contents:

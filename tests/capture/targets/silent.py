@@ -252,3 +252,40 @@ def swallowed(device):
         return x * 2
 
     return step, (torch.randn(4, 8, device=device),)
+
+
+class ClassPlan(nn.Module):
+    """The plan of the first step lives in the class."""
+
+    plan = None
+
+    def forward(self, x, lengths):
+        if ClassPlan.plan is None:
+            ClassPlan.plan = torch.cumsum(lengths, 0)
+        return x * ClassPlan.plan.unsqueeze(1) + lengths.unsqueeze(1)
+
+
+def class_plan(device):
+    return ClassPlan(), (torch.randn(4, 8, device=device), torch.tensor([7, 3, 9, 7], device=device))
+
+
+class Stubborn(dict):
+    """A container that holds what it was given."""
+
+    def clear(self):
+        raise TypeError("cannot be cleared")
+
+
+def stubborn(device):
+    kept = Stubborn()
+
+    def step(x):
+        kept["last"] = x * 2
+        return kept["last"] + 1
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
+def compiled(device):
+    module = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)).to(device).requires_grad_(False)
+    return torch.compile(module), (torch.randn(4, 64, device=device),)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.frames import function_name, is_user_file
 from graphsafe.capture.session import opened
-from graphsafe.capture.state import Snapshot, reach_of
+from graphsafe.capture.state import Snapshot, StateError, reach_of
 from graphsafe.capture.trial import Broken, try_inputs
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def run(job: Job, channel: Channel) -> None:
             channel.tell(limits=try_inputs(session, snapshot))
         except Broken as broken:
             channel.tell(broken_by=broken.path)
+        except StateError as error:
+            channel.tell(limits=[{"kind": "not-varied", "what": "all inputs", "why": str(error)}])
         memory = device.memory()
         channel.tell(memory=asdict(memory))
 
