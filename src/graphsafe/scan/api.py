@@ -5,23 +5,21 @@ from __future__ import annotations
 import datetime
 import platform
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import graphsafe
 from graphsafe.config import Config
 from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
 from graphsafe.rulebook import Rulebook, load_rulebook
-from graphsafe.scan import statements
 from graphsafe.scan.deep import with_room
-from graphsafe.scan.engine import Arguments, Engine
+from graphsafe.scan.files import Files
 from graphsafe.scan.find import python_files
-from graphsafe.scan.frame import Frame
-from graphsafe.scan.index import FunctionFacts
 from graphsafe.scan.lint import Linter
 from graphsafe.scan.project import Project
-from graphsafe.scan.roots import Paths, capture_sites, roots_of, target_roots
+from graphsafe.scan.record import Record
 from graphsafe.scan.source import Unreadable
+from graphsafe.scan.unit import TARGETS, Reader
 
 
 def scan_paths(
@@ -40,8 +38,8 @@ def scan_paths(
     for codes in config.per_file_ignores.values():
         rulebook.codes(codes, "per-file-ignores")
     given = _given(paths, config)
-    project = Project(dict.fromkeys([*_project_files(paths, config), *given]))
-    return with_room(lambda: _scan(project, given, config, confidence, rulebook))
+    files = Files(dict.fromkeys([*_project_files(paths, config), *given]))
+    return with_room(lambda: _scan(files, given, config, confidence, rulebook))
 
 
 def _given(paths: Iterable[Path], config: Config) -> list[Path]:
@@ -80,31 +78,13 @@ def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
     return found
 
 
-def _scan(
-    project: Project, given: Sequence[Path], config: Config, confidence: Confidence, rulebook: Rulebook
-) -> Report:
-    paths = Paths(config)
-
-    def is_cold(ref: str, facts: FunctionFacts) -> bool:
-        path = ref.partition("::")[0]
-        index = project.index(path)
-        return paths.is_cold(path, index.module if index is not None else "", facts)
-
-    engine = Engine(project, rulebook.ops, is_cold, rulebook.libraries)
+def _scan(files: Files, given: Sequence[Path], config: Config, confidence: Confidence, rulebook: Rulebook) -> Report:
     wanted = [str(path) for path in given]
-    _read_roots(engine, wanted, paths, rulebook, config)
-    linter = Linter(engine, rulebook, config, confidence)
-    findings = linter.findings(wanted)
-    limits = [Limit("not-followed", ref.partition("::")[2], why) for ref, why in engine.failures]
-    if not engine.roots:
-        limits.append(
-            Limit(
-                "no-root",
-                "no hot code found",
-                "no forward of a torch module, capture or marked function; name some with hot-paths or "
-                "`# graphsafe: hot`",
-            )
-        )
+    reader = Reader(files, config, rulebook)
+    record = Record()
+    for path in _units(files, wanted, config, rulebook):
+        record.add(reader.read(path).record)
+    linter = Linter(Project(files), record, rulebook, config, confidence)
     return Report(
         tool=Tool("graphsafe", graphsafe.__version__),
         command="scan",
@@ -113,67 +93,44 @@ def _scan(
         target=None,
         verdict=None,
         evidence=None,
-        findings=tuple(findings),
-        limits=tuple(limits),
+        findings=tuple(linter.findings(wanted)),
+        limits=tuple(_limits(record, linter)),
         devices=None,
     )
 
 
-def _read_roots(engine: Engine, wanted: Sequence[str], paths: Paths, rulebook: Rulebook, config: Config) -> None:
-    project = engine.project
+def _limits(record: Record, linter: Linter) -> Iterator[Limit]:
+    for failure in record.failures:
+        path, _, function = failure.ref.partition("::")
+        where = f"{linter.display(path)}::{function}".rstrip(":") if path else "the configured targets"
+        yield Limit(failure.kind, where, failure.why)
+    if not record.roots:
+        yield Limit(
+            "no-root",
+            "no hot code found",
+            "no forward of a torch module, capture or marked function; name some with hot-paths or `# graphsafe: hot`",
+        )
+
+
+def _units(files: Files, wanted: Sequence[str], config: Config, rulebook: Rulebook) -> Iterator[str]:
+    """The files to begin reading at: those to report on, and others of the project whose roots may lead to them."""
     tokens = _root_tokens(rulebook.entry_points)
     marked = any(config.hot_paths)
     reported = frozenset(wanted)
-    for path in dict.fromkeys([*wanted, *project.paths]):
+    for path in dict.fromkeys([*wanted, *files.paths]):
         try:
             data = Path(path).read_bytes()
         except OSError as error:
-            project.problems[path] = Unreadable(error.strerror or "cannot be read")
+            files.problems[path] = Unreadable(error.strerror or "cannot be read")
             continue
-        if path not in reported and not marked and not tokens.search(data):
-            continue
-        project.preload(path, data)
-        file = project.index(path)
-        if file is None:
-            continue
-        for ref, receiver, why in roots_of(engine, file, paths, rulebook.entry_points):
-            engine.add_root(ref, receiver, why)
-        for site in capture_sites(file):
-            _guarded(engine, site, lambda site=site: _read_site(engine, site))  # type: ignore[misc]
-        _drain(engine)
-    target_roots(engine, config, project.paths)
-    _drain(engine)
+        if path in reported or marked or tokens.search(data):
+            files.preload(path, data)
+            yield path
+    if config.targets:
+        yield TARGETS
 
 
 def _root_tokens(entry_points: Iterable[str]) -> re.Pattern[bytes]:
     names = sorted({entry.rpartition(".")[2] for entry in entry_points})
     words = ["forward", "cuda.graph", "make_graphed_callables", "reduce-overhead", "graphsafe:", *names]
     return re.compile("|".join(map(re.escape, words)).encode())
-
-
-def _drain(engine: Engine) -> None:
-    while engine.queue:
-        ref, receiver, _ = engine.queue.popleft()
-        _guarded(engine, ref, lambda ref=ref, receiver=receiver: engine.read_root(ref, receiver))  # type: ignore[misc]
-
-
-def _guarded(engine: Engine, ref: str, read: Callable[[], None]) -> None:
-    """One root that cannot be followed must not cost the others."""
-    try:
-        read()
-    except RecursionError:
-        engine.failures.append((ref, "nested too deeply to be followed"))
-
-
-def _read_site(engine: Engine, site: str) -> None:
-    path, _, name = site.partition("::")
-    if name:
-        engine.read(site, None, Arguments(), hot=False, guarded=False, depth=1)
-        return
-    file = engine.project.index(path)
-    if file is None:
-        return
-    from graphsafe.scan.source import parse
-
-    tree = parse(engine.project.source(path).text)
-    statements.execute(engine, Frame(file, site, {}, hot=False), tree.body)

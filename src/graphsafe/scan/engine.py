@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections import deque
 from collections.abc import Iterable, Mapping
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +25,7 @@ from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
 from graphsafe.scan.overrides import Overrides
 from graphsafe.scan.project import Binding, Project
-from graphsafe.scan.state import StateLog
+from graphsafe.scan.record import Edge, Failure, Place, Record
 from graphsafe.scan.values import (
     NONE,
     UNKNOWN,
@@ -50,20 +49,6 @@ MAX_CONTEXTS = 16
 "Different argument sets of one function; further ones get the join of what is known."
 
 
-ENTRY_POINT = "an entry point of an engine"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an event is: what makes two events the same."""
-
-    path: str
-    function: str
-    span: Span
-    kind: EventKind
-    how: str
-
-
 @dataclass(frozen=True, slots=True)
 class Arguments:
     """The arguments of a call, evaluated."""
@@ -82,13 +67,6 @@ class Arguments:
         return (*self.positional, *self.keywords.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
-    caller: str
-    line: int
-    guarded: bool
-
-
 class Engine:
     def __init__(
         self, project: Project, ops: OpTable, cold: parameters.ColdTest, libraries: Libraries | None = None
@@ -97,17 +75,13 @@ class Engine:
         self.ops = ops
         self.cold = cold
         self.libraries = libraries or Libraries()
-        self.events: dict[Place, Event] = {}
-        self.edges: dict[str, dict[Edge, None]] = {}
-        self.roots: dict[str, str] = {}
-        "Root function -> why it is one."
+        self.record = Record()
+        self.state = self.record.state
         self.queue: deque[tuple[str, Value | None, str]] = deque()
         "Roots found while reading: function, receiver, why."
-        self.state = StateLog()
         self.attributes = attributes.AttributeTables(self)
         self.overrides = Overrides(project)
         self.custom_ops = CustomOps(project)
-        self.failures: list[tuple[str, str]] = []
         self._memo: dict[object, Value | None] = {}
         self._contexts: dict[tuple[str, bool, bool], int] = {}
         self._active: set[str] = set()
@@ -129,8 +103,6 @@ class Engine:
         if not frame.hot:
             return
         span = span_of(node)
-        if "expr" not in words:
-            words["expr"] = expression_text(node)
         if frame.doubts:
             confidence = "possible"
         guard = frame.guards[-1] if frame.guards else None
@@ -138,15 +110,15 @@ class Engine:
         if guard is None and once and (kind == "Rng" or how == "literal-device"):
             guard = "a test that only a first step passes"
         if guard is None and how == "host-random" and isinstance(node, ast.Call):
-            if draws.only_in_training(frame, node):
+            if draws.only_in_training(self, frame, node):
                 guard = "`if self.training`"
             elif draws.is_seeded(self, frame):
                 confidence = "possible"
-        event = Event(kind, how, span, confidence, guard, level, words, once)
         place = Place(frame.path, frame.function, span, kind, how)
-        known = self.events.get(place)
-        if known is None or _weight(event) > _weight(known):
-            self.events[place] = event
+        if self.record.would_change(place, guard, confidence):
+            if "expr" not in words:
+                words["expr"] = expression_text(node)
+            self.record.events[place] = Event(kind, how, span, confidence, guard, level, words, once)
 
     # names
 
@@ -226,7 +198,7 @@ class Engine:
         hot = not cold
         if hot:
             line = getattr(node, "lineno", facts.line)
-            self.edges.setdefault(ref, {})[Edge(frame.ref, line, bool(frame.guards))] = None
+            self.record.edge(ref, Edge(frame.ref, line, bool(frame.guards)))
         if function.partial or function.partial_keywords:
             arguments = Arguments(
                 (*function.partial, *arguments.positional),
@@ -322,9 +294,7 @@ class Engine:
             return UNKNOWN
         self._active.add(key)
         if frame.hot and function.ref != frame.ref:
-            self.edges.setdefault(function.ref, {})[Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards))] = (
-                None
-            )
+            self.record.edge(function.ref, Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards)))
         try:
             if isinstance(node, ast.Lambda):
                 parameters.bind_lambda(self, inner, node, arguments)
@@ -361,74 +331,25 @@ class Engine:
         return Unknown(any(map(depends_on_step, arguments.values())), any(map(holds_device, arguments.values())))
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
-        if ref not in self.roots:
-            self.roots[ref] = why
+        self.record.roots.setdefault(ref, why)
         self.queue.append((ref, receiver, why))
 
     # roots
 
-    def in_graphs(self) -> frozenset[str]:
-        """Functions that captured code reaches: not those that an engine only calls around its graphs."""
-        callees: dict[str, list[str]] = {}
-        for callee, edges in self.edges.items():
-            for edge in edges:
-                callees.setdefault(edge.caller, []).append(callee)
-        stack = [ref for ref, why in self.roots.items() if why != ENTRY_POINT]
-        seen = set(stack)
-        while stack:
-            for callee in callees.get(stack.pop(), ()):
-                if callee not in seen:
-                    seen.add(callee)
-                    stack.append(callee)
-        return frozenset(seen)
+    def fail(self, failure: Failure) -> None:
+        """Give up what is being read; what was found so far stays."""
+        self._active.clear()
+        self.record.failures[failure] = None
 
     def add_root_site(self, frame: Frame) -> None:
         """The function that `frame` reads holds a capture: what stands inside it is hot."""
-        self.roots.setdefault(frame.ref, "code inside torch.cuda.graph")
+        self.record.roots.setdefault(frame.ref, "code inside torch.cuda.graph")
 
     def read_root(self, ref: str, receiver: Value | None) -> None:
         facts = self.project.function_facts(ref)
         if facts is None:
             return
-        try:
-            self.read(ref, receiver, Arguments(), hot=True, guarded=False, depth=0)
-        except RecursionError:
-            self._active.clear()
-            self.failures.append((ref, "nested too deeply to be followed"))
-
-    def chains(self) -> Mapping[str, Seq[Edge]]:
-        """For each hot function its shortest way from a root: the edges from the root on, empty for a root."""
-        best: dict[str, tuple[Edge, ...]] = {ref: () for ref in self.roots}
-        callees: dict[str, list[tuple[str, Edge]]] = {}
-        for callee, edges in self.edges.items():
-            for edge in edges:
-                callees.setdefault(edge.caller, []).append((callee, edge))
-        level = sorted(best)
-        while level:
-            following: list[str] = []
-            for caller in level:
-                for callee, edge in sorted(
-                    callees.get(caller, ()), key=lambda item: (item[1].guarded, item[1].line, item[0])
-                ):
-                    if callee not in best:
-                        best[callee] = (*best[caller], edge)
-                        following.append(callee)
-            level = following
-        return best
-
-    def root_counts(self, refs: Iterable[str]) -> Mapping[str, int]:
-        """How many roots reach each function."""
-        counts = {}
-        for ref in refs:
-            seen = {ref}
-            stack = [ref]
-            while stack:
-                for edge in self.edges.get(stack.pop(), ()):
-                    if edge.caller not in seen:
-                        seen.add(edge.caller)
-                        stack.append(edge.caller)
-            counts[ref] = sum(1 for name in seen if name in self.roots)
-        return counts
+        self.read(ref, receiver, Arguments(), hot=True, guarded=False, depth=0)
 
 
 def span_of(node: Any) -> Span:
@@ -451,10 +372,6 @@ def expression_text(node: ast.AST, limit: int = 60) -> str:
 
 def _first(item: tuple[str, Value]) -> str:
     return item[0]
-
-
-def _weight(event: Event) -> tuple[bool, bool]:
-    return event.guard is None, event.confidence != "possible"
 
 
 def _marked(value: Value, step: bool) -> Value:

@@ -14,17 +14,19 @@ from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Level, Location, Suppression
 from graphsafe.rulebook import Match, Rule, Rulebook
 from graphsafe.scan.checks import declared, replay_site, state
-from graphsafe.scan.engine import Edge, Engine, Place
 from graphsafe.scan.events import Event
 from graphsafe.scan.project import Project
+from graphsafe.scan.record import Edge, Place, Record
 from graphsafe.scan.source import Unreadable, parse
 from graphsafe.scan.suppress import Comment, comments
 
 
 class Linter:
-    def __init__(self, engine: Engine, rulebook: Rulebook, config: Config, confidence: Confidence) -> None:
-        self._engine = engine
-        self._project: Project = engine.project
+    def __init__(
+        self, project: Project, record: Record, rulebook: Rulebook, config: Config, confidence: Confidence
+    ) -> None:
+        self._project = project
+        self._record = record
         self._rulebook = rulebook
         self._config = config
         self._least = CONFIDENCES.index(confidence)
@@ -38,13 +40,15 @@ class Linter:
         hazards: dict[str, list[str]] = {}
         for place, event in self._events(wanted):
             self._match(place, event, wanted, found, hazards)
-        for place, event in declared.events(self._engine, hazards, wanted):
+        for place, event in declared.events(self._project, self._record, hazards, wanted):
             self._match(place, event, wanted, found, hazards)
-        chains = self._engine.chains()
-        counts = self._engine.root_counts({_ref(group[0][2]) for group in found.values()})
+        chains = self._record.chains()
+        counts = self._record.root_counts({_ref(group[0][2]) for group in found.values()})
         findings = [self._finding(group, chains, counts) for group in found.values()]
         findings += [
-            self._unreadable(path, self._project.problems[path]) for path in wanted if path in self._project.problems
+            self._unreadable(path, self._project.files.problems[path])
+            for path in wanted
+            if path in self._project.files.problems
         ]
         findings = self._suppressed(findings, wanted)
         sources = {self.display(path): path for path in wanted}
@@ -69,11 +73,11 @@ class Linter:
                 found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
 
     def _events(self, paths: Iterable[str]) -> Iterable[tuple[Place, Event]]:
-        engine = self._engine
-        around = frozenset((*engine.edges, *engine.roots)) - engine.in_graphs()
-        written = state.events(engine.state)
+        record = self._record
+        around = frozenset((*record.edges, *record.roots)) - record.in_graphs()
+        written = state.events(record.state)
         kept = ((Place(w.path, w.function, event.span, event.kind, event.how), event) for w, event in written)
-        for place, event in chain(engine.events.items(), kept):
+        for place, event in chain(record.events.items(), kept):
             if _ref(place) in around and _needs_replay(event):
                 event = replace(event, confidence="possible")
             yield place, event
@@ -169,7 +173,7 @@ class Linter:
         for path in paths:
             shown = self.display(path)
             found = by_file.pop(shown, [])
-            lines = self._lines(path) if path not in self._project.problems else None
+            lines = self._lines(path) if path not in self._project.files.problems else None
             result += self._judged(path, found, comments(lines) if lines is not None else [])
         for rest in by_file.values():
             result += rest

@@ -1,22 +1,15 @@
-"""The files of a project as Python would import them: modules, what their names mean, classes and their bases.
-
-A file is read when something asks for it, never before; what cannot be read is kept as a problem and answers "unknown".
-"""
+"""A project as Python would import it: modules, what their names mean, classes and their bases."""
 
 from __future__ import annotations
 
 import ast
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-from graphsafe.scan.index import ClassFacts, FileIndex, FunctionFacts, build_index
-from graphsafe.scan.source import Source, Unreadable, parse_source, read
-
-MAX_SOURCES = 256
-MAX_NODES = 2048
+from graphsafe.scan.files import Files
+from graphsafe.scan.index import ClassFacts, FileIndex, FunctionFacts
+from graphsafe.scan.source import Source
 
 Kind = Literal["module", "class", "function", "assign", "lib"]
 
@@ -32,85 +25,34 @@ class Binding:
 
 
 class Project:
-    def __init__(self, files: Iterable[Path]) -> None:
-        self.problems: dict[str, Unreadable] = {}
-        self._modules: dict[str, list[str]] = {}
-        self._names: dict[str, tuple[str, bool]] = {}
-        self._indexes: dict[str, FileIndex | None] = {}
-        self._sources: OrderedDict[str, Source] = OrderedDict()
-        self._rewritten: set[str] = set()
-        "Files with syntax newer than the running Python: their sources are those that newer.py made."
-        self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
+    """One reader's view of the files: what it looked up, and which files the answers came from."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.touched: set[str] = set()
+        "Files that some answer depends on."
+        self._modules = files.modules
         self._mros: dict[str, tuple[str, ...]] = {}
         self._bindings: dict[tuple[str, str], Binding | None] = {}
-        packages: dict[Path, bool] = {}
-        for path in files:
-            name, is_package = module_name(path, packages)
-            self._names[str(path)] = (name, is_package)
-            self._modules.setdefault(name, []).append(str(path))
 
     @property
     def paths(self) -> Iterable[str]:
-        return self._names
-
-    # files
+        return self.files.paths
 
     def index(self, path: str) -> FileIndex | None:
-        """None where the file cannot be read; `problems` says why."""
-        if path not in self._indexes:
-            self._indexes[path] = self._build(path)
-        return self._indexes[path]
+        """None where the file cannot be read."""
+        self.touched.add(path)
+        return self.files.index(path)
 
     def source(self, path: str) -> Source:
         """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
-        if path in self._sources:
-            self._sources.move_to_end(path)
-            return self._sources[path]
-        if path in self.problems:
-            raise KeyError(path)
-        source = read(Path(path))
-        if path in self._rewritten:
-            source, _ = parse_source(source)
-        return self._keep(path, source)
-
-    def preload(self, path: str, data: bytes) -> None:
-        """Index a file from bytes that are already at hand."""
-        if path not in self._indexes:
-            self._indexes[path] = self._build(path, data)
-
-    def _build(self, path: str, data: bytes | None = None) -> FileIndex | None:
-        name, is_package = self._names.get(path) or module_name(Path(path), {})
-        try:
-            original = read(Path(path), data)
-            source, tree = parse_source(original)
-        except Unreadable as problem:
-            self.problems[path] = problem
-            return None
-        if source is not original:
-            self._rewritten.add(path)
-        self._keep(path, source)
-        return build_index(source, tree, name, is_package)
-
-    def _keep(self, path: str, source: Source) -> Source:
-        self._sources[path] = source
-        if len(self._sources) > MAX_SOURCES:
-            self._sources.popitem(last=False)
-        return source
+        self.touched.add(path)
+        return self.files.source(path)
 
     def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
         """The statement on these lines; None where it does not stand alone."""
-        key = (path, first, last)
-        if key in self._nodes:
-            self._nodes.move_to_end(key)
-            return self._nodes[key]
-        try:
-            node: ast.stmt | None = self.source(path).slice_tree(first, last)
-        except (SyntaxError, ValueError, IndexError, KeyError, RecursionError, MemoryError, Unreadable):
-            node = None
-        self._nodes[key] = node
-        if len(self._nodes) > MAX_NODES:
-            self._nodes.popitem(last=False)
-        return node
+        self.touched.add(path)
+        return self.files.statement(path, first, last)
 
     # names
 
@@ -253,21 +195,6 @@ class Project:
                 if facts is not None and name in facts.methods:
                     return f"{base.partition('::')[0]}::{facts.methods[name]}"
         return None
-
-
-def module_name(path: Path, packages: dict[Path, bool]) -> tuple[str, bool]:
-    """The dotted name under which `path` is imported, and whether it is a package's `__init__`."""
-    is_package = path.name == "__init__.py"
-    parts = [] if is_package else [path.stem]
-    folder = path.parent
-    while folder not in packages or packages[folder]:
-        if folder not in packages:
-            packages[folder] = (folder / "__init__.py").is_file()
-        if not packages[folder] or folder.parent == folder:
-            break
-        parts.append(folder.name)
-        folder = folder.parent
-    return ".".join(reversed(parts)), is_package
 
 
 def _shared(path: str, other: str) -> int:

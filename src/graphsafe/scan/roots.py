@@ -84,7 +84,8 @@ def roots_of(
                 yield method, Instance(ref), "forward of a torch module"
     for facts in file.functions.values():
         ref = f"{file.path}::{facts.name}"
-        receiver = Instance(f"{file.path}::{facts.owner}") if facts.owner is not None else None
+        # Whoever calls it may call it on an instance of a subclass.
+        receiver = Instance(f"{file.path}::{facts.owner}", declared=True) if facts.owner is not None else None
         if paths.is_cold(file.path, file.module, facts):
             continue
         if paths.is_hot(file.path, file.module, facts):

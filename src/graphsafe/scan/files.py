@@ -1,0 +1,125 @@
+"""The files of a project: the modules they are, what each defines, and the statements that turn out to matter.
+
+A file is read when something asks for it, never before; what cannot be read is kept as a problem and answers "unknown".
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from graphsafe.scan.index import FileIndex, build_index
+from graphsafe.scan.source import Source, Unreadable, parse_source, read
+
+Table = TypeVar("Table")
+
+MAX_SOURCES = 256
+MAX_NODES = 2048
+
+
+class Files:
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self.problems: dict[str, Unreadable] = {}
+        self.indexes: dict[str, FileIndex | None] = {}
+        self._names: dict[str, tuple[str, bool]] = {}
+        self._modules: dict[str, list[str]] = {}
+        self._sources: OrderedDict[str, Source] = OrderedDict()
+        self._rewritten: set[str] = set()
+        "Files with syntax newer than the running Python: their sources are those that newer.py made."
+        self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
+        self._tables: dict[str, object] = {}
+        packages: dict[Path, bool] = {}
+        for path in paths:
+            name, is_package = module_name(path, packages)
+            self._names[str(path)] = (name, is_package)
+            self._modules.setdefault(name, []).append(str(path))
+
+    @property
+    def paths(self) -> Iterable[str]:
+        return self._names
+
+    @property
+    def modules(self) -> Mapping[str, Sequence[str]]:
+        """Dotted name -> the files that have it."""
+        return self._modules
+
+    def table(self, name: str, make: Callable[[], Table]) -> Table:
+        """What is read off all files together, made once."""
+        if name not in self._tables:
+            self._tables[name] = make()
+        return self._tables[name]  # type: ignore[return-value]
+
+    def index(self, path: str) -> FileIndex | None:
+        """None where the file cannot be read; `problems` says why."""
+        if path not in self.indexes:
+            self.indexes[path] = self._build(path)
+        return self.indexes[path]
+
+    def preload(self, path: str, data: bytes) -> None:
+        """Index a file from bytes that are already at hand."""
+        if path not in self.indexes:
+            self.indexes[path] = self._build(path, data)
+
+    def _build(self, path: str, data: bytes | None = None) -> FileIndex | None:
+        name, is_package = self._names.get(path) or module_name(Path(path), {})
+        try:
+            original = read(Path(path), data)
+            source, tree = parse_source(original)
+        except Unreadable as problem:
+            self.problems[path] = problem
+            return None
+        if source is not original:
+            self._rewritten.add(path)
+        self._keep(path, source)
+        return build_index(source, tree, name, is_package)
+
+    def source(self, path: str) -> Source:
+        """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
+        if path in self._sources:
+            self._sources.move_to_end(path)
+            return self._sources[path]
+        if path in self.problems:
+            raise KeyError(path)
+        source = read(Path(path))
+        if path in self._rewritten:
+            source, _ = parse_source(source)
+        return self._keep(path, source)
+
+    def _keep(self, path: str, source: Source) -> Source:
+        self._sources[path] = source
+        if len(self._sources) > MAX_SOURCES:
+            self._sources.popitem(last=False)
+        return source
+
+    def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
+        """The statement on these lines; None where it does not stand alone."""
+        key = (path, first, last)
+        if key in self._nodes:
+            self._nodes.move_to_end(key)
+            return self._nodes[key]
+        try:
+            node: ast.stmt | None = self.source(path).slice_tree(first, last)
+        except (SyntaxError, ValueError, IndexError, KeyError, RecursionError, MemoryError, Unreadable):
+            node = None
+        self._nodes[key] = node
+        if len(self._nodes) > MAX_NODES:
+            self._nodes.popitem(last=False)
+        return node
+
+
+def module_name(path: Path, packages: dict[Path, bool]) -> tuple[str, bool]:
+    """The dotted name under which `path` is imported, and whether it is a package's `__init__`."""
+    is_package = path.name == "__init__.py"
+    parts = [] if is_package else [path.stem]
+    folder = path.parent
+    while folder not in packages or packages[folder]:
+        if folder not in packages:
+            packages[folder] = (folder / "__init__.py").is_file()
+        if not packages[folder] or folder.parent == folder:
+            break
+        parts.append(folder.name)
+        folder = folder.parent
+    return ".".join(reversed(parts)), is_package

@@ -1,0 +1,121 @@
+"""What reading hot code brings to light: what its lines do, who calls whom, where it begins, what was not followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from graphsafe.report.model import Confidence
+from graphsafe.scan.events import Event, EventKind, Span
+from graphsafe.scan.state import StateLog
+
+ENTRY_POINT = "an entry point of an engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an event is: what makes two events the same."""
+
+    path: str
+    function: str
+    span: Span
+    kind: EventKind
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    caller: str
+    line: int
+    guarded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Code that was not followed to its end; `kind` as in a report's limits."""
+
+    kind: str
+    ref: str
+    why: str
+
+
+@dataclass(slots=True)
+class Record:
+    events: dict[Place, Event] = field(default_factory=dict)
+    edges: dict[str, dict[Edge, None]] = field(default_factory=dict)
+    "Function -> the places that call it."
+    roots: dict[str, str] = field(default_factory=dict)
+    "Root function -> why it is one."
+    state: StateLog = field(default_factory=StateLog)
+    failures: dict[Failure, None] = field(default_factory=dict)
+
+    def would_change(self, place: Place, guard: str | None, confidence: Confidence) -> bool:
+        """Whether an event is plainer than what is known of its place; the plainest stays."""
+        known = self.events.get(place)
+        if known is None:
+            return True
+        return (guard is None, confidence != "possible") > (known.guard is None, known.confidence != "possible")
+
+    def edge(self, callee: str, edge: Edge) -> None:
+        self.edges.setdefault(callee, {})[edge] = None
+
+    def add(self, other: Record) -> None:
+        """Take in what another reader found; what was there first stays where the two say the same."""
+        for place, event in other.events.items():
+            if self.would_change(place, event.guard, event.confidence):
+                self.events[place] = event
+        for callee, edges in other.edges.items():
+            self.edges.setdefault(callee, {}).update(edges)
+        for ref, why in other.roots.items():
+            self.roots.setdefault(ref, why)
+        self.state.add(other.state)
+        self.failures.update(other.failures)
+
+    def in_graphs(self) -> frozenset[str]:
+        """Functions that captured code reaches: not those that an engine only calls around its graphs."""
+        callees: dict[str, list[str]] = {}
+        for callee, edges in self.edges.items():
+            for edge in edges:
+                callees.setdefault(edge.caller, []).append(callee)
+        stack = [ref for ref, why in self.roots.items() if why != ENTRY_POINT]
+        seen = set(stack)
+        while stack:
+            for callee in callees.get(stack.pop(), ()):
+                if callee not in seen:
+                    seen.add(callee)
+                    stack.append(callee)
+        return frozenset(seen)
+
+    def chains(self) -> Mapping[str, Sequence[Edge]]:
+        """For each hot function its shortest way from a root: the edges from the root on, empty for a root."""
+        best: dict[str, tuple[Edge, ...]] = {ref: () for ref in self.roots}
+        callees: dict[str, list[tuple[str, Edge]]] = {}
+        for callee, edges in self.edges.items():
+            for edge in edges:
+                callees.setdefault(edge.caller, []).append((callee, edge))
+        level = sorted(best)
+        while level:
+            following: list[str] = []
+            for caller in level:
+                for callee, edge in sorted(
+                    callees.get(caller, ()), key=lambda item: (item[1].guarded, item[1].line, item[0])
+                ):
+                    if callee not in best:
+                        best[callee] = (*best[caller], edge)
+                        following.append(callee)
+            level = following
+        return best
+
+    def root_counts(self, refs: Iterable[str]) -> Mapping[str, int]:
+        """How many roots reach each function."""
+        counts = {}
+        for ref in refs:
+            seen = {ref}
+            stack = [ref]
+            while stack:
+                for edge in self.edges.get(stack.pop(), ()):
+                    if edge.caller not in seen:
+                        seen.add(edge.caller)
+                        stack.append(edge.caller)
+            counts[ref] = sum(1 for name in seen if name in self.roots)
+        return counts
