@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.guards import lazy_tests
 from graphsafe.scan.index import dotted
 from graphsafe.scan.values import as_tensor
 
@@ -108,7 +109,12 @@ def _looked_up(node: ast.expr, owner: str) -> bool:
 
 def has_alternative(test: ast.expr) -> bool:
     """`self.plan is None or self.size != n`: what is missing is made anew for another reason as well."""
-    return any(isinstance(part, ast.BoolOp) and isinstance(part.op, ast.Or) for part in ast.walk(test))
+    return any(
+        isinstance(part, ast.BoolOp)
+        and isinstance(part.op, ast.Or)
+        and not all(lazy_tests(one, True) for one in part.values)
+        for part in ast.walk(test)
+    )
 
 
 def capacity_tests(test: ast.expr) -> Iterator[str]:
