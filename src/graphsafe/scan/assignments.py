@@ -57,10 +57,14 @@ def annotated_assignment(engine: Engine, frame: Frame, node: ast.AnnAssign) -> N
     if node.value is None:
         return
     value = evaluate(engine, frame, node.value)
-    if type(value) is Unknown:
+    is_empty = (isinstance(value, Sequence) and value.items == ()) or (isinstance(value, Dict) and not value.items)
+    if type(value) is Unknown or is_empty:
         declared = annotated(engine, frame.file, node.annotation)
-        if type(declared) is not Unknown:
+        if type(value) is Unknown and type(declared) is not Unknown:
             value = placed(declared, dotted(node.target) or "", value.step, "any")
+        elif isinstance(value, (Sequence, Dict)) and isinstance(declared, (Sequence, Dict)):
+            # Empty now, and the annotation says of what it will be.
+            value = replace(value, elem=placed(declared.elem, dotted(node.target) or "", False, "any"))
     assign(engine, frame, node.target, value, node)
 
 

@@ -168,6 +168,9 @@ def _call_instance(engine: Engine, frame: Frame, node: ast.Call, instance: Insta
         method = engine.project.find_method(instance.ref, name)
         if method is not None:
             return engine.call(frame, node, Function(method, instance), arguments)
+    chosen = engine.attributes.of_instance(instance.ref, "forward")
+    if chosen is not None and any(isinstance(option, Function) for option in options(chosen)):
+        return call_value(engine, frame, node, chosen, arguments)
     if engine.attributes.is_module(instance.ref):
         return Tensor(where="any", step=any(map(depends_on_step, arguments.values())), sure=False, fresh=True)
     return engine.after_unknown(arguments)

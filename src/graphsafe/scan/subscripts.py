@@ -6,6 +6,8 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.index import dotted
+from graphsafe.scan.parameters import MASK_NAME
 from graphsafe.scan.values import (
     NUMBER,
     UNKNOWN,
@@ -42,8 +44,21 @@ def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
     if text is not None and text in frame.env:
         return frame.env[text]
     owner = evaluate(engine, frame, node.value)
-    found = [_load(engine, frame, node, option) for option in options(owner)]
+    found = [_load(engine, frame, node, option) for option in _with_field(engine, node, options(owner))]
     return join_all(found) if found else UNKNOWN
+
+
+def _with_field(engine: Engine, node: ast.Subscript, owners: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Those of several schemas or typed dicts that have the field: for the others the code would raise."""
+    if len(owners) < 2 or not isinstance(node.slice, ast.Constant) or not isinstance(node.slice.value, str):
+        return owners
+    name = node.slice.value
+    having = tuple(
+        owner
+        for owner in owners
+        if not isinstance(owner, Instance) or engine.attributes.of_instance(owner.ref, name) is not None
+    )
+    return having or owners
 
 
 def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Value:
@@ -84,6 +99,8 @@ def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Va
         return Number(soft="environment") if owner.kind == "environment" else Unknown(device=True)
     if isinstance(owner, Unknown):
         tensor, _ = as_tensor(index)
+        if owner.device:
+            _mask_by_name(engine, frame, node, node.slice, index)
         return Unknown(owner.step or (tensor is not None and tensor.step), owner.device)
     return UNKNOWN
 
@@ -100,6 +117,20 @@ def _item_of_instance(engine: Engine, frame: Frame, node: ast.Subscript, owner: 
     if method is None:
         return Unknown(owner.step, owner.step)
     return engine.call(frame, node, Function(method, owner), Arguments((index,)))
+
+
+def _mask_by_name(engine: Engine, frame: Frame, node: ast.Subscript, part: ast.expr, index: Value) -> None:
+    """What came out of an unknown call on the device and is called a mask is taken for one."""
+    if type(index) is not Unknown or not index.device:
+        return
+    if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):
+        name = dotted(part.operand)
+        is_mask = name is not None and "mask" in name
+    else:
+        name = dotted(part)
+        is_mask = name is not None and MASK_NAME.search(name) is not None
+    if is_mask:
+        engine.emit(frame, "Extent", "mask", node, value=f"`{name}`")
 
 
 def _wait_for_index(engine: Engine, frame: Frame, node: ast.Subscript, index: Value, owner: Value) -> None:
@@ -209,6 +240,8 @@ def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, 
             continue
         known = False
         gathers = gathers or ("unknown" if type(option) is Unknown and option.device else "")
+        if not store and on_device:
+            _mask_by_name(engine, frame, node, part, option)
     return dropped, known, "" if gathers == "unknown" else gathers
 
 
