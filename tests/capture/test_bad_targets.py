@@ -98,23 +98,7 @@ def test_what_a_target_leaves_running_is_ended(command: Callable[..., Answer]) -
 @pytest.mark.skipif(sys.platform != "linux", reason="process groups")
 @pytest.mark.parametrize("device", DEVICES)
 def test_ctrl_c_leaves_a_report_and_no_process(device: str, tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "graphsafe", "capture", f"{BAD}:step_hangs", "--device", device],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            "GRAPHSAFE_TEST": str(tmp_path),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 120
-    while not _a_child_runs(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(1.0)
+    process = _stepping_for_ever(tmp_path, device)
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -122,6 +106,37 @@ def test_ctrl_c_leaves_a_report_and_no_process(device: str, tmp_path: Path) -> N
     assert (tmp_path / "graphsafe-report.json").read_text().startswith("{")
     assert [path.name for path in tmp_path.iterdir()] == ["graphsafe-report.json"]
     assert not _processes_with(f"GRAPHSAFE_TEST={tmp_path}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="process groups")
+def test_a_parent_that_is_killed_takes_its_children_along(tmp_path: Path) -> None:
+    process = _stepping_for_ever(tmp_path, "sim:0")
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 30
+    while _processes_with(f"GRAPHSAFE_TEST={tmp_path}") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not _processes_with(f"GRAPHSAFE_TEST={tmp_path}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _stepping_for_ever(folder: Path, device: str) -> subprocess.Popen[str]:
+    """A capture of a step that hangs, once the step is under way."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graphsafe", "capture", f"{BAD}:step_hangs", "--device", device],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths, "GRAPHSAFE_TEST": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not _a_child_runs(folder) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.0)
+    return process
 
 
 def _a_child_runs(folder: Path) -> bool:

@@ -1,0 +1,77 @@
+"""The parent and its children: what the parent never does, both ways to start a child, and how each may end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphsafe.capture.job import Job
+from graphsafe.capture.supervisor import Supervisor
+
+from .conftest import TARGETS
+
+FORMS, BAD = TARGETS / "forms.py", TARGETS / "bad.py"
+
+
+@pytest.fixture(params=["forked", "spawned"])
+def supervisor(request: pytest.FixtureRequest) -> Supervisor:
+    if request.param == "forked" and sys.platform != "linux":
+        pytest.skip("children fork on Linux only")
+    with Supervisor() as supervisor:
+        if request.param == "spawned":
+            supervisor.use_fresh_interpreters()
+        yield supervisor
+
+
+def test_children_end_in_every_way(supervisor: Supervisor, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("built", "died", "hung")]
+    for folder in folders:
+        folder.mkdir()
+    built, died, hung = (
+        Job("build", str(folder), f"{file}:{factory}", "sim:0")
+        for folder, (file, factory) in zip(
+            folders, [(FORMS, "with_args"), (BAD, "step_segfaults"), (BAD, "step_hangs")], strict=True
+        )
+    )
+    children = [supervisor.start(job) for job in (built, died)]
+    supervisor.wait(children)
+    assert [child.ending for child in children] == ["done", "crashed"]
+    assert "construct" in children[0].result
+    assert "SIGSEGV" in children[1].how_it_ended()
+    supervisor.timeout = 15.0
+    slow = supervisor.run(hung)
+    assert slow.ending == "timeout"
+    assert slow.phase == "try the step's own inputs"
+    assert slow.pid is not None
+    with pytest.raises(ProcessLookupError):
+        os.killpg(slow.pid, 0)
+
+
+def test_output_is_kept_from_its_end_and_bounded(supervisor: Supervisor, tmp_path: Path) -> None:
+    child = supervisor.run(Job("build", str(tmp_path), f"{BAD}:prints", "sim:0"))
+    assert child.ending == "done"
+    assert 0 < len(child.last_lines(1)[0]) <= 400
+    assert len(bytes(child._output)) <= 256 * 1024
+
+
+def test_the_parent_imports_neither_torch_nor_the_target(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from graphsafe.capture.api import capture_target
+from graphsafe.capture.request import CaptureRequest
+from graphsafe.config import Config
+
+config = Config(root=Path({str(TARGETS)!r}))
+report = capture_target(CaptureRequest({f"{FORMS}:with_args"!r}, config, devices=("sim",)))
+print(report.verdict, "torch" in sys.modules, "forms" in sys.modules)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["ready", "False", "False"]
