@@ -16,10 +16,9 @@ from graphsafe.scan.deep import with_room
 from graphsafe.scan.files import Files
 from graphsafe.scan.find import python_files
 from graphsafe.scan.lint import Linter
-from graphsafe.scan.project import Project
+from graphsafe.scan.reader import TARGETS, Reader
 from graphsafe.scan.record import Record
 from graphsafe.scan.source import Unreadable
-from graphsafe.scan.unit import TARGETS, Reader
 
 
 def scan_paths(
@@ -81,10 +80,10 @@ def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
 def _scan(files: Files, given: Sequence[Path], config: Config, confidence: Confidence, rulebook: Rulebook) -> Report:
     wanted = [str(path) for path in given]
     reader = Reader(files, config, rulebook)
-    record = Record()
-    for path in _units(files, wanted, config, rulebook):
-        record.add(reader.read(path).record)
-    linter = Linter(Project(files), record, rulebook, config, confidence)
+    for path in _starts(files, wanted, config, rulebook):
+        reader.read(path)
+    record = reader.record
+    linter = Linter(reader.project, record, rulebook, config, confidence)
     return Report(
         tool=Tool("graphsafe", graphsafe.__version__),
         command="scan",
@@ -112,7 +111,7 @@ def _limits(record: Record, linter: Linter) -> Iterator[Limit]:
         )
 
 
-def _units(files: Files, wanted: Sequence[str], config: Config, rulebook: Rulebook) -> Iterator[str]:
+def _starts(files: Files, wanted: Sequence[str], config: Config, rulebook: Rulebook) -> Iterator[str]:
     """The files to begin reading at: those to report on, and others of the project whose roots may lead to them."""
     tokens = _root_tokens(rulebook.entry_points)
     marked = any(config.hot_paths)

@@ -59,18 +59,6 @@ class Record:
     def edge(self, callee: str, edge: Edge) -> None:
         self.edges.setdefault(callee, {})[edge] = None
 
-    def add(self, other: Record) -> None:
-        """Take in what another reader found; what was there first stays where the two say the same."""
-        for place, event in other.events.items():
-            if self.would_change(place, event.guard, event.confidence):
-                self.events[place] = event
-        for callee, edges in other.edges.items():
-            self.edges.setdefault(callee, {}).update(edges)
-        for ref, why in other.roots.items():
-            self.roots.setdefault(ref, why)
-        self.state.add(other.state)
-        self.failures.update(other.failures)
-
     def in_graphs(self) -> frozenset[str]:
         """Functions that captured code reaches: not those that an engine only calls around its graphs."""
         callees: dict[str, list[str]] = {}

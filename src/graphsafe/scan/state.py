@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from graphsafe.scan.events import Span
@@ -95,18 +95,6 @@ class StateLog:
 
     def read(self, key: str) -> None:
         self.reads.setdefault(key, self.tick())
-
-    def add(self, other: StateLog) -> None:
-        """Take in the log of another reader, as if it had read after this one."""
-        before = self.clock
-        for write in other.writes.values():
-            self.write(replace(write, order=before + write.order))
-        for place, use in other.uses.items():
-            self.uses.setdefault(place, replace(use, order=before + use.order))
-        for key, order in other.reads.items():
-            self.reads.setdefault(key, before + order)
-        self.inputs |= other.inputs
-        self.clock = before + other.clock
 
 
 def use_number(engine: Engine, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:

@@ -1,13 +1,12 @@
-"""The unit of work: what one file makes hot, followed to wherever it leads, by a reader that starts afresh.
+"""Reading a project: what each file makes hot, followed to wherever it leads.
 
-Nothing passes from one unit to another but the indexes of files, so that units may be read in any order and by any
-process, and a unit's record holds for as long as the files that it touched stay as they are.
+One engine reads everything in a fixed order, since nearly all of what a model runs it shares with others: read for each
+file afresh, the common layers of a large project would be read hundreds of times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
@@ -22,43 +21,36 @@ from graphsafe.scan.roots import Paths, capture_sites, roots_of, target_roots
 from graphsafe.scan.source import parse
 
 TARGETS = ""
-"The path of the unit that reads what configured targets return."
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    path: str
-    record: Record
-    touched: frozenset[str]
-    "Files that the record depends on."
+"In place of a file's path: what configured targets return."
 
 
 class Reader:
-    """Reads units; `files` is shared by all of them."""
-
     def __init__(self, files: Files, config: Config, rulebook: Rulebook) -> None:
-        self._files = files
+        self.project = Project(files)
         self._config = config
         self._rulebook = rulebook
         self._paths = Paths(config)
+        self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries)
 
-    def read(self, path: str) -> Unit:
-        project = Project(self._files)
+    @property
+    def record(self) -> Record:
+        return self._engine.record
 
-        def is_cold(ref: str, facts: FunctionFacts) -> bool:
-            where = ref.partition("::")[0]
-            index = project.index(where)
-            return self._paths.is_cold(where, index.module if index is not None else "", facts)
-
-        engine = Engine(project, self._rulebook.ops, is_cold, self._rulebook.libraries)
+    def read(self, path: str) -> None:
+        """Follow what a file makes hot; what cannot be followed is among the record's failures."""
+        engine = self._engine
         if path == TARGETS:
-            _guarded(engine, "", lambda: target_roots(engine, self._config, project.paths))
+            _guarded(engine, "", lambda: target_roots(engine, self._config, self.project.paths))
         else:
             _guarded(engine, f"{path}::", lambda: self._read_file(engine, path))
         while engine.queue:
             ref, receiver, _ = engine.queue.popleft()
             _guarded(engine, ref, lambda ref=ref, receiver=receiver: engine.read_root(ref, receiver))  # type: ignore[misc]
-        return Unit(path, engine.record, frozenset(project.touched))
+
+    def _is_cold(self, ref: str, facts: FunctionFacts) -> bool:
+        path = ref.partition("::")[0]
+        index = self.project.index(path)
+        return self._paths.is_cold(path, index.module if index is not None else "", facts)
 
     def _read_file(self, engine: Engine, path: str) -> None:
         file = engine.project.index(path)
