@@ -46,9 +46,7 @@ def test_children_end_in_every_way(supervisor: Supervisor, tmp_path: Path) -> No
     slow = supervisor.run(hung)
     assert slow.ending == "timeout"
     assert slow.phase == "try the step's own inputs"
-    assert slow.pid is not None
-    with pytest.raises(ProcessLookupError):
-        os.killpg(slow.pid, 0)
+    assert slow.pid is not None and slow.status == -9
 
 
 def test_output_is_kept_from_its_end_and_bounded(supervisor: Supervisor, tmp_path: Path) -> None:
