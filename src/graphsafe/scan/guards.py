@@ -99,6 +99,8 @@ def _is_debug(test: ast.expr) -> bool:
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE, ast.Eq)):
         return _is_debug(test.left)
     if isinstance(test, ast.Call):
+        if isinstance(test.func, ast.Attribute) and test.func.attr == "get":
+            return _is_debug(test.func.value)
         return isinstance(test.func, ast.Attribute) and bool(DEBUG_NAME.search(test.func.attr))
     name = dotted(test)
     return name is not None and bool(DEBUG_NAME.search(name))

@@ -142,6 +142,15 @@ def tensors_in(value: Value) -> list[Tensor]:
     return [tensor] if tensor is not None else []
 
 
+_SIZED = frozenset(
+    f"aten::{name}"
+    for name in (
+        "arange empty eye full linspace logspace ones rand randint randn randperm range tril_indices triu_indices zeros"
+    ).split()
+)
+"Factories whose arguments are sizes and bounds."
+
+
 def _placement(engine: Engine, frame: Frame, op: Op, involved: list[Tensor], arguments: Arguments) -> Where:
     if op.placement == "host":
         return "host"
@@ -154,7 +163,8 @@ def _placement(engine: Engine, frame: Frame, op: Op, involved: list[Tensor], arg
             return "device" if named.where == "any" else named.where
         if type(given) is Unknown:
             return "device"
-        if not involved:
+        if not involved or op.aten in _SIZED:
+            # A tensor among the sizes has no say in where the result is.
             if frame.contexts and frame.contexts[-1] in ("device", "host"):
                 return frame.contexts[-1]  # type: ignore[return-value]
             return "host"
