@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphsafe import __version__
-from graphsafe.console import StatusLine, check_writable, complain, put, put_page
+from graphsafe.console import ProgressBar, StatusLine, check_writable, complain, put, put_page
 from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
@@ -127,6 +127,11 @@ def commands() -> None:
     default="likely",
     help="Also report what is only possible (default: likely).",
 )
+@click.option("--no-cache", is_flag=True, help="Neither use nor keep what earlier scans found.")
+@click.option(
+    "--cache-dir", type=_PATH, metavar="DIR", help="Keep it in DIR (default: .graphsafe_cache in the project)."
+)
+@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
 def scan(
     paths: tuple[Path, ...],
     form: str,
@@ -135,6 +140,9 @@ def scan(
     ignore: tuple[str, ...],
     fail_level: Level | None,
     confidence: str,
+    no_cache: bool,
+    cache_dir: Path | None,
+    jobs: int | None,
 ) -> int:
     """Lint the hot path of files and folders: which lines stand in the way of a CUDA graph, and what to write instead.
 
@@ -147,6 +155,7 @@ def scan(
     graphsafe scan src/ --format sarif -o graphsafe.sarif
     """
     from graphsafe.scan.api import scan_paths
+    from graphsafe.scan.cache import cache_folder
 
     missing = [path for path in paths if not (path.is_file() or path.is_dir())]
     for path in missing:
@@ -162,10 +171,21 @@ def scan(
         ignore=config.ignore + ignore,
         fail_level=fail_level or config.fail_level,
     )
-    report = scan_paths(there, config, confidence="possible" if confidence == "possible" else "likely")
+    bar = ProgressBar("reading hot code")
+    try:
+        report = scan_paths(
+            there,
+            config,
+            confidence="possible" if confidence == "possible" else "likely",
+            cache=None if no_cache else cache_dir or cache_folder(config),
+            jobs=jobs,
+            progress=bar.show if sys.stderr.isatty() else None,
+        )
+    finally:
+        bar.clear()
     put(report, form, output, _rules(config))
     for limit in report.limits:
-        if limit.kind == "no-root":
+        if limit.kind in ("no-root", "internal-error"):
             complain(f"{limit.what}: {limit.why}")
     return BAD_REQUEST if missing else _scan_code(report, config.fail_level)
 

@@ -98,11 +98,16 @@ def load_config(start: Path) -> Config:
         table = _table_in(candidate)
         if table is not None:
             return _from_table(candidate, *table)
-        if marked is None and any((candidate / marker).exists() for marker in _ROOT_MARKERS):
+        if marked is None and is_project_root(candidate):
             marked = candidate
         if (candidate / ".git").exists():
             break
     return Config(root=marked or folder)
+
+
+def is_project_root(folder: Path) -> bool:
+    """Whether a folder looks like the top of a project."""
+    return any((folder / marker).exists() for marker in _ROOT_MARKERS)
 
 
 def _table_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:

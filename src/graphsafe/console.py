@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ import click
 from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
 
@@ -67,6 +70,36 @@ class StatusLine:
     def clear(self) -> None:
         if self._shown:
             click.echo("\r\033[K", nl=False, err=True)
+
+
+class ProgressBar:
+    """How far a long run has come, on stderr; a short one shows nothing."""
+
+    PATIENCE = 2.0
+    "Seconds before it appears."
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._start = time.monotonic()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def show(self, done: int, total: int) -> None:
+        if self._bar is None:
+            if time.monotonic() - self._start < self.PATIENCE:
+                return
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self._bar = Progress(console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task(self._what, total=total)
+            self._bar.start()
+        if self._task is not None:
+            self._bar.update(self._task, completed=done, total=total)
+
+    def clear(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
 
 
 def _colour() -> bool:

@@ -5,20 +5,26 @@ from __future__ import annotations
 import datetime
 import platform
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import graphsafe
-from graphsafe.config import Config
+from graphsafe.config import Config, is_project_root
 from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
 from graphsafe.rulebook import Rulebook, load_rulebook
+from graphsafe.scan.cache import Cache, digest, index_key, report_key
 from graphsafe.scan.deep import with_room
 from graphsafe.scan.files import Files
 from graphsafe.scan.find import python_files
 from graphsafe.scan.lint import Linter
+from graphsafe.scan.pool import build_indexes
 from graphsafe.scan.reader import TARGETS, Reader
 from graphsafe.scan.record import Record
 from graphsafe.scan.source import Unreadable
+
+Progress = Callable[[int, int], None]
 
 
 def scan_paths(
@@ -27,9 +33,15 @@ def scan_paths(
     *,
     confidence: Confidence = "likely",
     rulebook: Rulebook | None = None,
+    cache: Path | None = None,
+    jobs: int | None = 1,
+    progress: Progress | None = None,
 ) -> Report:
     """Lint the hot code of files and folders; the rest of the project is read for what reaches them and what they call.
 
+    `cache` is the folder that keeps what was found, None keeps nothing. `jobs` processes index files, None means one a
+    core where there is enough to do; the report is the same. `progress` is called with how many of how many files are
+    read.
     Raises RulebookError for a bad pack or an unknown code in `select` or `ignore`.
     """
     rulebook = rulebook or load_rulebook(config.rule_packs)
@@ -38,7 +50,35 @@ def scan_paths(
         rulebook.codes(codes, "per-file-ignores")
     given = _given(paths, config)
     files = Files(dict.fromkeys([*_project_files(paths, config), *given]))
-    return with_room(lambda: _scan(files, given, config, confidence, rulebook))
+    kept = Cache(cache)
+    contents = _contents(files) if cache is not None else {}
+    key = report_key(contents, map(str, given), config, confidence, rulebook)
+    known = kept.report(key)
+    if known is not None:
+        return replace(known, created=_now())
+    starts = list(_starts(files, [str(path) for path in given], config, rulebook))
+    keys = {path: index_key(path, *files.names[path], content) for path, content in contents.items()}
+    known_indexes = kept.indexes(keys)
+    files.indexes.update(known_indexes)
+    missing = {path: files.names[path] for path in starts if path in files.names and path not in known_indexes}
+    files.indexes.update(build_indexes(missing, jobs))
+    report = with_room(lambda: _scan(files, starts, given, config, confidence, rulebook, progress))
+    if contents and contents == _contents(files):
+        # Nothing was edited meanwhile: what was read is what the keys name.
+        made = {path: index for path, index in files.indexes.items() if path in keys and path not in known_indexes}
+        kept.keep_indexes({keys[path]: index for path, index in made.items() if index and path not in files.rewritten})
+        if not any(limit.kind == "internal-error" for limit in report.limits):
+            kept.keep_report(key, report)
+    return report
+
+
+def _contents(files: Files) -> dict[str, str]:
+    """The digest of every file that can be read."""
+    found: dict[str, str] = {}
+    for path in files.paths:
+        with suppress(OSError):
+            found[path] = digest(Path(path).read_bytes())
+    return found
 
 
 def _given(paths: Iterable[Path], config: Config) -> list[Path]:
@@ -59,9 +99,7 @@ def _absolute(path: Path) -> Path:
 def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
     """The files that may call or be called: the project's, or without one those that stand with the given ones."""
     root = config.root
-    if config.source is not None or any(
-        (root / name).exists() for name in ("pyproject.toml", "setup.py", "setup.cfg", ".git")
-    ):
+    if config.source is not None or is_project_root(root):
         return [_absolute(file) for file in python_files(root, config.exclude, root)]
     found: list[Path] = []
     for path in paths:
@@ -77,17 +115,27 @@ def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
     return found
 
 
-def _scan(files: Files, given: Sequence[Path], config: Config, confidence: Confidence, rulebook: Rulebook) -> Report:
+def _scan(
+    files: Files,
+    starts: Sequence[str],
+    given: Sequence[Path],
+    config: Config,
+    confidence: Confidence,
+    rulebook: Rulebook,
+    progress: Progress | None,
+) -> Report:
     wanted = [str(path) for path in given]
     reader = Reader(files, config, rulebook)
-    for path in _starts(files, wanted, config, rulebook):
+    for done, path in enumerate(starts):
+        if progress is not None:
+            progress(done, len(starts))
         reader.read(path)
     record = reader.record
     linter = Linter(reader.project, record, rulebook, config, confidence)
     return Report(
         tool=Tool("graphsafe", graphsafe.__version__),
         command="scan",
-        created=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created=_now(),
         environment=Environment(platform.python_version(), None, None, None, (), rulebook.ops.name, {}),
         target=None,
         verdict=None,
@@ -96,6 +144,10 @@ def _scan(files: Files, given: Sequence[Path], config: Config, confidence: Confi
         limits=tuple(_limits(record, linter)),
         devices=None,
     )
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _limits(record: Record, linter: Linter) -> Iterator[Limit]:
@@ -123,7 +175,6 @@ def _starts(files: Files, wanted: Sequence[str], config: Config, rulebook: Ruleb
             files.problems[path] = Unreadable(error.strerror or "cannot be read")
             continue
         if path in reported or marked or tokens.search(data):
-            files.preload(path, data)
             yield path
     if config.targets:
         yield TARGETS

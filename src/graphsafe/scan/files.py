@@ -27,7 +27,7 @@ class Files:
         self._names: dict[str, tuple[str, bool]] = {}
         self._modules: dict[str, list[str]] = {}
         self._sources: OrderedDict[str, Source] = OrderedDict()
-        self._rewritten: set[str] = set()
+        self.rewritten: set[str] = set()
         "Files with syntax newer than the running Python: their sources are those that newer.py made."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
         self._tables: dict[str, object] = {}
@@ -36,6 +36,11 @@ class Files:
             name, is_package = module_name(path, packages)
             self._names[str(path)] = (name, is_package)
             self._modules.setdefault(name, []).append(str(path))
+
+    @property
+    def names(self) -> Mapping[str, tuple[str, bool]]:
+        """Path -> module name, and whether it is a package."""
+        return self._names
 
     @property
     def paths(self) -> Iterable[str]:
@@ -58,21 +63,16 @@ class Files:
             self.indexes[path] = self._build(path)
         return self.indexes[path]
 
-    def preload(self, path: str, data: bytes) -> None:
-        """Index a file from bytes that are already at hand."""
-        if path not in self.indexes:
-            self.indexes[path] = self._build(path, data)
-
-    def _build(self, path: str, data: bytes | None = None) -> FileIndex | None:
+    def _build(self, path: str) -> FileIndex | None:
         name, is_package = self._names.get(path) or module_name(Path(path), {})
         try:
-            original = read(Path(path), data)
+            original = read(Path(path))
             source, tree = parse_source(original)
         except Unreadable as problem:
             self.problems[path] = problem
             return None
         if source is not original:
-            self._rewritten.add(path)
+            self.rewritten.add(path)
         self._keep(path, source)
         return build_index(source, tree, name, is_package)
 
@@ -84,7 +84,7 @@ class Files:
         if path in self.problems:
             raise KeyError(path)
         source = read(Path(path))
-        if path in self._rewritten:
+        if path in self.rewritten:
             source, _ = parse_source(source)
         return self._keep(path, source)
 
@@ -108,6 +108,16 @@ class Files:
         if len(self._nodes) > MAX_NODES:
             self._nodes.popitem(last=False)
         return node
+
+
+def build(path: Path, module: str, is_package: bool) -> FileIndex | None:
+    """The index of a file that needs no rewriting; None for others."""
+    try:
+        original = read(path)
+        source, tree = parse_source(original)
+    except Unreadable:
+        return None
+    return build_index(source, tree, module, is_package) if source is original else None
 
 
 def module_name(path: Path, packages: dict[Path, bool]) -> tuple[str, bool]:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.index import FileIndex, FunctionFacts, dotted
@@ -287,6 +288,11 @@ def _uses(node: ast.AST) -> Iterator[tuple[str, str]]:
                     yield side.id, "view"
 
 
+@lru_cache(maxsize=4096)
+def _parsed(annotation: str) -> ast.expr:
+    return ast.parse(annotation.strip(), mode="eval").body
+
+
 def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
     """The value that an annotation promises; UNKNOWN where it promises nothing that matters here."""
     if isinstance(node, ast.Constant):
@@ -294,7 +300,7 @@ def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
             return NONE
         if isinstance(node.value, str):
             try:
-                return annotated(engine, file, ast.parse(node.value.strip(), mode="eval").body)
+                return annotated(engine, file, _parsed(node.value))
             except (SyntaxError, ValueError, RecursionError):
                 return UNKNOWN
         return UNKNOWN
@@ -382,6 +388,15 @@ def _named_type(engine: Engine, file: FileIndex, name: str) -> Value:
 
 
 def _type_alias(engine: Engine, path: str, name: str) -> Value:
+    """What `Name = list[Tensor] | None` promises; one that names itself promises nothing there."""
+    known = engine.aliases.get((path, name))
+    if known is None:
+        engine.aliases[path, name] = UNKNOWN
+        known = engine.aliases[path, name] = _aliased(engine, path, name)
+    return known
+
+
+def _aliased(engine: Engine, path: str, name: str) -> Value:
     file = engine.project.index(path)
     if file is None or name not in file.assigns:
         return UNKNOWN

@@ -1,0 +1,189 @@
+"""What an earlier scan found, kept by content: whole reports, and what each file defines.
+
+A report is found again only if nothing that it depends on has changed: every file of the project, the configuration,
+the rules, and the versions of what read them. Any doubt (a damaged or locked database, a full disk) means: scan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import graphsafe
+from graphsafe.config import Config, is_project_root
+from graphsafe.files import user_cache
+from graphsafe.report.json_form import ReportError, parse_reports, render_json
+from graphsafe.report.model import Confidence, Report
+from graphsafe.rulebook import Rulebook
+from graphsafe.scan.index import ClassFacts, FileIndex, FunctionFacts
+
+FOLDER = ".graphsafe_cache"
+MAX_REPORTS = 16
+MAX_INDEXES = 50_000
+"Of about 2 kB each; the oldest go first."
+LOCK_SECONDS = 5.0
+
+_TABLES = (
+    "create table if not exists reports (key text primary key, data text)",
+    "create table if not exists indexes (key text primary key, data text)",
+)
+
+
+class Cache:
+    """Safe to delete at any time and to share between processes; `folder` None keeps nothing."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._file = folder / f"scan-{_tools()}.db" if folder is not None else None
+
+    def report(self, key: str) -> Report | None:
+        for (data,) in self._select("select data from reports where key = ?", [key]):
+            try:
+                found = parse_reports(data)
+            except (ReportError, ValueError):
+                return None
+            return found if isinstance(found, Report) else None
+        return None
+
+    def keep_report(self, key: str, report: Report) -> None:
+        self._write("reports", {key: render_json(report)}, MAX_REPORTS)
+
+    def indexes(self, keys: Mapping[str, str]) -> dict[str, FileIndex]:
+        """The indexes that are known, by path; `keys` maps paths to keys."""
+        known = dict(self._select("select key, data from indexes", ()))
+        found: dict[str, FileIndex] = {}
+        for path, key in keys.items():
+            if key in known:
+                index = _index(path, known[key])
+                if index is not None:
+                    found[path] = index
+        return found
+
+    def keep_indexes(self, indexes: Mapping[str, FileIndex]) -> None:
+        """`indexes` by key."""
+        self._write("indexes", {key: _text(index) for key, index in indexes.items()}, MAX_INDEXES)
+
+    # the database
+
+    def _select(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:
+        if self._file is None or not self._file.exists():
+            return []
+        try:
+            connection = sqlite3.connect(self._file, timeout=LOCK_SECONDS)
+            try:
+                return connection.execute(query, values).fetchall()
+            finally:
+                connection.close()
+        except sqlite3.OperationalError:
+            return []
+        except sqlite3.DatabaseError:
+            self._drop()
+            return []
+
+    def _write(self, table: str, rows: Mapping[str, str], limit: int) -> None:
+        if self._file is None or not rows:
+            return
+        try:
+            make_folder(self._file.parent)
+            connection = sqlite3.connect(self._file, timeout=LOCK_SECONDS)
+            try:
+                with connection:
+                    connection.execute("begin immediate")
+                    for create in _TABLES:
+                        connection.execute(create)
+                    connection.executemany(f"insert or replace into {table} values (?, ?)", rows.items())
+                    newest = f"select rowid from {table} order by rowid desc limit {limit}"
+                    connection.execute(f"delete from {table} where rowid not in ({newest})")
+            finally:
+                connection.close()
+        except sqlite3.OperationalError:
+            return
+        except sqlite3.DatabaseError:
+            self._drop()
+        except OSError:
+            return
+
+    def _drop(self) -> None:
+        """A damaged database is of no use to anybody."""
+        try:
+            if self._file is not None:
+                self._file.unlink()
+        except OSError:
+            return
+
+
+def cache_folder(config: Config) -> Path:
+    """In the project where there is one and it can be written to, else in the user's cache."""
+    own = config.root / FOLDER
+    is_project = config.source is not None or is_project_root(config.root)
+    if is_project and os.access(own if own.exists() else config.root, os.W_OK):
+        return own
+    return user_cache() / digest(os.fsencode(config.root))
+
+
+def make_folder(folder: Path) -> None:
+    """The folder, with an ignore file of its own, so that no project has to know of it. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+
+
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def index_key(path: str, module: str, is_package: bool, content: str) -> str:
+    """What an index is made of; `content` is the file's digest."""
+    return digest(f"{path}\0{module}\0{is_package}\0{content}".encode("utf-8", "surrogateescape"))
+
+
+def report_key(
+    contents: Mapping[str, str], given: Iterable[str], config: Config, confidence: Confidence, rulebook: Rulebook
+) -> str:
+    """`contents`: the digest of every file of the project. The working directory counts: reports name files from it."""
+    ops = [digest(file.read_bytes()) for file in sorted((rulebook.home / "ops").glob("*.json"))]
+    parts = (sorted(contents.items()), list(given), repr(config), confidence, rulebook.digest, ops, os.getcwd())
+    return digest(repr(parts).encode("utf-8", "surrogateescape"))
+
+
+def _tools() -> str:
+    """What reads the code: graphsafe's own modules (a developer changes them between versions), Python, libcst."""
+    found = hashlib.blake2b(digest_size=8)
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
+        found.update(file.read_bytes())
+    found.update(f"{graphsafe.__version__} {sys.version} {version('libcst')}".encode())
+    return found.hexdigest()
+
+
+def _text(index: FileIndex) -> str:
+    return json.dumps(asdict(index), separators=(",", ":"))
+
+
+def _index(path: str, text: str) -> FileIndex | None:
+    try:
+        data = json.loads(text)
+        functions = {name: FunctionFacts(**_tuples(facts)) for name, facts in data.pop("functions").items()}
+        classes = {name: ClassFacts(**_tuples(facts)) for name, facts in data.pop("classes").items()}
+        assigns = {name: [(first, last) for first, last in spans] for name, spans in data.pop("assigns").items()}
+        index = FileIndex(functions=functions, classes=classes, assigns=assigns, **data)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return index if index.path == path else None
+
+
+def _tuples(facts: dict[str, Any]) -> dict[str, Any]:
+    """JSON's lists, where the index has tuples."""
+    for name in ("bases", "decorators"):
+        if name in facts:
+            facts[name] = tuple(facts[name])
+    if "fields" in facts:
+        facts["fields"] = {name: (first, last) for name, (first, last) in facts["fields"].items()}
+    return facts

@@ -1,0 +1,125 @@
+"""What earlier scans leave behind is used only where nothing has changed, and never gets in the way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.report.forms import render
+from graphsafe.report.model import Report
+from graphsafe.scan import api
+from graphsafe.scan.cache import FOLDER, cache_folder
+
+MODEL = """\
+import torch
+from torch import nn
+
+from helper import scaled
+
+
+class Step(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return scaled(x)
+"""
+HELPER = """\
+import torch
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * x.sum()
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "pyproject.toml").write_text("")
+    (root / "model.py").write_text(MODEL)
+    (root / "helper.py").write_text(HELPER)
+    return root
+
+
+def scan(root: Path, cache: Path | None, jobs: int = 1, config: Config | None = None) -> Report:
+    return api.scan_paths([root], config or Config(root=root), cache=cache, jobs=jobs)
+
+
+def text(report: Report) -> str:
+    return render(replace(report, created=""), "json")
+
+
+def test_a_second_scan_says_the_same_without_reading(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cold = scan(project, project / FOLDER)
+
+    def refuse(*_: object) -> Report:
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(api, "_scan", refuse)
+    assert text(scan(project, project / FOLDER)) == text(cold) == text(cold)
+
+
+def test_a_changed_helper_changes_the_findings_of_its_callers(project: Path) -> None:
+    assert scan(project, project / FOLDER).findings == ()
+    (project / "helper.py").write_text(HELPER.replace("x.sum()", "x.sum().item()"))
+    found = scan(project, project / FOLDER)
+    assert [(finding.code, Path(finding.location.path).name) for finding in found.findings] == [("GS101", "helper.py")]
+    assert text(found) == text(scan(project, None))
+
+
+def test_configuration_and_new_files_count(project: Path) -> None:
+    (project / "helper.py").write_text(HELPER.replace("x.sum()", "x.sum().item()"))
+    assert scan(project, project / FOLDER).findings
+    assert not scan(project, project / FOLDER, config=Config(root=project, ignore=("GS101",))).findings
+    (project / "broken.py").write_text("def (:\n")
+    assert {finding.code for finding in scan(project, project / FOLDER).findings} == {"GS101", "GS900"}
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + b"\xff" * 4096])
+def test_a_damaged_cache_is_no_cache(project: Path, content: bytes) -> None:
+    expected = text(scan(project, project / FOLDER))
+    (kept,) = (project / FOLDER).glob("*.db")
+    kept.write_bytes(content)
+    assert text(scan(project, project / FOLDER)) == expected
+    assert text(scan(project, project / FOLDER)) == expected
+
+
+def test_rows_that_make_no_sense_are_made_again(project: Path) -> None:
+    expected = text(scan(project, project / FOLDER))
+    (kept,) = (project / FOLDER).glob("*.db")
+    with sqlite3.connect(kept) as connection:
+        connection.execute("update reports set data = '{}'")
+        connection.execute("update indexes set data = ?", (json.dumps({"path": 1}),))
+    assert text(scan(project, project / FOLDER)) == expected
+
+
+def test_it_can_be_deleted_or_locked_at_any_time(project: Path) -> None:
+    expected = text(scan(project, project / FOLDER))
+    shutil.rmtree(project / FOLDER)
+    assert text(scan(project, project / FOLDER)) == expected
+    (kept,) = (project / FOLDER).glob("*.db")
+    connection = sqlite3.connect(kept, isolation_level=None)
+    connection.execute("begin exclusive")
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("graphsafe.scan.cache.LOCK_SECONDS", 0.01)
+            assert text(scan(project, project / FOLDER)) == expected
+    finally:
+        connection.close()
+
+
+def test_git_does_not_see_it(project: Path) -> None:
+    scan(project, project / FOLDER)
+    assert (project / FOLDER / ".gitignore").read_text() == "*\n"
+
+
+def test_it_lies_in_the_project_or_with_the_user(project: Path, tmp_path: Path) -> None:
+    assert cache_folder(Config(root=project)) == project / FOLDER
+    loose = tmp_path / "loose"
+    loose.mkdir()
+    assert tmp_path not in cache_folder(Config(root=loose)).parents

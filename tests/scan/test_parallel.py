@@ -1,0 +1,33 @@
+"""Several processes say what one says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from graphsafe.config import load_config
+from graphsafe.report.forms import render
+from graphsafe.scan.api import scan_paths
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_two_processes_write_the_same_report() -> None:
+    one, two = (replace(scan_paths([EXAMPLES], load_config(EXAMPLES), jobs=jobs), created="") for jobs in (1, 2))
+    assert render(one, "json") == render(two, "json")
+    assert one.findings
+
+
+def test_files_that_cannot_be_read_are_reported_as_by_one_process(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("def (:\n")
+    (tmp_path / "fine.py").write_text("x = 1\n")
+    report = scan_paths([tmp_path], load_config(tmp_path), jobs=2)
+    assert [finding.code for finding in report.findings] == ["GS900"]
+
+
+def test_progress_counts_files(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.py").write_text("x = 1\n")
+    seen: list[tuple[int, int]] = []
+    scan_paths([tmp_path], load_config(tmp_path), progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(0, 3), (1, 3), (2, 3)]
