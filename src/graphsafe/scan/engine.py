@@ -82,6 +82,8 @@ class Engine:
         self.attributes = attributes.AttributeTables(self)
         self.overrides = Overrides(project)
         self.custom_ops = CustomOps(project)
+        self.aliases: dict[tuple[str, str], Value] = {}
+        "What type aliases promise: file and name -> value."
         self._memo: dict[object, Value | None] = {}
         self._contexts: dict[tuple[str, bool, bool], int] = {}
         self._active: set[str] = set()
