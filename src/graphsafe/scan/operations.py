@@ -30,6 +30,7 @@ from graphsafe.scan.values import (
     Unknown,
     Value,
     Where,
+    all_doubtful,
     as_tensor,
     depends_on_step,
     describe,
@@ -197,7 +198,7 @@ def _emit_effects(
 ) -> None:
     on_device = where != "host" or any(tensor.where != "host" for tensor in involved)
     unknown = not involved and any(type(value) is Unknown and value.device for value in values)
-    guessed = receiver is not None and not receiver.sure
+    guessed = (receiver is not None and not receiver.sure) or all_doubtful(involved)
     subject = next((tensor for tensor in involved if tensor.where != "host"), None)
     for hit in op.effects_of(call):
         rule = hit.effect.rule
@@ -211,7 +212,9 @@ def _emit_effects(
             continue
         if rule in ("GS401",) and where == "host":
             continue
-        confidence: Confidence = "likely" if hit.certain and not guessed else "possible"
+        # A size is read from the other arguments, whatever the tensor is that they shape.
+        doubtful = rule == "GS203" and all_doubtful(tensor for tensor in involved if tensor is not receiver)
+        confidence: Confidence = "likely" if hit.certain and not guessed and not doubtful else "possible"
         if not involved and op.placement == "same" and not unknown and rule not in WHATEVER_DEVICE:
             confidence = "possible"
         words = {"value": describe(subject) if subject is not None else "a device tensor", "op": name}
@@ -311,6 +314,7 @@ def _result(
             literal=op.aten == "aten::tensor" and where == "host",
             # torch takes nothing but tensors: what it was given is one, whatever suggested it.
             sure=receiver is None or receiver.sure,
+            doubtful=all_doubtful(involved),
         )
 
     if result.kind == "none":

@@ -26,6 +26,7 @@ from graphsafe.scan.values import (
     Tensor,
     Unknown,
     Value,
+    all_doubtful,
     as_tensor,
     confidence_of,
     depends_on_step,
@@ -138,6 +139,7 @@ def elementwise(tensors: tuple[Tensor, ...], dtype: Dtype | None) -> Tensor:
         step=any(tensor.step for tensor in tensors),
         fresh=True,
         sure=any(tensor.sure for tensor in tensors),
+        doubtful=all_doubtful(tensors),
     )
 
 

@@ -45,7 +45,7 @@ ColdTest = Callable[[str, FunctionFacts], bool]
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 "Names by which engines keep the host's copy of a tensor apart from the device's."
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?|(tgt|target)_sizes?)$")
-"Sizes of images, which engines keep on the host and transformers sends to the device: not sure to be either."
+"Sizes of images, which engines keep on the host and transformers sends to the device."
 MASK_NAME = re.compile(r"(^|_)mask(s|_bool)?$")
 
 TENSOR_USES = frozenset(
@@ -207,8 +207,8 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
     """An annotation's value with the name, and the device that the name and the place suggest."""
     if type(value) is Tensor:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
-        sure = value.sure and not GRID_NAME.search(name)
-        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, sure=sure)
+        doubtful = GRID_NAME.search(name) is not None
+        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, doubtful=doubtful)
     if type(value).__name__ == "Union":
         return join_all(placed(option, name, step, where) for option in value.options)  # type: ignore[union-attr]
     if type(value) is Sequence:

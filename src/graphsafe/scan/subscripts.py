@@ -174,6 +174,7 @@ def _load_tensor(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tens
             step=tensor.step or gathers == "step",
             fresh=True,
             sure=tensor.sure,
+            doubtful=tensor.doubtful,
         )
     ndim = tensor.ndim - dropped if known and tensor.ndim is not None else None
     name = None if tensor.name is None else f"{tensor.name}[…]"

@@ -57,6 +57,8 @@ class Tensor:
     "Born in this step, so that keeping it means keeping a new address."
     sure: bool = True
     "False where only a name or a use says that it is a tensor of the device."
+    doubtful: bool = False
+    "A tensor that engines often keep on the host, going by its name; so is what comes of it alone."
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +332,7 @@ def _join_tensors(a: Tensor, b: Tensor) -> Tensor:
         attr=a.attr if a.attr == b.attr else None,
         fresh=a.fresh and b.fresh,
         sure=a.sure and b.sure,
+        doubtful=a.doubtful or b.doubtful,
     )
 
 
@@ -403,7 +406,13 @@ def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
 
 def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
     """How sure a finding about a tensor can be; `certain` where the value is nothing else."""
-    return "likely" if certain and tensor.sure else "possible"
+    return "likely" if certain and tensor.sure and not tensor.doubtful else "possible"
+
+
+def all_doubtful(tensors: Iterable[Tensor]) -> bool:
+    """Whether every tensor that may be on the device is a doubtful one."""
+    doubts = [tensor.doubtful for tensor in tensors if tensor.where != "host"]
+    return bool(doubts) and all(doubts)
 
 
 def depends_on_step(value: Value, depth: int = 0) -> bool:
