@@ -36,6 +36,8 @@ class CustomOps:
                 data = Path(path).read_bytes()
             except OSError:
                 continue
+            if not any(word in data for word in (b"custom_op(", b"op_name", b".impl(")):
+                continue
             for pattern in (_DECORATED, _REGISTERED, _IMPLEMENTED):
                 for operator, function in pattern.findall(data):
                     table.setdefault(operator.decode(), (path, function.decode()))

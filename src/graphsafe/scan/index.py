@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from graphsafe.scan.source import Source
 
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
-CAPTURE = re.compile(r"\bgraph\s*\(|make_graphed_callables|capture_begin|reduce-overhead|max-autotune")
+CAPTURE_WORDS = ("graph(", "make_graphed_callables", "capture_begin", "reduce-overhead", "max-autotune")
 
 
 @dataclass(slots=True)
@@ -80,9 +80,10 @@ class _Builder:
         if "graphsafe:" in source.text:
             found = ((number, HOT_MARK.search(line)) for number, line in enumerate(source.lines, 1))
             self.marks = {number: match[1] for number, match in found if match is not None}
+        words = [word for word in CAPTURE_WORDS if word in source.text]
         self.capture_lines = (
-            [number for number, line in enumerate(source.lines, 1) if CAPTURE.search(line)]
-            if CAPTURE.search(source.text)
+            [number for number, line in enumerate(source.lines, 1) if any(word in line for word in words)]
+            if words
             else []
         )
         index.replays = ".replay()" in source.text
