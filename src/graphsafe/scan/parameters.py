@@ -198,6 +198,8 @@ def _parameter(
         value = _default(engine, frame, default, soft="default")
         return value if type(value) is Number else join(declared, value)
     declared = placed(declared, name, step, "device" if frame.hot and unknown_caller else "any")
+    if type(declared) is Tensor and GRID_NAME.search(name):
+        declared = replace(declared, doubtful=True)
     if default is not None and passed is None and _is_none(default):
         declared = join(declared, NONE)
     return declared
@@ -207,8 +209,7 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
     """An annotation's value with the name, and the device that the name and the place suggest."""
     if type(value) is Tensor:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
-        doubtful = GRID_NAME.search(name) is not None
-        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, doubtful=doubtful)
+        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype)
     if type(value).__name__ == "Union":
         return join_all(placed(option, name, step, where) for option in value.options)  # type: ignore[union-attr]
     if type(value) is Sequence:
