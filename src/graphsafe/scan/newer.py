@@ -6,12 +6,20 @@ lines and columns, so that every position in what remains is the position in the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import ast
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import libcst
+
+Patch = tuple[int, int, bytes]
+"First byte, byte after the last, and what stands there instead, followed by blanks."
 
 
 def rewrite(text: str) -> str | None:
-    """The text without type aliases, type parameters, `except*` and nested quotes in f-strings.
+    """The text without type aliases, type parameters, `except*`, template strings, and what old f-strings cannot hold.
 
     None where libcst cannot parse it either, or where there is nothing of the kind to rewrite.
     """
@@ -19,77 +27,81 @@ def rewrite(text: str) -> str | None:
     from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
     try:
-        wrapper = MetadataWrapper(libcst.parse_module(text.encode("utf-8")), unsafe_skip_copy=True)
+        data = bytearray(text.encode("utf-8"))
+        wrapper = MetadataWrapper(libcst.parse_module(bytes(data)), unsafe_skip_copy=True)
+        patches = list(_patches(wrapper.module, wrapper.resolve(ByteSpanPositionProvider), bytes(data)))
     except (libcst.ParserSyntaxError, RecursionError, UnicodeError):
         return None
-    spans = wrapper.resolve(ByteSpanPositionProvider)
-    data = bytearray(text.encode("utf-8"))
-    changed = False
-    for node, start, end, fill in _replacements(wrapper.module, spans):
-        old = data[start:end]
-        data[start:end] = _same_shape(bytes(old), fill)
-        changed = changed or bytes(data[start:end]) != bytes(old)
-        del node
-    return data.decode("utf-8") if changed else None
+    for start, end, fill in patches:
+        data[start:end] = _same_shape(bytes(data[start:end]), fill)
+    return data.decode("utf-8") if patches else None
 
 
-def _replacements(module: Any, spans: Any) -> Iterator[tuple[Any, int, int, bytes]]:
-    import libcst
-
-    stack = [module]
+def _patches(module: libcst.Module, spans: Mapping[Any, Any], data: bytes) -> Iterator[Patch]:
+    stack: list[Any] = [module]
     while stack:
         node = stack.pop()
-        span = spans.get(node)
-        if isinstance(node, libcst.TypeAlias):
-            yield node, span.start, span.start + span.length, b"pass"
-            continue
-        if isinstance(node, libcst.TypeParameters):
-            yield node, span.start, span.start + span.length, b""
-            continue
-        if isinstance(node, libcst.ExceptStarHandler):
-            yield node, span.start + 6, _type_start(node, spans), b""
-        if isinstance(node, libcst.FormattedString):
-            nested = [part for part in node.expression_parts] if hasattr(node, "expression_parts") else []
-            if any(isinstance(part, libcst.FormattedStringExpression) for part in [*nested, *node.parts]):
-                yield from _plain_string(node, spans)
+        kind = type(node).__name__
+        if kind == "TypeAlias":
+            yield (*_range(node, spans), b"pass")
+        elif kind == "TypeParameters":
+            yield (*_range(node, spans), b"")
+        elif kind in ("FormattedString", "TemplatedString", "ConcatenatedString"):
+            start, end = _range(node, spans)
+            values = list(_values(node))
+            if _is_old(data[start:end]):
                 continue
-        stack.extend(node.children)
+            yield from _as_tuple(start, end, [_range(value, spans) for value in values])
+            stack.extend(values)
+        else:
+            if kind == "ExceptStarHandler":
+                star = data.index(b"*", _range(node, spans)[0])
+                yield star, star + 1, b""
+            stack.extend(node.children)
 
 
-def _type_start(node: Any, spans: Any) -> int:
-    if node.type is not None:
-        return int(spans[node.type].start)
-    return int(spans[node].start) + 6
-
-
-def _plain_string(node: Any, spans: Any) -> Iterator[tuple[Any, int, int, bytes]]:
-    """An f-string as a call of its first value's expression would be longer; a tuple of its values never is."""
-    import libcst
-
+def _range(node: Any, spans: Mapping[Any, Any]) -> tuple[int, int]:
     span = spans[node]
-    start, end = span.start, span.start + span.length
-    cursor = start
-    opened = False
-    for part in node.parts:
-        if not isinstance(part, libcst.FormattedStringExpression):
-            continue
-        inner = spans[part.expression]
-        yield part, cursor, inner.start, b"" if opened else b"("
-        cursor = inner.start + inner.length
-        # The closing brace is at least one byte: room for the comma that separates the values.
-        yield part, cursor, cursor + 1, b","
-        cursor += 1
-        opened = True
-    yield node, cursor, end, b")" if opened else b"()"
+    return span.start, span.start + span.length
+
+
+def _values(node: Any) -> Iterator[Any]:
+    """The expressions in a string, or in strings that stand side by side, from the left."""
+    if type(node).__name__ == "ConcatenatedString":
+        yield from _values(node.left)
+        yield from _values(node.right)
+    for part in getattr(node, "parts", ()):
+        if hasattr(part, "expression"):
+            yield part.expression
+
+
+def _is_old(string: bytes) -> bool:
+    """Whether the running Python can parse a string as it is."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(b"(" + string + b")", mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _as_tuple(start: int, end: int, values: list[tuple[int, int]]) -> Iterator[Patch]:
+    """Only the string's values, which is what hot code does with it: `(a,b,)` is never longer than `f"{a}{b}"`."""
+    cursor, fill = start, b"("
+    for first, last in values:
+        yield cursor, first, fill
+        cursor, fill = last, b","
+    # After the last value there are a brace and a quote at least.
+    yield cursor, end, fill + b")"
 
 
 def _same_shape(old: bytes, fill: bytes) -> bytes:
-    """`fill`, padded with blanks to the bytes of `old`; its line breaks stay, escaped inside the statement."""
-    blank = bytearray(b" " * len(old))
-    blank[: len(fill)] = fill
-    for i, byte in enumerate(old):
-        if byte == 0x0A and i >= len(fill):
-            blank[i] = 0x0A
-            if i > len(fill):
-                blank[i - 1] = 0x5C
-    return bytes(blank)
+    """`fill` and blanks, as long as `old`; line breaks stay, behind a backslash since they stand inside a statement."""
+    new = bytearray(fill.ljust(len(old)))
+    for at, byte in enumerate(old):
+        if byte == 0x0A:
+            new[at] = 0x0A
+            if at > len(fill):
+                new[at - 1] = 0x5C
+    return bytes(new)
