@@ -44,7 +44,7 @@ ColdTest = Callable[[str, FunctionFacts], bool]
 
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 "Names by which engines keep the host's copy of a tensor apart from the device's."
-GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?|(tgt|target)_sizes?)$")
+GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 "Sizes of images, which engines keep on the host and transformers sends to the device."
 MASK_NAME = re.compile(r"(^|_)mask(s|_bool)?$")
 
@@ -198,8 +198,6 @@ def _parameter(
         value = _default(engine, frame, default, soft="default")
         return value if type(value) is Number else join(declared, value)
     declared = placed(declared, name, step, "device" if frame.hot and unknown_caller else "any")
-    if type(declared) is Tensor and GRID_NAME.search(name):
-        declared = replace(declared, doubtful=True)
     if default is not None and passed is None and _is_none(default):
         declared = join(declared, NONE)
     return declared
@@ -209,7 +207,8 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
     """An annotation's value with the name, and the device that the name and the place suggest."""
     if type(value) is Tensor:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
-        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype)
+        doubtful = GRID_NAME.search(name) is not None
+        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, doubtful=doubtful)
     if type(value).__name__ == "Union":
         return join_all(placed(option, name, step, where) for option in value.options)  # type: ignore[union-attr]
     if type(value) is Sequence:
