@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 Returns = Literal[
-    "object", "tensor", "host-tensor", "tensors", "host-tensors", "length", "number", "array", "text", "nothing", "first",
-    "unknown",
+    "object", "tensor", "host-tensor", "tensors", "host-tensors", "length", "number", "array", "text", "nothing",
+    "first", "unknown",
 ]  # fmt: skip
 
 

@@ -33,7 +33,8 @@ ArgumentKind = Literal[
     "device", "host-device", "other",
 ]  # fmt: skip
 """`tensor` is on the device, and so is `mask`, one of bool: a condition that names `tensor` holds for both. `sequence`
-is a list or tuple, `empty` one with nothing in it, `tensors` one that holds device tensors (as the `indices` of an index, a `mask` where it holds one).
+is a list or tuple, `empty` one with nothing in it, `tensors` one that holds device tensors (as the `indices` of an
+index, a `mask` where it holds one).
 `device` is an accelerator, `host-device` the CPU. The literal of a `dtype` is its name (`bool`)."""
 Basis = Literal["measured", "tag", "documented", "schema"]
 """How an entry is known: run on a GPU; by PyTorch's op tags; by PyTorch's documentation and sources, not run; or its

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from graphsafe.scan.engine import Arguments, Engine
     from graphsafe.scan.frame import Frame
 
-UNMISTAKABLE = frozenset(("item", "cpu", "detach", "masked_select", "nonzero", "unique_consecutive", "repeat_interleave"))
+UNMISTAKABLE = frozenset(
+    ("item", "cpu", "detach", "masked_select", "nonzero", "unique_consecutive", "repeat_interleave")
+)
 "Methods that, in hot code and on a value nothing is known of, still speak of a tensor."
 
 
