@@ -69,7 +69,7 @@ def test_an_error_of_graphsafe_costs_one_root_and_is_named(tmp_path: Path, monke
     "text",
     [
         "class A(A):\n    def forward(self, x):\n        return x.item()\n",
-        "import torch\nclass A(torch.nn.Module, B):\n    def forward(*args):\n        return args[1]\nclass B(A): pass\n",
+        "import torch\nclass A(torch.nn.Module,B):\n    def forward(*args):\n  return args[1]\nclass B(A): pass\n",
         "from odd import *\nfrom .odd import forward\nforward = forward\n",
         "def forward():\n    forward()\n",
         HEAD.format(name="Self") + "        return self(self.forward(x))\n",

@@ -13,7 +13,6 @@ import sqlite3
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +158,8 @@ def _tools() -> str:
     found = hashlib.blake2b(digest_size=8)
     for file in sorted(Path(__file__).parent.rglob("*.py")):
         found.update(file.read_bytes())
-    found.update(f"{graphsafe.__version__} {sys.version} {version('libcst')}".encode())
+    libcst = sorted(entry.name for folder in sys.path for entry in Path(folder or ".").glob("libcst-*.dist-info"))
+    found.update(f"{graphsafe.__version__} {sys.version} {libcst}".encode())
     return found.hexdigest()
 
 

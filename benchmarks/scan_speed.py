@@ -1,0 +1,158 @@
+"""What a scan costs beside bare parsers on the same files, in one run on one machine.
+
+    python benchmarks/scan_speed.py FOLDER [--plot docs/scan_linear.svg] [--skip-parsers]
+
+FOLDER is a large tree of Python files, such as an unpacked wheel of vLLM. Every measurement is a fresh process; CPU
+seconds are user and system together with those of its children. `ruff` is taken from PATH where it is there. Files are
+copied to a temporary folder first, since the cache and the changed file would leave marks in FOLDER.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PARSE = """
+import sys, pathlib, {module}
+for path in map(pathlib.Path, open(sys.argv[1]).read().split("\\n")):
+    try:
+        {module}.{call}(path.read_bytes())
+    except Exception:
+        pass
+"""
+CHILD = """
+import resource, subprocess, sys, time
+start = time.monotonic()
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(time.monotonic() - start, used.ru_utime + used.ru_stime, used.ru_maxrss)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    wall: float
+    cpu: float
+    peak: float
+    "MB, of the largest process."
+
+
+def run(*command: str, cwd: Path | None = None) -> Cost:
+    done = subprocess.run([sys.executable, "-c", CHILD, *command], cwd=cwd, capture_output=True, text=True, check=True)
+    wall, cpu, peak = map(float, done.stdout.split())
+    return Cost(wall, cpu, peak / 1024)
+
+
+def scan(folder: Path, *options: str, path: str = ".") -> Cost:
+    return run(sys.executable, "-m", "graphsafe", "scan", path, "--format", "json", *options, cwd=folder)
+
+
+def sample(source: Path, target: Path, share: float) -> int:
+    """Copy every n-th file; the number of lines copied."""
+    files = [path for path in sorted(source.rglob("*.py")) if path.is_file()]
+    step = round(1 / share)
+    lines = 0
+    for path in files[::step] if step > 1 else files:
+        copy = target / path.relative_to(source.parent)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+        lines += path.read_bytes().count(b"\n")
+    return lines
+
+
+def show(what: str, cost: Cost, base: Cost | None = None) -> Cost:
+    ratio = f"{cost.cpu / base.cpu:7.2f}" if base is not None else ""
+    print(f"{what:52}{cost.wall:8.2f}{cost.cpu:8.2f}{cost.peak:8.0f} {ratio}", flush=True)
+    return cost
+
+
+def plot(points: list[tuple[int, Cost]], target: Path) -> None:
+    """CPU seconds over lines, with the straight line through the origin and the last point."""
+    width, height, edge = 460, 280, 50
+    most_lines, most_cpu = points[-1][0], max(cost.cpu for _, cost in points) * 1.1
+
+    def at(lines: int, cpu: float) -> tuple[float, float]:
+        return edge + lines / most_lines * (width - 2 * edge), height - edge - cpu / most_cpu * (height - 2 * edge)
+
+    (x0, y0), (x1, y1) = at(0, 0), at(*(points[-1][0], points[-1][1].cpu))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif"'
+        ' font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        f'<path d="M{edge} {edge}V{height - edge}H{width - edge}" fill="none" stroke="black"/>',
+        f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" stroke="#999" stroke-dasharray="4"/>',
+    ]
+    for lines, cost in points:
+        x, y = at(lines, cost.cpu)
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#0b6e4f"/>')
+        parts.append(f'<text x="{x - 8:.1f}" y="{y - 8:.1f}" text-anchor="end">{cost.cpu:.1f} s</text>')
+        parts.append(f'<text x="{x:.1f}" y="{height - edge + 18}" text-anchor="middle">{lines / 1e6:.2f} M</text>')
+    parts.append(f'<text x="{width / 2}" y="{height - 10}" text-anchor="middle">lines of Python</text>')
+    parts.append(f'<text x="{edge}" y="{edge - 12}">CPU seconds of a cold scan</text></svg>')
+    target.write_text("\n".join(parts) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--skip-parsers", action="store_true")
+    options = parser.parse_args()
+    source = options.folder.resolve()
+    print(f"{'':52}{'wall s':>8}{'cpu s':>8}{'MB':>8}   ratio")
+    with tempfile.TemporaryDirectory() as folder:
+        points: list[tuple[int, Cost]] = []
+        for share in (0.1, 0.3, 1.0):
+            target = Path(folder) / f"share{share}"
+            target.mkdir()
+            (target / "pyproject.toml").write_text("")
+            lines = sample(source, target, share)
+            points.append((lines, scan(target, "--no-cache", "-j", "1")))
+            show(f"scan cold, -j1, {share:.1f} of the files, {lines} lines", points[-1][1])
+        whole = Path(folder) / "share1.0"
+        cold = points[-1][1]
+        if options.plot is not None:
+            plot(points, options.plot)
+        if not options.skip_parsers:
+            listing = Path(folder) / "files.txt"
+            listing.write_text("\n".join(str(path) for path in sorted(whole.rglob("*.py"))))
+            libcst = show(
+                "libcst.parse_module",
+                run(sys.executable, "-c", PARSE.format(module="libcst", call="parse_module"), str(listing)),
+            )
+            show("ast.parse", run(sys.executable, "-c", PARSE.format(module="ast", call="parse"), str(listing)), libcst)
+            show("scan cold, -j1, to libcst", cold, libcst)
+        show(f"scan cold, -j{os.cpu_count()}, filling the cache", scan(whole))
+        warm = show("scan warm", scan(whole))
+        ruff = shutil.which("ruff", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+        if ruff is not None:
+            show(
+                "scan warm, to ruff check --no-cache",
+                warm,
+                show("ruff check --no-cache", run(ruff, "check", "--no-cache", ".", cwd=whole)),
+            )
+        changed = next(path for path in sorted(whole.rglob("*.py")) if path.stat().st_size > 5_000)
+        changed.write_text(changed.read_text("utf-8") + "\nX_CHANGED = 1\n", "utf-8")
+        show(f"scan after a change in {changed.name}", scan(whole))
+        one = next(path for path in sorted(whole.rglob("*.py")) if b"nn.Module" in path.read_bytes())
+        show(f"scan of {one.name} in the project, no cache", scan(whole, "--no-cache", path=str(one)))
+        alone = Path(folder) / "alone"
+        alone.mkdir()
+        (alone / "step.py").write_bytes(one.read_bytes())
+        imports = show("python -c 'import libcst'", run(sys.executable, "-c", "import libcst"))
+        show("scan of one file alone, no cache", scan(alone, "--no-cache", path="step.py"), imports)
+        click = show("python -c 'import click'", run(sys.executable, "-c", "import click"))
+        show("graphsafe --help", run(sys.executable, "-m", "graphsafe", "--help"), click)
+    print(f"this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB, {time.strftime('%Y-%m-%d')}")
+
+
+if __name__ == "__main__":
+    main()
