@@ -13,6 +13,7 @@ not behind a guard.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import subprocess
@@ -120,29 +121,36 @@ def decode_step(model: Any, device: Any) -> Callable[[], Any]:
 
 
 def observe(make: Callable[[Any, Any], Callable[[], Any]], model: Any, device: Any) -> dict[str, Any]:
+    """What one step does after two others. Of a step that raises, what it did before it raised counts as well."""
     import torch
 
     blame = Blame()
     waits: dict[Place, str] = {}
     in_captures: dict[Place, str] = {}
     ran: set[Place] = set()
+    status = "ran"
     try:
         step = make(model, device)
         for _ in range(2):
             step()
-        if device.type == "cuda":
-            with noting_waits(blame, waits):
-                step()
-            with mock.patch("torch.cuda.is_current_stream_capturing", lambda: True), noting_waits(blame, in_captures):
-                step()
-        with noting_lines(blame, ran):
-            step()
     except Exception as error:
-        return {"status": f"{type(error).__name__}: {error}"[:200]}
+        status = f"{type(error).__name__}: {error}"[:200]
+
+        def step() -> Any:
+            with contextlib.suppress(Exception):
+                make(model, device)()
+
+    if device.type == "cuda":
+        with noting_waits(blame, waits):
+            step()
+        with mock.patch("torch.cuda.is_current_stream_capturing", lambda: True), noting_waits(blame, in_captures):
+            step()
+    with noting_lines(blame, ran):
+        step()
     if device.type == "cuda":
         torch.cuda.synchronize()
     return {
-        "status": "ran",
+        "status": status,
         "ran": sorted(ran),
         "waits": [[*place, what] for place, what in sorted(waits.items())],
         "waits_in_captures": sorted(in_captures),
