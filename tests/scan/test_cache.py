@@ -123,3 +123,14 @@ def test_it_lies_in_the_project_or_with_the_user(project: Path, tmp_path: Path) 
     loose = tmp_path / "loose"
     loose.mkdir()
     assert tmp_path not in cache_folder(Config(root=loose)).parents
+
+
+def test_one_file_is_read_with_what_leads_to_it(project: Path) -> None:
+    (project / "helper.py").write_text(HELPER.replace("x.sum()", "x.sum().item()"))
+    for number in range(20):
+        (project / f"other{number}.py").write_text(MODEL.replace("helper", "elsewhere"))
+    alone = api.scan_paths([project / "helper.py"], Config(root=project))
+    whole = scan(project, None)
+    assert alone.findings == whole.findings
+    (finding,) = alone.findings
+    assert [Path(site.path).name for site in finding.call_chain] == ["model.py"]

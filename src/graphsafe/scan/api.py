@@ -20,9 +20,13 @@ from graphsafe.scan.files import Files
 from graphsafe.scan.find import python_files
 from graphsafe.scan.lint import Linter
 from graphsafe.scan.pool import build_indexes
+from graphsafe.scan.reach import reaching
 from graphsafe.scan.reader import TARGETS, Reader
 from graphsafe.scan.record import Record
 from graphsafe.scan.source import Unreadable
+
+FEW = 10
+"With fewer than one file in so many given, it pays to find out which of the others lead to them."
 
 Progress = Callable[[int, int], None]
 
@@ -168,13 +172,15 @@ def _starts(files: Files, wanted: Sequence[str], config: Config, rulebook: Ruleb
     tokens = _root_tokens(rulebook.entry_points)
     marked = any(config.hot_paths)
     reported = frozenset(wanted)
+    few = len(wanted) * FEW < len(files.names)
+    relevant = reaching(files, wanted) if few else frozenset(files.paths)
     for path in dict.fromkeys([*wanted, *files.paths]):
         try:
             data = Path(path).read_bytes()
         except OSError as error:
             files.problems[path] = Unreadable(error.strerror or "cannot be read")
             continue
-        if path in reported or marked or tokens.search(data):
+        if path in reported or (path in relevant and (marked or tokens.search(data))):
             yield path
     if config.targets:
         yield TARGETS
