@@ -1,0 +1,110 @@
+"""Which function a call means where its text does not say: overrides, registered operators, summarised libraries."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
+
+Scan = Callable[..., list[tuple[str, int]]]
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> Scan:
+    """Scan one source as a project of its own: code and line of each finding above note."""
+
+    def run(source: str, *packs: Path) -> list[tuple[str, int]]:
+        (tmp_path / "step.py").write_text(textwrap.dedent(source), encoding="utf-8")
+        report = scan_paths([tmp_path / "step.py"], Config(root=tmp_path, rule_packs=packs))
+        return [(f.code, f.location.line) for f in report.findings if f.level != "note"]
+
+    return run
+
+
+def test_a_call_on_a_declared_class_may_run_what_subclasses_make_of_it(scan: Scan) -> None:
+    assert scan(
+        """\
+        import torch
+        from torch import nn
+
+        class Backend:
+            def run(self, x):
+                raise NotImplementedError
+
+        class Eager(Backend):
+            def run(self, x):
+                return x * x.sum().item()
+
+        class Layer(nn.Module):
+            def __init__(self, backend: Backend):
+                super().__init__()
+                self.backend = backend
+
+            def forward(self, x: torch.Tensor):
+                return self.backend.run(x)
+        """
+    ) == [("GS101", 10)]
+
+
+def test_a_registered_operator_runs_the_projects_function(scan: Scan) -> None:
+    assert scan(
+        """\
+        import torch
+        from torch import nn
+
+        @torch.library.custom_op("engine::scale", mutates_args=())
+        def scale(x: torch.Tensor) -> torch.Tensor:
+            return x * x.max().item()
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return torch.ops.engine.scale(x)
+        """
+    ) == [("GS101", 6)]
+
+
+LIBRARY = """\
+import fastlib
+import torch
+from torch import nn
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.planner = fastlib.Planner()
+
+    def forward(self, x: torch.Tensor):
+        self.planner.plan(x)
+        return fastlib.lengths(x)[0].item()
+"""
+
+
+def test_a_pack_says_what_a_library_does(scan: Scan, tmp_path: Path) -> None:
+    pack = tmp_path / "pack"
+    pack.mkdir()
+    (pack / "libraries.yaml").write_text(
+        textwrap.dedent(
+            """\
+            fastlib:
+              - {names: [fastlib.Planner], returns: object}
+              - {names: [fastlib.Planner.plan], waits: true, returns: nothing}
+              - {names: [fastlib.lengths], returns: host-tensor}
+            """
+        ),
+        encoding="utf-8",
+    )
+    assert scan(LIBRARY) == [("GS101", 13)]
+    assert scan(LIBRARY, pack) == [("GS106", 12)]
+
+
+def test_planning_of_flashinfer_waits(scan: Scan) -> None:
+    source = LIBRARY.replace("fastlib.Planner()", "fastlib.BatchDecodeWithPagedKVCacheWrapper()")
+    assert scan(source.replace("import fastlib", "import flashinfer as fastlib").replace("[0].item()", "")) == [
+        ("GS106", 12)
+    ]
