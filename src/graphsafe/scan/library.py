@@ -76,7 +76,7 @@ def constant(name: str) -> Value:
     elif name in ("typing.TYPE_CHECKING", "builtins.TYPE_CHECKING"):
         return number(False)
     elif name == "os.environ":
-        return Handle("handles.environment")
+        return Handle("environment")
     elif name == "builtins.__debug__":
         return BOOL
     elif name == "builtins.NotImplemented":

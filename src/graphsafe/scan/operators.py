@@ -24,6 +24,7 @@ from graphsafe.scan.values import (
     Number,
     Sequence,
     Tensor,
+    Union,
     Unknown,
     Value,
     all_doubtful,
@@ -186,6 +187,8 @@ def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop
         return _identity(op, left, right)
     if isinstance(op, (ast.In, ast.NotIn)):
         return _contains(engine, frame, node, op, left, right)
+    if isinstance(op, ast.Eq) and isinstance(right, Number) and right.const is not UNSET and _is_unset_switch(left):
+        return Number(False, soft="environment", type="bool")
     lt, l_certain = as_tensor(left)
     rt, r_certain = as_tensor(right)
     if lt is not None and rt is not None:
@@ -216,6 +219,14 @@ def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop
     step = depends_on_step(left) or depends_on_step(right)
     device = (type(left) is Unknown and left.device) or (type(right) is Unknown and right.device)
     return Unknown(step, False) if device else BOOL
+
+
+def _is_unset_switch(value: Value) -> bool:
+    """`os.environ.get("X")` without a default: nothing, where nobody sets it."""
+    return isinstance(value, Union) and all(
+        isinstance(option, NoneValue) or (isinstance(option, Number) and option.soft == "environment")
+        for option in value.options
+    )
 
 
 def perhaps(mask: Tensor) -> Value:
