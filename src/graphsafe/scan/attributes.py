@@ -52,7 +52,6 @@ class AttributeTables:
 
     def of_instance(self, ref: str, name: str) -> Value | None:
         """The value of an attribute that is no method; None where nothing in the project defines it."""
-        engine = self._engine
         self._construct(ref)
         writers = self._writers(ref, name)
         for writer in writers[:MAX_WRITERS]:
@@ -71,7 +70,6 @@ class AttributeTables:
             return of_class
         if type(value) is NoneValue and type(of_class) is not Unknown:
             return join(value, of_class)
-        del engine
         return value
 
     def initial(self, ref: str, name: str) -> Value | None:

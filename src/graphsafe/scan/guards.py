@@ -55,7 +55,7 @@ class Verdict:
 NOTHING = Verdict()
 
 
-def judge(engine: Engine, frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
+def judge(test: ast.expr, known: Number | None) -> Verdict:
     """`known` is the test's value as far as the host knows it."""
     captured = _in_capture(test)
     if captured is not None:
@@ -68,7 +68,6 @@ def judge(engine: Engine, frame: Frame, test: ast.expr, known: Number | None) ->
             return Verdict(guarded=True, text=_text(test))
     elif _is_debug(test):
         return Verdict(guarded=True, text=_text(test))
-    del engine, frame
     return NOTHING
 
 
