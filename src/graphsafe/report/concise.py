@@ -14,7 +14,9 @@ def render_concise(reports: Sequence[Report]) -> str:
     for report in reports:
         for finding in unsuppressed(report):
             at = finding.location
-            lines.append(f"{at.path}:{at.line}:{at.column}: {finding.code} {finding.message}")
+            # An error is what one expects of such a line; what does not fail a scan says so.
+            level = "" if finding.level == "error" else f"{finding.level}: "
+            lines.append(f"{at.path}:{at.line}:{at.column}: {finding.code} {level}{finding.message}")
         if report.verdict is not None:
             lines.append(f"{report.target}: {report.verdict}")
     return "".join(f"{printable(line)}\n" for line in dict.fromkeys(lines))
