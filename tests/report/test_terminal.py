@@ -240,7 +240,7 @@ def test_piped_form_needs_neither_rich_nor_anything_else_that_is_slow() -> None:
 
 def test_concise_is_one_line_a_finding() -> None:
     text = render(samples.SCAN, "concise")
-    assert text.splitlines()[0] == f"engine/layer.py:9:17: GS401 {samples.FINDINGS[4].message}"
+    assert text.splitlines()[0] == f"engine/layer.py:9:17: GS401 warning: {samples.FINDINGS[4].message}"
     assert len(text.splitlines()) == sum(finding.suppressed is None for finding in samples.FINDINGS)
     assert all(re.fullmatch(r"\S+:\d+:\d+: [A-Z]+\d+ .+", line) for line in text.splitlines())
     assert render(samples.EMPTY_SCAN, "concise") == ""
