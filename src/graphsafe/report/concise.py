@@ -1,4 +1,7 @@
-"""The concise form: `path:line:col: CODE message`, one line a finding, as editors and grep read it."""
+"""The concise form, one line a finding, as editors and grep read it: `path:line:col: CODE message`.
+
+A warning or note has its level between code and message.
+"""
 
 from __future__ import annotations
 
