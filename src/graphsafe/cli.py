@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphsafe import __version__
-from graphsafe.console import ProgressBar, StatusLine, check_writable, complain, put, put_page
+from graphsafe.console import ProgressBar, StatusLine, check_writable, complain, put, put_hotness, put_page
 from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
@@ -132,6 +132,11 @@ def commands() -> None:
     "--cache-dir", type=_PATH, metavar="DIR", help="Keep it in DIR (default: .graphsafe_cache in the project)."
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
+@click.option(
+    "--explain-path",
+    metavar="FUNC",
+    help="Instead of a report: why FUNC is hot or is not. FILE.py:NAME, module:NAME or NAME, also its end only.",
+)
 def scan(
     paths: tuple[Path, ...],
     form: str,
@@ -143,6 +148,7 @@ def scan(
     no_cache: bool,
     cache_dir: Path | None,
     jobs: int | None,
+    explain_path: str | None,
 ) -> int:
     """Lint the hot path of files and folders: which lines stand in the way of a CUDA graph, and what to write instead.
 
@@ -153,8 +159,9 @@ def scan(
     graphsafe scan src/
     graphsafe scan model.py --select GS1,GS3 --format concise
     graphsafe scan src/ --format sarif -o graphsafe.sarif
+    graphsafe scan src/ --explain-path Sampler.draw
     """
-    from graphsafe.scan.api import scan_paths
+    from graphsafe.scan import api
     from graphsafe.scan.cache import cache_folder
 
     missing = [path for path in paths if not (path.is_file() or path.is_dir())]
@@ -165,21 +172,31 @@ def scan(
         return BAD_REQUEST
     check_writable(output)
     config = _config_for(there)
+    bar = ProgressBar("reading hot code")
+    progress = bar.show if sys.stderr.isatty() else None
+    if explain_path is not None:
+        if form != "terminal" or output is not None:
+            raise RequestError("scan --explain-path prints text; it takes neither --format nor -o")
+        try:
+            explained = api.explain_path(explain_path, there, config, jobs=jobs, progress=progress)
+        finally:
+            bar.clear()
+        put_hotness(explained)
+        return BAD_REQUEST if missing else OK
     config = replace(
         config,
         select=select or config.select,
         ignore=config.ignore + ignore,
         fail_level=fail_level or config.fail_level,
     )
-    bar = ProgressBar("reading hot code")
     try:
-        report = scan_paths(
+        report = api.scan_paths(
             there,
             config,
             confidence="possible" if confidence == "possible" else "likely",
             cache=None if no_cache else cache_dir or cache_folder(config),
             jobs=jobs,
-            progress=bar.show if sys.stderr.isatty() else None,
+            progress=progress,
         )
     finally:
         bar.clear()

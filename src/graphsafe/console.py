@@ -6,19 +6,24 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from graphsafe.errors import RequestError
+from graphsafe.report.text import count
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
+    from graphsafe.scan.hotness import Hotness
+
+_MOST = 8
+"Functions or uses that are told one by one."
 
 
 def complain(line: str) -> None:
@@ -55,6 +60,65 @@ def put_page(markdown: str) -> None:
         Console(width=min(_width(), 100)).print(Markdown(markdown))
     else:
         click.echo(markdown, nl=False)
+
+
+def put_hotness(found: Sequence[Hotness]) -> None:
+    """Why functions are hot, or why they are not; of many, the first ones and how to ask for fewer."""
+    blocks = ["\n".join(_hotness(each)) for each in found[:_MOST]]
+    if len(found) > _MOST:
+        blocks.append(
+            f"{len(found) - _MOST} more have that name: put the class or the file before it, as in the above."
+        )
+    click.echo("\n\n".join(blocks))
+
+
+def _hotness(found: Hotness) -> Iterator[str]:
+    at, root = found.definition, found.root
+    title = f"{at.name} ({_shown(at.path)}:{at.line})"
+    if root is not None:
+        if not found.chain:
+            yield f"{title} is hot: {found.why}."
+        else:
+            yield f"{title} is hot."
+            yield f"  root: {root.name or 'the module level'} ({_shown(root.path)}:{root.line}), {found.why}"
+        callees = [*(edge.caller for edge in found.chain[1:]), at.ref]
+        for edge, callee in zip(found.chain, callees, strict=False):
+            path, _, caller = edge.caller.partition("::")
+            behind = ", behind a guard that keeps it out of captures" if edge.guarded else ""
+            called = callee.partition("::")[2]
+            yield f"  {_shown(path)}:{edge.line}: {caller or 'the module level'} calls {called}{behind}"
+        if any(edge.guarded for edge in found.chain):
+            yield "  Every way to it is guarded: what is found in it is a note at most."
+        if found.further_roots:
+            yield f"  {count(found.further_roots, 'more root')} can reach it."
+    else:
+        yield f"{title} is not hot: {found.cold or 'no hot code is known to call it'}."
+        for use in found.uses[:_MOST]:
+            around = use.function or "the module level"
+            yield f"  {_shown(use.path)}:{use.line}: named in {around}, which is {'hot' if use.hot else 'not hot'}"
+        if len(found.uses) > _MOST:
+            yield f"  and in {count(len(found.uses) - _MOST, 'more place')}"
+        if not found.uses:
+            yield "  Nothing in the project names it."
+        elif any(use.hot for use in found.uses) and found.cold is None:
+            yield "  Where hot code names it, no capture comes there, or the object whose method it is is not known."
+        yield f"  To make it hot: {_mending(found)}."
+    if not found.reported:
+        yield "  Its file is not among the paths given: nothing is reported in it."
+
+
+def _mending(found: Hotness) -> str:
+    if found.pattern is None:
+        return "`# graphsafe: hot` on the function around it"
+    mark = "`# graphsafe: hot` on its `def` line"
+    return mark if found.cold is not None else f'{mark}, or hot-paths = ["{found.pattern}"]'
+
+
+def _shown(path: str) -> str:
+    try:
+        return Path(os.path.relpath(path)).as_posix()
+    except ValueError:  # another drive on Windows
+        return Path(path).as_posix()
 
 
 class StatusLine:

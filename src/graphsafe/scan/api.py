@@ -18,11 +18,13 @@ from graphsafe.scan.cache import Cache, digest, index_key, report_key
 from graphsafe.scan.deep import with_room
 from graphsafe.scan.files import Files
 from graphsafe.scan.find import python_files
+from graphsafe.scan.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.lint import Linter
 from graphsafe.scan.pool import build_indexes
 from graphsafe.scan.reach import reaching
 from graphsafe.scan.reader import TARGETS, Reader
 from graphsafe.scan.record import Record
+from graphsafe.scan.roots import Paths
 from graphsafe.scan.source import Unreadable
 
 FEW = 10
@@ -74,6 +76,21 @@ def scan_paths(
         if not any(limit.kind == "internal-error" for limit in report.limits):
             kept.keep_report(key, report)
     return report
+
+
+def explain_path(
+    name: str, paths: Sequence[Path], config: Config, *, jobs: int | None = 1, progress: Progress | None = None
+) -> list[Hotness]:
+    """Why the functions that `name` means are hot in a scan of `paths`, or why they are not. Raises RequestError."""
+    rulebook = load_rulebook(config.rule_packs)
+    given = _given(paths, config)
+    files = Files(dict.fromkeys([*_project_files(paths, config), *given]))
+    wanted = definitions(files, config.root, name)
+    reported = dict.fromkeys(map(str, given))
+    starts = list(_starts(files, [*reported, *(found.path for found in wanted)], config, rulebook))
+    files.indexes.update(build_indexes({path: files.names[path] for path in starts if path in files.names}, jobs))
+    reader = with_room(lambda: _read(files, starts, config, rulebook, progress))
+    return hotness_of(wanted, files, reader.record, Paths(config), reported.keys())
 
 
 def _contents(files: Files) -> dict[str, str]:
@@ -129,11 +146,7 @@ def _scan(
     progress: Progress | None,
 ) -> Report:
     wanted = [str(path) for path in given]
-    reader = Reader(files, config, rulebook)
-    for done, path in enumerate(starts):
-        if progress is not None:
-            progress(done, len(starts))
-        reader.read(path)
+    reader = _read(files, starts, config, rulebook, progress)
     record = reader.record
     linter = Linter(reader.project, record, rulebook, config, confidence)
     return Report(
@@ -148,6 +161,15 @@ def _scan(
         limits=tuple(_limits(record, linter)),
         devices=None,
     )
+
+
+def _read(files: Files, starts: Sequence[str], config: Config, rulebook: Rulebook, progress: Progress | None) -> Reader:
+    reader = Reader(files, config, rulebook)
+    for done, path in enumerate(starts):
+        if progress is not None:
+            progress(done, len(starts))
+        reader.read(path)
+    return reader
 
 
 def _now() -> str:

@@ -75,23 +75,25 @@ class Record:
         return frozenset(seen)
 
     def chains(self) -> Mapping[str, Sequence[Edge]]:
-        """For each hot function its shortest way from a root: the edges from the root on, empty for a root."""
+        """For each hot function its shortest way from a root: the edges from the root on, empty for a root.
+
+        A guarded call is on the way only where there is no way without one.
+        """
         best: dict[str, tuple[Edge, ...]] = {ref: () for ref in self.roots}
         callees: dict[str, list[tuple[str, Edge]]] = {}
         for callee, edges in self.edges.items():
             for edge in edges:
                 callees.setdefault(edge.caller, []).append((callee, edge))
-        level = sorted(best)
-        while level:
-            following: list[str] = []
-            for caller in level:
-                for callee, edge in sorted(
-                    callees.get(caller, ()), key=lambda item: (item[1].guarded, item[1].line, item[0])
-                ):
-                    if callee not in best:
-                        best[callee] = (*best[caller], edge)
-                        following.append(callee)
-            level = following
+        for guarded in (False, True):
+            level = sorted(best)
+            while level:
+                following: list[str] = []
+                for caller in level:
+                    for callee, edge in sorted(callees.get(caller, ()), key=lambda item: (item[1].line, item[0])):
+                        if callee not in best and edge.guarded <= guarded:
+                            best[callee] = (*best[caller], edge)
+                            following.append(callee)
+                level = following
         return best
 
     def root_counts(self, refs: Iterable[str]) -> Mapping[str, int]:

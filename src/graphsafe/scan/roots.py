@@ -36,6 +36,7 @@ COLD_BEGINNINGS = (
     "_warmup",
     "_warm_up",
 )
+COLD_ENDINGS = ("weight_loader", "_load_weights")
 
 
 class Paths:
@@ -56,12 +57,18 @@ class Paths:
         return self._relative[path]
 
     def is_cold(self, path: str, module: str, facts: FunctionFacts) -> bool:
+        return self.cold_because(path, module, facts) is not None
+
+    def cold_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
+        """What says that a function does not run in a step; None where nothing does."""
         if facts.mark is not None:
-            return facts.mark == "cold"
+            return "`# graphsafe: cold` marks it" if facts.mark == "cold" else None
         name = facts.name.rpartition(".")[2]
-        if name in COLD_NAMES or name.startswith(COLD_BEGINNINGS) or name.endswith(("weight_loader", "_load_weights")):
-            return True
-        return any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths)
+        if name in COLD_NAMES or name.startswith(COLD_BEGINNINGS) or name.endswith(COLD_ENDINGS):
+            return f"functions of a name such as `{name}` run before the first step"
+        if any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths):
+            return "cold-paths names it"
+        return None
 
     def is_hot(self, path: str, module: str, facts: FunctionFacts) -> bool:
         if facts.mark == "hot":
@@ -89,7 +96,7 @@ def roots_of(
         if paths.is_cold(file.path, file.module, facts):
             continue
         if paths.is_hot(file.path, file.module, facts):
-            yield ref, receiver, "marked hot"
+            yield ref, receiver, "marked hot" if facts.mark == "hot" else "named in hot-paths"
         elif _is_entry_point(facts.name, entry_points):
             yield ref, receiver, ENTRY_POINT
         elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):

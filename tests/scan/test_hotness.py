@@ -1,0 +1,168 @@
+"""`scan --explain-path` says why a function is hot, or what to write to make it so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphsafe import cli
+
+MODEL = """\
+import torch
+from torch import nn
+
+import helpers
+from helpers import pick
+
+
+class Base(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.cuda.is_current_stream_capturing():
+            return pick(x)
+        return self.check(x)
+
+    def check(self, x):
+        return helpers.slow(pick(x))
+
+    def load_weights(self, weights):
+        return refresh(weights)
+
+
+class Model(Base):
+    def scale(self, x):
+        def inner(y):
+            return y
+
+        return inner(x)
+
+
+def refresh(weights):
+    return weights
+"""
+HELPERS = """\
+def pick(x):
+    return best(x)
+
+
+def best(x):
+    return x.argmax()
+
+
+def slow(x):
+    return x
+
+
+def lonely(x):
+    return x
+
+
+def unlikely(x):  # graphsafe: cold
+    return x
+
+
+def step(x):  # graphsafe: hot
+    return unlikely(x)
+"""
+
+Explain = Callable[..., tuple[int, list[str], str]]
+
+
+@pytest.fixture
+def explain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Explain:
+    """Exit code, lines of stdout, and stderr of `graphsafe scan . --explain-path NAME`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "graphsafe.toml").write_text('cold-paths = ["model:Model.scale"]\n', encoding="utf-8")
+    (tmp_path / "model.py").write_text(MODEL, encoding="utf-8")
+    (tmp_path / "helpers.py").write_text(HELPERS, encoding="utf-8")
+
+    def run(name: str, path: str = ".", *options: str) -> tuple[int, list[str], str]:
+        code = cli.main(["scan", path, "--explain-path", name, *options])
+        out, err = capsys.readouterr()
+        return code, out.splitlines(), err
+
+    return run
+
+
+def test_the_way_from_the_root_is_told_call_by_call(explain: Explain) -> None:
+    assert explain("best") == (
+        0,
+        [
+            "best (helpers.py:5) is hot.",
+            "  root: Base.forward (model.py:9), forward of a torch module",
+            "  model.py:11: Base.forward calls pick",
+            "  helpers.py:2: pick calls best",
+        ],
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["Base.forward", "forward", "model:forward", "model.py:Base.forward", "./model.py:forward", "Model.forward"]
+)
+def test_a_function_can_be_named_in_several_ways(explain: Explain, name: str) -> None:
+    assert explain(name) == (0, ["Base.forward (model.py:9) is hot: forward of a torch module."], "")
+
+
+def test_a_mark_is_a_reason(explain: Explain) -> None:
+    assert explain("helpers:step")[1] == ["step (helpers.py:21) is hot: marked hot."]
+
+
+def test_what_is_behind_guards_only_is_said_to_be(explain: Explain) -> None:
+    code, out, _ = explain("slow")
+    assert code == 0 and out[0] == "slow (helpers.py:9) is hot."
+    assert out[2:4] == [
+        "  model.py:12: Base.forward calls Base.check, behind a guard that keeps it out of captures",
+        "  model.py:15: Base.check calls slow, behind a guard that keeps it out of captures",
+    ]
+    assert "guarded" in out[4]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("load_weights", ["functions of a name such as `load_weights` run before the first step", "Nothing"]),
+        ("unlikely", ["`# graphsafe: cold` marks it", "helpers.py:22: named in step, which is hot"]),
+        ("Model.scale", ["cold-paths names it", "Nothing"]),
+        ("refresh", ["no hot code", "model.py:18: named in Base.load_weights, which is not hot", '"model.py:refresh"']),
+        ("lonely", ["no hot code", "Nothing in the project names it", '"helpers.py:lonely"']),
+        ("inner", ["no hot code", "model.py:26: named in Model.scale", "on the function around it"]),
+    ],
+)
+def test_what_is_not_hot_says_why_and_how_to_change_that(explain: Explain, name: str, said: list[str]) -> None:
+    code, out, err = explain(name)
+    assert (code, err) == (0, "")
+    assert "is not hot" in out[0] and "To make it hot" in out[-1]
+    for words in said:
+        assert words in "\n".join(out)
+
+
+def test_following_the_advice_makes_it_hot(explain: Explain, tmp_path: Path) -> None:
+    (tmp_path / "graphsafe.toml").write_text('hot-paths = ["helpers.py:lonely"]\n', encoding="utf-8")
+    assert explain("lonely")[1] == ["lonely (helpers.py:13) is hot: named in hot-paths."]
+
+
+def test_a_file_beside_the_given_ones_is_explained_all_the_same(explain: Explain) -> None:
+    out = explain("best", "model.py")[1]
+    assert out[0] == "best (helpers.py:5) is hot."
+    assert out[-1] == "  Its file is not among the paths given: nothing is reported in it."
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "options", "problem"),
+    [
+        ("bets", ".", [], "no such function in the project (did you mean best?)"),
+        ("Base.chekc", ".", [], "did you mean Base.check"),
+        ("Base", ".", [], "did you mean Base."),
+        ("absent.py:best", ".", [], "absent.py is not among the files"),
+        ("best", ".", ["--format", "json"], "neither --format nor -o"),
+        ("best", ".", ["-o", "out.txt"], "neither --format nor -o"),
+    ],
+)
+def test_a_name_that_means_nothing_is_a_wrong_request(
+    explain: Explain, name: str, path: str, options: list[str], problem: str
+) -> None:
+    code, out, err = explain(name, path, *options)
+    assert (code, out) == (2, [])
+    assert problem in err
