@@ -44,14 +44,14 @@ def handle_method(
         return summaries.method(engine, frame, node, handle, name, arguments)
     if handle.kind == "module":
         return _module_method(handle, name, arguments)
+    if handle.kind == "stream" and name == "wait_stream":
+        side_stream.waited(engine, frame, node, handle, arguments.values())
+        return NONE
     prefix = _TABLE_NAMES.get(handle.kind)
     op = engine.ops.python(f"{prefix}.{name}") if prefix is not None else None
     if op is not None:
         return operations.by_table(engine, frame, node, op, name, None, arguments)
     if handle.kind == "event" and name == "record":
-        return NONE
-    if handle.kind == "stream" and name == "wait_stream":
-        side_stream.waited(engine, frame, node, handle, arguments.values())
         return NONE
     if handle.kind == "stream" and name == "record_event":
         return Handle("event")
