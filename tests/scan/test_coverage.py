@@ -1,0 +1,48 @@
+"""What docs/coverage.md says of two public lists is so: each snippet is found, and what repairs it is clean."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _benchmark() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("coverage_table", ROOT / "benchmarks" / "coverage_table.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+coverage = _benchmark()
+ENTRIES = [(name, entry) for name, rows in coverage.entries().items() for entry in rows]
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for _, entry in ENTRIES if entry.reason is None], ids=lambda entry: f"{entry.item}: {entry.about}"
+)
+def test_what_is_said_to_be_seen_is_seen(entry: object) -> None:
+    assert entry.problems() == []  # type: ignore[attr-defined]
+
+
+def test_an_entry_has_a_snippet_or_a_reason() -> None:
+    for name, entry in ENTRIES:
+        shown = entry.good is not None and (bool(entry.codes) or entry.bad is None)
+        assert shown is (entry.reason is None), (name, entry.item)
+
+
+def test_every_item_of_the_checklist_is_accounted_for() -> None:
+    advice = {37, *range(45, 50), *range(84, 91), 93, 94}
+    told = [int(entry.item) for name, entry in ENTRIES if name == "checklist"]
+    assert sorted([*told, *advice]) == list(range(1, 97))
+
+
+def test_the_page_is_made_from_the_data() -> None:
+    assert (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8") == coverage.page()
