@@ -139,6 +139,9 @@ class AttributeTables:
                 )
                 if value is None or (type(declared) is not Unknown and type(declared) is not Number):
                     return declared
+                if isinstance(value, ast.Constant) and value.value is None:
+                    # What `plan: Plan | None = None` holds once somebody has filled it.
+                    return UNKNOWN
             if value is None:
                 return UNKNOWN
             result = evaluate(self._engine, frame, value)

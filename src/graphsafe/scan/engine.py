@@ -47,6 +47,8 @@ from graphsafe.scan.values import (
 MAX_DEPTH = 30
 MAX_CONTEXTS = 16
 "Different argument sets of one function; further ones get the join of what is known."
+MAX_BINDINGS = 8
+"Statements that bind one global; of one bound more often nothing is known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +176,12 @@ class Engine:
 
     def _assigned(self, file: FileIndex, name: str) -> Value:
         """The join of what the module level binds to `name`."""
+        bindings = file.assigns[name]
+        if len(bindings) > MAX_BINDINGS:
+            return UNKNOWN
         frame = Frame(file, f"{file.path}::", {}, hot=False)
         value: Value | None = None
-        for first, last in file.assigns[name][-4:]:
+        for first, last in bindings:
             statement = self.project.statement(file.path, first, last)
             if statement is None:
                 return UNKNOWN

@@ -15,6 +15,7 @@ from graphsafe.scan.values import (
     UNKNOWN,
     Dict,
     Handle,
+    Number,
     Tensor,
     Unknown,
     Value,
@@ -62,4 +63,6 @@ def returned(name: str, summary: Summary, arguments: Arguments) -> Value:
         return simple.get(summary.returns, Unknown(step, False))
     first = arguments.positional[0] if arguments.positional else UNKNOWN
     tensor, _ = as_tensor(first)
-    return first if tensor is None else replace(tensor, ndim=None, name=None, fresh=False)
+    if tensor is None:
+        return NUMBER if type(first) is Number else first
+    return replace(tensor, ndim=None, name=None, fresh=False)

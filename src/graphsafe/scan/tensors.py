@@ -196,7 +196,7 @@ def _copy(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, argument
     if origin is None:
         return tensor
     confidence = confidence_of(origin, certain and tensor.sure)
-    if tensor.where == "device" and origin.where == "host":
+    if tensor.where != "host" and origin.where == "host":
         if not (origin.pinned and operations.may_be_true(non_blocking)):
             engine.emit(
                 frame, "Transfer", "literal" if origin.literal else "blocking", node, confidence, value=describe(source)
