@@ -57,6 +57,9 @@ def tiny(section: Any) -> dict[str, Any]:
             small[name] = SIZES[name]
         elif name.endswith("_token_id") and isinstance(value, int) and value >= SIZES["vocab_size"]:
             small[name] = 1
+        elif name == "is_decoder":
+            # Those that may be encoders as well warn that they are no language models without it.
+            small[name] = True
     for name in SECTIONS:
         inner = getattr(section, name, None)
         if inner is not None and hasattr(inner, "to_dict"):
