@@ -16,7 +16,7 @@ from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
 from graphsafe.rulebook import Rulebook, load_rulebook
 from graphsafe.scan.cache import Cache, digest, index_key, report_key
 from graphsafe.scan.deep import with_room
-from graphsafe.scan.files import Files
+from graphsafe.scan.files import Files, outermost_package
 from graphsafe.scan.find import python_files
 from graphsafe.scan.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.lint import Linter
@@ -123,14 +123,14 @@ def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
     if config.source is not None or is_project_root(root):
         return [_absolute(file) for file in python_files(root, config.exclude, root)]
     found: list[Path] = []
+    known: dict[Path, Path | None] = {}
     for path in paths:
         if path.is_dir():
             continue
         folder = _absolute(path).parent
-        if (folder / "__init__.py").exists():
-            while (folder.parent / "__init__.py").exists():
-                folder = folder.parent
-            found += python_files(folder, config.exclude, root)
+        package = outermost_package(folder, known)
+        if package is not None:
+            found += python_files(package, config.exclude, root)
         else:
             found += sorted(file for file in folder.glob("*.py") if file.is_file())
     return found

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from graphsafe.config import is_project_root
 from graphsafe.scan.index import FileIndex, build_index
 from graphsafe.scan.source import Source, Unreadable, parse_source, read
 
@@ -31,7 +32,7 @@ class Files:
         "Files with syntax newer than the running Python: their sources are those that newer.py made."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
         self._tables: dict[str, object] = {}
-        packages: dict[Path, bool] = {}
+        packages: dict[Path, Path | None] = {}
         for path in paths:
             name, is_package = module_name(path, packages)
             self._names[str(path)] = (name, is_package)
@@ -120,16 +121,25 @@ def build(path: Path, module: str, is_package: bool) -> FileIndex | None:
     return build_index(source, tree, module, is_package) if source is original else None
 
 
-def module_name(path: Path, packages: dict[Path, bool]) -> tuple[str, bool]:
+def module_name(path: Path, packages: dict[Path, Path | None]) -> tuple[str, bool]:
     """The dotted name under which `path` is imported, and whether it is a package's `__init__`."""
     is_package = path.name == "__init__.py"
     parts = [] if is_package else [path.stem]
-    folder = path.parent
-    while folder not in packages or packages[folder]:
-        if folder not in packages:
-            packages[folder] = (folder / "__init__.py").is_file()
-        if not packages[folder] or folder.parent == folder:
-            break
-        parts.append(folder.name)
-        folder = folder.parent
+    outermost = outermost_package(path.parent, packages)
+    if outermost is not None:
+        parts += [folder.name for folder in (path.parent, *path.parent.parents) if outermost.parent in folder.parents]
     return ".".join(reversed(parts)), is_package
+
+
+def outermost_package(folder: Path, known: dict[Path, Path | None]) -> Path | None:
+    """The package that a folder is in through all packages between, or None. `known` keeps the answers.
+
+    Inside a package a folder is one without an `__init__.py` too; at the top of a project it is no more than a folder.
+    """
+    if folder not in known:
+        is_regular = (folder / "__init__.py").is_file()
+        above = outermost_package(folder.parent, known) if folder.parent != folder else None
+        if above is not None and not is_regular and is_project_root(folder.parent):
+            above = None
+        known[folder] = above or (folder if is_regular else None)
+    return known[folder]
