@@ -102,6 +102,48 @@ def test_a_single_file_is_read_with_the_project_that_reaches_it(project: Project
     assert places(scan(root, "engine/model.py")) == []
 
 
+def test_a_folder_without_init_inside_a_package_is_part_of_it(project: Project) -> None:
+    nested = {name.replace("engine/", "engine/parts/"): text for name, text in ENGINE.items()}
+    nested["engine/parts/model.py"] = MODEL.replace("engine.helpers", "engine.parts.helpers")
+    del nested["engine/parts/__init__.py"]
+    root = project(**nested, **{"engine/__init__.py": ""})
+    found = [("GS101", "engine/parts/helpers.py", 9), ("GS101", "engine/parts/helpers.py", 17)]
+    assert places(scan(root)) == places(scan(root, "engine/parts/helpers.py")) == found
+
+
+def test_a_stray_init_at_the_top_of_a_project_makes_no_package_of_its_folders(project: Project) -> None:
+    root = project(**{f"src/{name}": text for name, text in ENGINE.items()}, **{"__init__.py": "", "setup.py": ""})
+    assert [line for _, _, line in places(scan(root))] == [9, 17]
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("model", "def forward(self, x: torch.Tensor):\n        if is_npu():\n            x.item()"),
+        (
+            "model",
+            "def forward(self, x: torch.Tensor):\n        if not _is_xpu:\n            return x\n        x.item()",
+        ),
+        (
+            "model",
+            "def forward(self, x: torch.Tensor):\n        if x.dim() > 1 and platform.is_tpu():\n            x.item()",
+        ),
+        (
+            "model",
+            "def forward(self, x):\n        self.read_npu(x)\n\n    def read_npu(self, x):\n        x.item()",
+        ),
+        ("xpu_model", "def forward(self, x: torch.Tensor):\n        x.item()"),
+    ],
+)
+def test_what_is_for_other_hardware_than_cuda_graphs_is_not_reported(project: Project, name: str, step: str) -> None:
+    source = (
+        f"import torch\nfrom engine import is_npu, platform, _is_xpu\n\nclass Model(torch.nn.Module):\n    {step}\n"
+    )
+    assert places(scan(project(**{name: source}))) == []
+    cuda = source.replace("npu", "cuda").replace("xpu", "cuda").replace("tpu", "cuda")
+    assert [code for code, _, _ in places(scan(project(**{name.replace("xpu", "cuda"): cuda})))] == ["GS101"]
+
+
 def test_a_finding_of_a_root_has_no_chain_and_counts_other_roots(project: Project) -> None:
     root = project(
         model="""\
@@ -236,6 +278,7 @@ def test_without_hot_code_the_report_says_so(project: Project) -> None:
         'if os.environ.get("CHECK_STEP") == "1":',
         "if self.debug:",
         "if self.debug and x.any():",
+        "if CHECK:",
     ],
 )
 def test_what_a_guard_keeps_out_of_captures_is_a_note(project: Project, guard: str) -> None:
@@ -245,6 +288,19 @@ def test_what_a_guard_keeps_out_of_captures_is_a_note(project: Project, guard: s
     from torch import nn
 
     VERBOSE = int(os.environ.get("VERBOSE", "0"))
+
+    class Switch:
+        def __init__(self, name, default):
+            self.name, self.default = name, default
+
+        def get(self):
+            return os.environ[self.name] == "1" if self.name in os.environ else self.default
+
+    class Switches:
+        CHECK_STEP = Switch("CHECK_STEP", False)
+
+    switches = Switches()
+    CHECK = switches.CHECK_STEP.get() and not os.path.exists("checked")
 
     class Model(nn.Module):
         def __init__(self, debug=False):

@@ -146,7 +146,7 @@ class AttributeTables:
                 return UNKNOWN
             result = evaluate(self._engine, frame, value)
             if type(result) is Number:
-                return replace(result, soft="attribute")
+                return replace(result, soft=result.soft or "attribute")
             return result
         return UNKNOWN
 

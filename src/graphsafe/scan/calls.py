@@ -155,6 +155,9 @@ def _function(engine: Engine, frame: Frame, node: ast.Call, function: Function, 
 
 
 def _construct(engine: Engine, cls: ClassValue, arguments: Arguments) -> Value:
+    variable = engine.variables.made(cls, arguments)
+    if variable is not None:
+        return variable
     bases = engine.project.mro(cls.ref)
     if any(base.startswith("enum.") for base in bases):
         return Number()
@@ -227,7 +230,7 @@ def _instance_method(
             value = members.of_instance(engine, frame, node, receiver, name, ast.unparse(function))
             return call_value(engine, frame, node, value, arguments)
         if receiver.declared and frame.hot:
-            overrides = engine.overrides.of(receiver.ref, name)
+            overrides = [found for found in engine.overrides.of(receiver.ref, name) if not engine.is_cold(found[1])]
             if overrides:
                 return _overridden(engine, frame, node, receiver, method, overrides, arguments)
         bound: Value = ClassValue(receiver.ref) if "classmethod" in decorators else receiver

@@ -38,12 +38,15 @@ def boolean(engine: Engine, frame: Frame, node: ast.BoolOp) -> Value:
     before = frame.env
     frame.env = dict(before)
     results: list[Value] = []
+    switch: Number | None = None
     for i, part in enumerate(node.values):
         if i == len(node.values) - 1:
             results.append(expressions.evaluate(engine, frame, part))
             break
         known = truth(engine, frame, part, how, node)
         value = _silent(engine, frame, part)
+        if known is not None and known.soft == "environment" and bool(known.const) is (how == "or"):
+            switch = known
         if known is not None and known.soft is None and bool(known.const) is (how == "or"):
             results.append(value)
             break
@@ -51,7 +54,9 @@ def boolean(engine: Engine, frame: Frame, node: ast.BoolOp) -> Value:
             results.append(BOOL if as_tensor(value)[0] is not None and how == "and" else value)
         guards.narrow(engine, frame, frame.env, part, how == "and")
     frame.env = {**before, **{k: v for k, v in frame.env.items() if k not in before}} if frame.env != before else before
-    return join_all(results) if results else UNKNOWN
+    result = join_all(results) if results else UNKNOWN
+    # A switch that nobody sets decides: the flag made of it is as much a switch.
+    return switch if switch is not None and type(result) is Number else result
 
 
 def _silent(engine: Engine, frame: Frame, node: ast.expr) -> Value:
@@ -74,7 +79,7 @@ def truth(engine: Engine, frame: Frame, node: ast.expr, how: str, whole: ast.AST
         engine.emit(frame, "Branch", how, node, confidence_of(tensor, certain), value=describe(value))
         return None
     use_number(engine, frame, value, "branch", node)
-    return _known(value)
+    return number(False) if guards.is_other_platform(frame, node) else _known(value)
 
 
 def _known(value: Value) -> Number | None:

@@ -148,6 +148,8 @@ def _of_text(engine: Engine, frame: Frame, node: ast.Call, receiver: Number, nam
             except Exception:
                 return BOOL
         return BOOL
+    if name == "get" and receiver.soft == "environment":
+        return receiver
     if name in ("lower", "upper", "strip") and isinstance(receiver.const, str):
         return replace(receiver, const=getattr(receiver.const, name)())
     if name in ("split", "rsplit", "splitlines", "partition"):

@@ -20,6 +20,7 @@ from graphsafe.scan import attributes, parameters, statements
 from graphsafe.scan.checks import draws
 from graphsafe.scan.checks.origin import first_step_only
 from graphsafe.scan.custom_ops import CustomOps
+from graphsafe.scan.environment import Variables
 from graphsafe.scan.events import Event, EventKind, Span
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
@@ -84,6 +85,7 @@ class Engine:
         self.attributes = attributes.AttributeTables(self)
         self.overrides = Overrides(project)
         self.custom_ops = CustomOps(project)
+        self.variables = Variables(project)
         self.aliases: dict[tuple[str, str], Value] = {}
         "What type aliases promise: file and name -> value."
         self._memo: dict[object, Value | None] = {}
@@ -336,6 +338,10 @@ class Engine:
     def after_unknown(arguments: Arguments) -> Value:
         """What a call of something unknown returns: unknown, though it carries on what it was given."""
         return Unknown(any(map(depends_on_step, arguments.values())), any(map(holds_device, arguments.values())))
+
+    def is_cold(self, ref: str) -> bool:
+        facts = self.project.function_facts(ref)
+        return facts is not None and self.cold(ref, facts)
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
         self.record.roots.setdefault(ref, why)

@@ -38,6 +38,10 @@ DEBUG_NAME = re.compile(
     r"(^|[._])(debug\w*|\w*_debug|verbose|verbosity|trace_\w+|log_level|profil\w+|sanity_check\w*|check_nan\w*|dump\w*|isEnabledFor)$",
     re.I,
 )
+OTHER_PLATFORM = re.compile(
+    r"(^|\.)_?is_(torch_)?(npu|xpu|hpu|tpu|mps|musa|xla|cpu)(_available)?$|^torch\.(xpu|mps|npu|hpu)\.is_available$"
+)
+"Questions whether the code runs on something else than the GPUs that CUDA graphs are for."
 READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
@@ -103,6 +107,16 @@ def _is_debug(test: ast.expr) -> bool:
         return isinstance(test.func, ast.Attribute) and bool(DEBUG_NAME.search(test.func.attr))
     name = dotted(test)
     return name is not None and bool(DEBUG_NAME.search(name))
+
+
+def is_other_platform(frame: Frame, test: ast.expr) -> bool:
+    """`is_npu()`, the global `_is_xpu`, `platform.is_tpu()`: no, wherever there are CUDA graphs."""
+    name = None
+    if isinstance(test, ast.Call) and not test.args:
+        name = dotted(test.func)
+    elif isinstance(test, ast.Name) and test.id not in frame.env:
+        name = test.id
+    return name is not None and bool(OTHER_PLATFORM.search(name))
 
 
 def _text(test: ast.expr) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,10 @@ COLD_NAMES = frozenset(
     ).split()
 )
 "Functions that run once, before the first step."
+OTHER_HARDWARE = re.compile(
+    r"(?<![^_.])(npu|xpu|hpu|tpu|musa|mlx)(?![^_.])|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|Ascend)(?![a-z])"
+)
+"Words in the name of a module, class or function by which it is for other hardware than CUDA graphs are."
 COLD_BEGINNINGS = (
     "load_",
     "test_",
@@ -39,13 +45,17 @@ COLD_BEGINNINGS = (
 COLD_ENDINGS = ("weight_loader", "_load_weights")
 
 
+@cache
+def is_for_other_hardware(name: str) -> bool:
+    return OTHER_HARDWARE.search(name) is not None
+
+
 class Paths:
     """What configuration and marks say of a function: hot, cold, or nothing."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._relative: dict[str, str] = {}
-        self._modules: dict[str, str] = {}
 
     def relative(self, path: str) -> str:
         if path not in self._relative:
@@ -66,6 +76,8 @@ class Paths:
         name = facts.name.rpartition(".")[2]
         if name in COLD_NAMES or name.startswith(COLD_BEGINNINGS) or name.endswith(COLD_ENDINGS):
             return f"functions of a name such as `{name}` run before the first step"
+        if is_for_other_hardware(facts.name) or is_for_other_hardware(module):
+            return "its name says that it is for other hardware than CUDA graphs are"
         if any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths):
             return "cold-paths names it"
         return None
