@@ -104,3 +104,59 @@ def test_a_library_function_hands_on_the_tensor_or_the_number_it_is_given(scan: 
                 return [x[:n] for n in counts], x[: triton.cdiv(x.shape[0], 2)]
         """
     assert scan(source) == [("GS101", "counts = triton.cdiv(lengths, 16).tolist()")]
+
+
+def test_a_name_says_where_a_tensor_is_of_which_nothing_else_does(scan: Scan) -> None:
+    source = """\
+        from dataclasses import dataclass
+
+        @dataclass
+        class Batch:
+            lengths: torch.Tensor
+            grids: torch.Tensor
+
+        def longest(lengths_cpu):
+            return lengths_cpu.max().item()
+
+        def patches(grid_thw):
+            return [int(t * h * w) for t, h, w in grid_thw]
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, batch: Batch):
+                rows = patches(batch.grids)
+                return x[: longest(batch.lengths)], rows, batch.lengths.tolist()
+        """
+    assert scan(source) == [("GS101", "return x[: longest(batch.lengths)], rows, batch.lengths.tolist()")]
+
+
+FOR_SOME_DEVICE = """\
+    class Attention(nn.Module):
+        def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+            return x[: lengths.max().item()]
+    """
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("attention.py", 1), ("cpu_attention.py", 0), ("xpu.py", 0), ("cpu_gpu_copies.py", 1), ("cpu_offload.py", 1)],
+)
+def test_a_module_named_for_another_device_has_nothing_to_capture(scan: Scan, name: str, count: int) -> None:
+    assert len(scan(FOR_SOME_DEVICE, name)) == count
+
+
+def test_a_branch_that_fills_what_is_missing_runs_in_the_first_step_alone(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = None
+                self.limit = None
+
+            def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+                if self.table is None:
+                    self.table = torch.arange(64).to(x.device)
+                if self.limit is None:
+                    x = x[: lengths.max().item()]
+                return x + self.table
+        """
+    assert scan(source) == [("GS101", "x = x[: lengths.max().item()]")]

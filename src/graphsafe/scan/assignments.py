@@ -23,6 +23,7 @@ from graphsafe.scan.events import Span
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import dotted
+from graphsafe.scan.parameters import bound_to
 from graphsafe.scan.state import Write
 from graphsafe.scan.subscripts import subscript_store
 from graphsafe.scan.values import (
@@ -101,7 +102,7 @@ def assign(
         if target.id in frame.globals:
             _write_state(engine, frame, target, f"{frame.path}::{target.id}", target.id, value, node, augmented)
         else:
-            frame.env[target.id] = named(value, target.id)
+            frame.env[target.id] = bound_to(value, target.id)
     elif isinstance(target, (ast.Tuple, ast.List)):
         _unpack(engine, frame, target.elts, value, node)
     elif isinstance(target, ast.Attribute):

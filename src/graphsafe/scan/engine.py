@@ -18,7 +18,7 @@ from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan import attributes, parameters, statements
 from graphsafe.scan.checks import draws
-from graphsafe.scan.checks.origin import first_step_only
+from graphsafe.scan.checks.origin import first_step_only, is_filled_here
 from graphsafe.scan.custom_ops import CustomOps
 from graphsafe.scan.environment import Variables
 from graphsafe.scan.events import Event, EventKind, Span
@@ -113,7 +113,7 @@ class Engine:
             confidence = "possible"
         guard = frame.guards[-1] if frame.guards else None
         once = first_step_only(frame)
-        if guard is None and once and (kind == "Rng" or how == "literal-device"):
+        if guard is None and once and (kind == "Rng" or how == "literal-device" or is_filled_here(frame)):
             guard = "a test that only a first step passes"
         if guard is None and how == "host-random" and isinstance(node, ast.Call):
             if draws.only_in_training(self, frame, node):

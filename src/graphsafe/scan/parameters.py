@@ -30,7 +30,6 @@ from graphsafe.scan.values import (
     Where,
     join,
     join_all,
-    named,
     number,
     of_elements,
     sequence,
@@ -94,6 +93,21 @@ def where_of(name: str, otherwise: Where) -> Where:
     return "host" if HOST_NAME.search(name) else otherwise
 
 
+def bound_to(value: Value, name: str) -> Value:
+    """A value under its new name, which says where a tensor is of which nothing else does."""
+    if type(value) is not Tensor or value.name == name:
+        return value
+    if value.where != "any":
+        return replace(value, name=name)
+    where, doubtful = _told_by(name)
+    return replace(value, name=name, where=where, doubtful=value.doubtful or doubtful)
+
+
+@lru_cache(maxsize=4096)
+def _told_by(name: str) -> tuple[Where, bool]:
+    return where_of(name, "any"), GRID_NAME.search(name) is not None
+
+
 def bind(
     engine: Engine,
     frame: Frame,
@@ -149,7 +163,7 @@ def bind_lambda(engine: Engine, frame: Frame, node: ast.Lambda, arguments: Argum
     given = list(arguments.positional)
     for i, parameter in enumerate((*spec.posonlyargs, *spec.args)):
         passed = given[i] if i < len(given) else arguments.keywords.get(parameter.arg)
-        frame.env[parameter.arg] = named(passed, parameter.arg) if passed is not None else UNKNOWN
+        frame.env[parameter.arg] = bound_to(passed, parameter.arg) if passed is not None else UNKNOWN
     if spec.vararg is not None:
         frame.env[spec.vararg.arg] = of_elements("tuple", UNKNOWN)
     if spec.kwarg is not None:
@@ -172,7 +186,7 @@ def _parameter(
 ) -> Value:
     name = parameter.arg
     if passed is not None and type(passed) is not Unknown:
-        return named(passed, name)
+        return bound_to(passed, name)
     if passed is None and not unknown_caller and default is not None and not arguments.open:
         return _default(engine, frame, default, soft=None)
     step = (frame.hot and unknown_caller) or (type(passed) is Unknown and passed.step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.guards import lazy_tests
@@ -140,6 +141,32 @@ def first_step_only(frame: Frame) -> bool:
     )
 
 
+def is_filled_here(frame: Frame) -> bool:
+    """Whether the current line runs only where an attribute is missing that the same branch fills."""
+    return any(
+        test.alone and test.target.startswith("self.") and test.target in _filled(frame.node, test.line)
+        for test in frame.lazy
+    )
+
+
+@lru_cache(maxsize=64)
+def _filled(function: ast.AST | None, line: int) -> frozenset[str]:
+    """What the branches of the `if` on a line of a function assign."""
+    if function is None:
+        return frozenset()
+    found = (inner for inner in ast.walk(function) if isinstance(inner, ast.If) and inner.lineno == line)
+    assigned = (inner for test in found for inner in ast.walk(test) if isinstance(inner, (ast.Assign, ast.AnnAssign)))
+    targets = (
+        node for inner in assigned for node in (inner.targets if isinstance(inner, ast.Assign) else [inner.target])
+    )
+    return frozenset(
+        filter(
+            None,
+            (dotted(inner) for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Attribute)),
+        )
+    )
+
+
 def constructs(node: ast.expr | None) -> bool:
     """`Kernel(x, y)`: an object that may have looked no further than the shapes of what it was given."""
     name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
@@ -187,6 +214,7 @@ __all__ = [
     "grows",
     "has_alternative",
     "is_born_here",
+    "is_filled_here",
     "is_lazy",
     "is_made_along",
     "is_rare",
