@@ -1,0 +1,155 @@
+"""Whether a scan says the same whatever went before it: cold, warm, with more processes, after a kill, beside another.
+
+    python benchmarks/scan_identical.py FOLDER|WHEEL|atlas ...
+
+The Python files are copied into a project of their own first; `atlas` writes out the measured snippets of
+atlas_accuracy.py. Every scan is a process of its own. Prints what differs from a scan without a cache, and exits with 1
+if anything does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import graphsafe
+from graphsafe.scan.cache import FOLDER as CACHE
+
+Report = dict[str, object]
+OURS = str(Path(graphsafe.__file__).resolve().parents[1])
+"The graphsafe that this process has, wherever it comes from."
+COMMAND = (sys.executable, "-m", "graphsafe", "scan", ".", "--format", "json")
+
+
+def begun(project: Path, *options: str) -> subprocess.Popen[str]:
+    """A scan that runs, in a process group of its own."""
+    return subprocess.Popen(
+        [*COMMAND, *options],
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": OURS},
+        start_new_session=True,
+    )
+
+
+def said(scan: subprocess.Popen[str]) -> Report:
+    """The report, less the time it was made."""
+    text, _ = scan.communicate()
+    report: Report = json.loads(text)
+    del report["created"]
+    return report
+
+
+def forget(project: Path) -> None:
+    shutil.rmtree(project / CACHE, ignore_errors=True)
+
+
+def reports(project: Path) -> Iterator[tuple[str, Report]]:
+    """What was done, and what the scan then said; the first is the one to compare with."""
+    start = time.monotonic()
+    yield "without a cache, one process", said(begun(project, "--no-cache", "-j1"))
+    seconds = time.monotonic() - start
+    yield "cold, one process", said(begun(project, "-j1"))
+    yield "warm", said(begun(project))
+    forget(project)
+    yield "the cache deleted, two processes", said(begun(project, "-j2"))
+    touched(project)
+    yield "after touching a file", said(begun(project))
+    with edited(project):
+        yield "after a comment at the end of a file", said(begun(project))
+    yield "after taking it away again", said(begun(project))
+    for share in (0.3, 0.6, 0.9):
+        forget(project)
+        killed(begun(project, "-j2"), seconds * share)
+        yield f"after a kill at {share} of a cold scan", said(begun(project))
+    forget(project)
+    for scan in [begun(project), begun(project)]:
+        yield "cold, beside another", said(scan)
+    for scan in [begun(project), begun(project)]:
+        yield "warm, beside another", said(scan)
+    forget(project)
+    scan = begun(project)
+    time.sleep(seconds * 0.5)
+    forget(project)
+    yield "the cache deleted meanwhile", said(scan)
+
+
+def helper(project: Path) -> Path:
+    """The file that others import most, as far as its name tells; without imports, the first."""
+    files = sorted(project.rglob("*.py"))
+    text = "\n".join(path.read_text("utf-8", "replace") for path in files[:200])
+    return max(files, key=lambda path: text.count(f"{path.stem} import"))
+
+
+def touched(project: Path) -> None:
+    os.utime(helper(project))
+
+
+class edited:
+    """A comment at the end of one file, for a while."""
+
+    def __init__(self, project: Path) -> None:
+        self._path = helper(project)
+        self._before = self._path.read_bytes()
+
+    def __enter__(self) -> None:
+        self._path.write_bytes(self._before + b"\n# a comment\n")
+
+    def __exit__(self, *_: object) -> None:
+        self._path.write_bytes(self._before)
+
+
+def killed(scan: subprocess.Popen[str], seconds: float) -> None:
+    time.sleep(seconds)
+    os.killpg(scan.pid, signal.SIGKILL)
+    scan.communicate()
+
+
+def project_of(source: str, folder: Path) -> Path:
+    project = folder / Path(source).name
+    project.mkdir()
+    (project / "pyproject.toml").write_text("")
+    if source == "atlas":
+        from atlas_accuracy import SETS, WRAPPINGS, snippets_of
+
+        for name, file in SETS.items():
+            for number, snippet in enumerate(snippets_of(file)):
+                text = WRAPPINGS["attributes"](str(snippet["step"]))
+                (project / f"{name}{number:03}.py").write_text(text, encoding="utf-8")
+    elif source.endswith(".whl"):
+        from corpus import unpack
+
+        unpack(Path(source), project)
+    else:
+        shutil.copytree(source, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns(CACHE))
+    return project
+
+
+def main(sources: Sequence[str]) -> int:
+    different = 0
+    for source in sources:
+        with tempfile.TemporaryDirectory() as folder:
+            project = project_of(source, Path(folder))
+            expected: Report | None = None
+            for what, report in reports(project):
+                expected = expected or report
+                findings = report["findings"]
+                assert isinstance(findings, list)
+                same = report == expected
+                different += not same
+                print(f"{source}: {what}: {len(findings)} findings, {'the same' if same else 'DIFFERENT'}", flush=True)
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,161 @@
+"""Other linters and graphsafe on the same files, `vllm/v1`: what they cost and which of vLLM's own waits they name.
+
+    pip download --no-deps vllm==0.33.0
+    python benchmarks/side_by_side.py vllm-0.33.0-*.whl --tools FOLDER     # the table of docs/performance.md
+
+Each tool is installed from PyPI into an environment of its own under FOLDER (kept for the next run), and runs once, as
+a process of its own, one after the other. The marks of vllm_recall.py are taken away first; a marked wait counts as
+named where a finding lies in its lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corpus import unpack
+from scan_speed import CHILD, Cost
+from vllm_recall import Block, prepare
+
+Line = tuple[str, int]
+
+NAMES = f"""
+import ast, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from corpus import named_lines
+for path in sorted(Path(sys.argv[1]).rglob("*.py")):
+    for line in named_lines(ast.parse(path.read_bytes())):
+        print(f"{{path}}:{{line}}: name")
+"""
+FIXIT = "UseAsyncSleepInAsyncDef NoStaticIfCondition UseFstring".split()
+"Three rules, one of which resolves qualified names. None is about torch: Fixit has none that is."
+
+
+def printed(text: str) -> Iterator[Line]:
+    """`path:line` at the beginning of a line, or as Fixit writes it, `path@line`."""
+    for match in re.finditer(r"^(\S+?\.py)[:@](\d+)[:\s]", text, re.M):
+        yield match[1], int(match[2])
+
+
+def hotpath(text: str) -> Iterator[Line]:
+    for file in json.loads(text)["files"]:
+        for finding in file["findings"]:
+            yield file["path"], finding["line"]
+
+
+def graphsafe(text: str) -> Iterator[Line]:
+    for finding in json.loads(text)["findings"]:
+        if finding["level"] != "note" and finding["suppressed"] is None and not finding["code"].startswith("GS4"):
+            yield finding["location"]["path"], finding["location"]["line"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    title: str
+    command: Sequence[str]
+    "`{tools}` is the folder of environments; the path to lint is put behind."
+    read: Callable[[str], Iterator[Line]] = printed
+    package: str | None = None
+    around: Sequence[str] = field(default=())
+    "What is linted, from the folder that holds the package; default: `vllm/v1`."
+
+
+SCAN = (sys.executable, "-m", "graphsafe", "scan", "--no-cache", "-j1", "--format", "json")
+TOOLS = (
+    Tool("TorchFix, all rules", ("{tools}/torchfix/bin/torchfix", "--select=ALL", "-j1"), package="torchfix"),
+    Tool(
+        "Fixit, three rules",
+        ("{tools}/fixit/bin/fixit", "--rules", ",".join(f"fixit.rules:{rule}" for rule in FIXIT), "lint"),
+        package="fixit",
+    ),
+    Tool(
+        "hotpath-ai",
+        ("{tools}/hotpath-ai/bin/hotpath", "analyze", "--format", "json", "--include-heuristics"),
+        hotpath,
+        "hotpath-ai",
+    ),
+    Tool(
+        "Ruff, its default rules",
+        ("{tools}/ruff/bin/ruff", "check", "--isolated", "--no-cache", "--output-format", "concise"),
+        package="ruff",
+    ),
+    Tool("names alone", (sys.executable, "-c", NAMES)),
+    Tool("graphsafe", SCAN, graphsafe),
+    Tool("graphsafe, with the whole package to follow calls into", SCAN, graphsafe, around=("vllm",)),
+)
+
+
+def install(package: str, tools: Path) -> str | None:
+    """Why it cannot be had, else None."""
+    home = tools / package
+    if not home.exists():
+        subprocess.run([sys.executable, "-m", "venv", home], check=True)
+    pip = [home / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", package]
+    done = subprocess.run(pip, capture_output=True, text=True)
+    return None if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+def version(package: str, tools: Path) -> str:
+    script = f"import importlib.metadata; print(importlib.metadata.version({package!r}))"
+    return subprocess.run(
+        [tools / package / "bin" / "python", "-c", script], capture_output=True, text=True
+    ).stdout.strip()
+
+
+def run(command: Sequence[str], folder: Path) -> tuple[Cost, str]:
+    """What it cost, and what it wrote to stdout."""
+    with tempfile.TemporaryFile("w+") as out:
+        # The child prints what the tool cost behind what the tool itself has printed.
+        child = CHILD.replace("stdout=subprocess.DEVNULL, ", "")
+        subprocess.run([sys.executable, "-c", child, *command], cwd=folder, stdout=out, check=True)
+        out.seek(0)
+        text, _, cost = out.read().rstrip("\n").rpartition("\n")
+    wall, cpu, peak = map(float, cost.split())
+    return Cost(wall, cpu, peak / 1024), text
+
+
+def row(tool: Tool, tools: Path, folder: Path, blocks: Sequence[Block]) -> str:
+    title = tool.title
+    if tool.package is not None:
+        problem = install(tool.package, tools)
+        if problem is not None:
+            return f"| {title} | not installed: {problem} | | | |"
+        title += f" ({version(tool.package, tools)})"
+    command = [part.format(tools=tools) if "{tools}" in part else part for part in tool.command]
+    cost, text = run([*command, *(tool.around or ("vllm/v1",))], folder)
+    found = {(Path(path).as_posix(), line) for path, line in tool.read(text)}
+    found = {(path, line) for path, line in found if path.startswith("vllm/v1/")}
+    named = sum(any(block.covers(*place) for place in found) for block in blocks)
+    return f"| {title} | {cost.wall:.1f} | {cost.cpu:.1f} | {len(found)} | {named} of {len(blocks)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument(
+        "--tools", type=Path, required=True, help="where the environments of the other linters are kept"
+    )
+    options = parser.parse_args()
+    tools = options.tools.resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        unpack(options.wheel, folder)
+        blocks = [block for block in prepare(folder)[0] if block.path.startswith("vllm/v1/")]
+        files = [path.read_bytes() for path in (folder / "vllm" / "v1").rglob("*.py")]
+        lines = sum(text.count(b"\n") for text in files)
+        print(f"{len(files)} files, {lines} lines\n")
+        print("| | wall s | CPU s | lines with findings | marked waits named |\n|---|---|---|---|---|")
+        for tool in TOOLS:
+            print(row(tool, tools, folder, blocks), flush=True)
+
+
+if __name__ == "__main__":
+    main()
