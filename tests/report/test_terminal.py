@@ -45,6 +45,16 @@ GS104 error: an f-string formats `tokens.sum()`, a device tensor
     )
 
 
+def test_a_long_list_explains_each_code_once() -> None:
+    first = next(finding for finding in samples.FINDINGS if finding.code == "GS104")
+    lines = range(1, 4)
+    findings = tuple(replace(first, location=replace(first.location, line=line, end_line=line)) for line in lines)
+    text = terminal(replace(samples.SCAN, findings=findings))
+    assert text.count(first.why.split(",")[0]) == 1
+    assert text.count("why: as above; more with `graphsafe explain GS104`") == 2
+    assert text.count("fix: ") == 3
+
+
 def test_a_root_begins_a_step() -> None:
     text = block(terminal(samples.SCAN), "GS102")
     assert "hot because: DecoderLayer.forward begins a step (and from 2 further roots)" in text
@@ -82,8 +92,8 @@ def test_fresh_buffers_are_one_line_a_function() -> None:
     report = replace(samples.SCAN, findings=(*samples.FINDINGS, elsewhere))
     assert block(terminal(report), "GS401").splitlines() == [
         "GS401 warning: 3 fresh buffers every step",
-        "  --> engine/layer.py:9 in DecoderLayer.forward, and line 10",
         "  --> engine/layer.py:2 in DecoderLayer.other",
+        "  --> engine/layer.py:9 in DecoderLayer.forward, and line 10",
         "  fix: Allocate it once, in `__init__`, and fill it in place.",
     ]
 

@@ -29,7 +29,8 @@ def _blocks(report: Report, source: Source, width: int, paint: Paint) -> list[li
     notes = [finding for finding in shown if finding.level == "note"]
     folded = [finding for finding in shown if finding.level != "note" and finding.code == _FOLDED]
     framed = [finding for finding in shown if finding.level != "note" and finding.code != _FOLDED]
-    blocks = [_finding(same, source, width, paint) for same in _by_place(framed)]
+    reasons: set[tuple[str, str]] = set()
+    blocks = [_finding(same, source, width, paint, reasons) for same in _by_place(framed)]
     if folded:
         blocks.append(_functions(folded, width, paint))
     if notes:
@@ -50,7 +51,10 @@ def _by_place(findings: Iterable[Finding]) -> list[list[Finding]]:
     return [list(same) for _, same in groupby(findings, place)]
 
 
-def _finding(same: Sequence[Finding], source: Source, width: int, paint: Paint) -> list[str]:
+def _finding(
+    same: Sequence[Finding], source: Source, width: int, paint: Paint, reasons: set[tuple[str, str]]
+) -> list[str]:
+    """`reasons`: what codes have been told so far, and this one is added: a long list explains each once."""
     finding, at = same[0], same[0].location
     style = STYLES[finding.level]
     lines = [
@@ -59,7 +63,11 @@ def _finding(same: Sequence[Finding], source: Source, width: int, paint: Paint) 
         *code_frame(at, source(at.path), width, paint, style),
         *_chain(finding, width),
     ]
-    for label, text in (("why", finding.why), ("fix", finding.fix)):
+    reason = (finding.code, finding.why)
+    why = f"as above; more with `graphsafe explain {finding.code}`" if reason in reasons else finding.why
+    if finding.why:
+        reasons.add(reason)
+    for label, text in (("why", why), ("fix", finding.fix)):
         if text:
             lines += _labelled(label, _first_paragraph(text), width, paint)
     return lines
@@ -114,10 +122,10 @@ def _functions(findings: Sequence[Finding], width: int, paint: Paint) -> list[st
     text = f"{count(len(findings), 'fresh buffer')} every step"
     lines = _titled(f"{first.code} {first.level}:", text, width, paint, STYLES[first.level])
 
-    def function(finding: Finding) -> tuple[str, str]:
-        return (finding.location.path, finding.location.function or "module level")
-
-    for (path, name), group in groupby(sorted(findings, key=function), function):
+    functions: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        functions.setdefault((finding.location.path, finding.location.function or "module level"), []).append(finding)
+    for (path, name), group in functions.items():
         numbers = list(dict.fromkeys(str(finding.location.line) for finding in group))
         place = f"{path}:{numbers[0]}"
         others = f", and line {listed(numbers[1:], most=8)}" if len(numbers) > 1 else ""
