@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import graphsafe
 from graphsafe import cli
 from graphsafe.report.forms import FORMS, render
 from graphsafe.report.json_form import read_reports
@@ -30,12 +31,16 @@ class Step(nn.Module):
 COLD = "def helper():\n    return 1\n"
 
 
+SAME = {**os.environ, "PYTHONPATH": str(Path(graphsafe.__file__).resolve().parents[1])}
+"A process that starts in another folder has the graphsafe that the tests have."
+
+
 def run(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     """As a user starts it: a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "graphsafe", *map(str, arguments)],
         cwd=cwd,
-        env={**os.environ, **environment},
+        env={**SAME, **environment},
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -144,8 +149,8 @@ def test_scan_never_imports_torch_nor_what_it_scans(project: Path) -> None:
         "import sys; from graphsafe.cli import main; code = main(['scan', 'hot.py']);"
         "sys.exit(9 if 'torch' in sys.modules or 'hot' in sys.modules else code)"
     )
-    scanned = subprocess.run([sys.executable, "-c", script], cwd=project, capture_output=True, text=True)
-    assert scanned.returncode == 1 and "imported" not in scanned.stderr
+    scanned = subprocess.run([sys.executable, "-c", script], cwd=project, env=SAME, capture_output=True, text=True)
+    assert scanned.returncode == 1 and "GS101" in scanned.stdout and "imported" not in scanned.stderr
 
 
 def test_a_missing_path_is_said_and_the_rest_is_scanned(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -317,4 +322,4 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 def test_output_is_utf8_safe_on_a_terminal_that_is_not(project: Path) -> None:
     (project / "hot.py").write_text(HOT.replace("x.sum()", "x.sum('überlänge')"), encoding="utf-8")
     scanned = run("scan", "hot.py", cwd=project, PYTHONIOENCODING="ascii:strict", PYTHONUTF8="0")
-    assert scanned.returncode == 1, scanned.stderr
+    assert scanned.returncode == 1 and "GS101" in scanned.stdout, scanned.stderr

@@ -103,6 +103,7 @@ FINDINGS = (
         FORWARD,
         "`if` branches on a device value",
         further_roots=2,
+        data={"root": "forward of a torch module"},
     ),
     finding(
         "GS202",

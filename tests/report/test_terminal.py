@@ -56,8 +56,13 @@ def test_a_long_list_explains_each_code_once() -> None:
 
 
 def test_a_root_begins_a_step() -> None:
-    text = block(terminal(samples.SCAN), "GS102")
-    assert "hot because: DecoderLayer.forward begins a step (and from 2 further roots)" in text
+    text = " ".join(block(terminal(samples.SCAN), "GS102").split())
+    begins = "DecoderLayer.forward begins a step: forward of a torch module (and from 2 further roots)"
+    assert f"hot because: {begins}" in text
+
+
+def test_what_no_step_reaches_is_not_called_hot() -> None:
+    assert "hot because" not in block(terminal(samples.SCAN), "GS703")
 
 
 def test_what_capture_saw_is_not_called_hot() -> None:
@@ -179,7 +184,7 @@ def test_text_cannot_drive_the_terminal() -> None:
 def test_a_file_that_is_gone_has_no_frame() -> None:
     text = render(samples.SCAN, "terminal", source=lambda path: None)
     assert "^^^" not in text
-    assert "  --> engine/layer.py:11:19 in DecoderLayer.forward (likely)\n  hot because" in text
+    assert "  --> engine/layer.py:11:19 in DecoderLayer.forward (likely)\n  why: " in text
 
 
 def span(line: str, marked: str) -> Location:

@@ -112,9 +112,11 @@ def _chain(finding: Finding, width: int) -> list[str]:
         return chained([*calls, f"here{further}"], width, "  called by: ", "      ") if calls else []
     if calls:
         return chained([*calls, f"here{further}"], width, "  hot because: ", "      ")
-    if finding.location.function is None or finding.code.startswith("GS9"):
+    root = finding.data.get("root")
+    if root is None:
         return []
-    return wrapped(f"{finding.location.function} begins a step{further}", width, "  hot because: ", "      ")
+    text = f"{finding.location.function or 'module level'} begins a step: {root}{further}"
+    return wrapped(text, width, "  hot because: ", "      ")
 
 
 def _functions(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:

@@ -132,6 +132,8 @@ class Linter:
         words = _Words(event.words)
         ref = _ref(place)
         chain = chains.get(ref, ())
+        if ref in self._record.roots:
+            data["root"] = self._record.roots[ref]
         line, column, end_line, end_column = event.span
         source = self._project.source(place.path)
         function = place.function.partition(".<lambda>")[0] or None
