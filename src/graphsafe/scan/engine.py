@@ -204,6 +204,8 @@ class Engine:
         if facts is None:
             return self.after_unknown(arguments)
         cold = not frame.hot or self.cold(ref, facts)
+        if cold and not frame.hot and frame.depth >= 2:
+            return self._declared(ref, arguments)
         hot = not cold
         if hot:
             line = getattr(node, "lineno", facts.line)

@@ -6,19 +6,22 @@ A file is read when something asks for it, never before; what cannot be read is 
 from __future__ import annotations
 
 import ast
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from graphsafe.config import is_project_root
-from graphsafe.scan.index import FileIndex, build_index
+from graphsafe.scan.index import FileIndex, build_index, statements_by_line
 from graphsafe.scan.source import Source, Unreadable, parse_source, read
 
 Table = TypeVar("Table")
 
 MAX_SOURCES = 256
 MAX_NODES = 2048
+MAX_TREES = 32
+"Whole files parsed last: what is hot in a file is mostly read right after the file itself."
 
 
 class Files:
@@ -31,6 +34,8 @@ class Files:
         self.rewritten: set[str] = set()
         "Files with syntax newer than the running Python: their sources are those that newer.py made."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
+        self._trees: OrderedDict[str, Mapping[tuple[int, int], ast.stmt]] = OrderedDict()
+        "Path -> the statements of the module and of its classes, by first and last line."
         self._tables: dict[str, object] = {}
         packages: dict[Path, Path | None] = {}
         for path in paths:
@@ -75,7 +80,23 @@ class Files:
         if source is not original:
             self.rewritten.add(path)
         self._keep(path, source)
+        self._trees[path] = statements_by_line(tree.body)
+        if len(self._trees) > MAX_TREES:
+            self._trees.popitem(last=False)
         return build_index(source, tree, name, is_package)
+
+    def check(self, path: str) -> None:
+        """Note it among the problems if a file cannot be read, at a fraction of what an index costs."""
+        if path in self.indexes:
+            return
+        try:
+            text = read(Path(path)).text
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compile(text, path, "exec", dont_inherit=True)
+        except Exception:
+            # Whatever this was, the parser has the last word: some of it is only newer than the running Python.
+            self.index(path)
 
     def source(self, path: str) -> Source:
         """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
@@ -98,11 +119,13 @@ class Files:
     def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
         """The statement on these lines; None where it does not stand alone."""
         key = (path, first, last)
+        node: ast.stmt | None
         if key in self._nodes:
             self._nodes.move_to_end(key)
             return self._nodes[key]
         try:
-            node: ast.stmt | None = self.source(path).slice_tree(first, last)
+            parsed = self._trees.get(path, {}).get((first, last))
+            node = parsed if parsed is not None else self.source(path).slice_tree(first, last)
         except (SyntaxError, ValueError, IndexError, KeyError, RecursionError, MemoryError, Unreadable):
             node = None
         self._nodes[key] = node

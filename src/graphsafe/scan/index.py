@@ -142,7 +142,7 @@ class _Builder:
                     facts.fields[bound] = (statement.lineno, statement.end_lineno or statement.lineno)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, prefix: str, owner: str | None) -> FunctionFacts:
-        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        first = first_line(node)
         mark = self.marks.get(node.lineno) or self.marks.get(first)
         above = first - 1
         if mark is None and above >= 1 and self.lines[above - 1].lstrip().startswith("#"):
@@ -222,6 +222,30 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
         if name in fields:
             for part in getattr(node, name):
                 yield part.body
+
+
+def statements_by_line(body: Iterable[ast.stmt]) -> dict[tuple[int, int], ast.stmt]:
+    """The statements of a module and its classes by first and last line, where these lines hold nothing else."""
+    found: dict[tuple[int, int], ast.stmt] = {}
+    bodies = [body]
+    for block in bodies:
+        before: tuple[int, int] | None = None
+        for node in block:
+            lines = first_line(node), node.end_lineno or node.lineno
+            if before is not None and before[1] == lines[0]:
+                found.pop(before, None)
+            else:
+                found.setdefault(lines, node)
+            before = lines
+            if isinstance(node, (ast.ClassDef, ast.If, ast.Try, ast.With, ast.For, ast.While)):
+                bodies.extend(_blocks(node))
+    return found
+
+
+def first_line(node: ast.stmt) -> int:
+    """That of the first decorator, where there are any."""
+    decorators = getattr(node, "decorator_list", ())
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -25,15 +25,16 @@ class Binding:
 
 
 class Project:
-    """One reader's view of the files: what it looked up, and which files the answers came from."""
+    """What the files of a project mean to each other; every answer is kept, since files do not change meanwhile."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
-        self.touched: set[str] = set()
-        "Files that some answer depends on."
         self._modules = files.modules
         self._mros: dict[str, tuple[str, ...]] = {}
         self._bindings: dict[tuple[str, str], Binding | None] = {}
+        self._classes: dict[str, ClassFacts | None] = {}
+        self._functions: dict[str, FunctionFacts | None] = {}
+        self._methods: dict[tuple[str, str, str | None], str | None] = {}
 
     @property
     def paths(self) -> Iterable[str]:
@@ -41,17 +42,14 @@ class Project:
 
     def index(self, path: str) -> FileIndex | None:
         """None where the file cannot be read."""
-        self.touched.add(path)
         return self.files.index(path)
 
     def source(self, path: str) -> Source:
         """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
-        self.touched.add(path)
         return self.files.source(path)
 
     def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
         """The statement on these lines; None where it does not stand alone."""
-        self.touched.add(path)
         return self.files.statement(path, first, last)
 
     # names
@@ -138,14 +136,18 @@ class Project:
     # classes and functions, by `path::Qual.name`
 
     def class_facts(self, ref: str) -> ClassFacts | None:
-        path, _, name = ref.partition("::")
-        file = self.index(path)
-        return file.classes.get(name) if file is not None else None
+        if ref not in self._classes:
+            path, _, name = ref.partition("::")
+            file = self.index(path)
+            self._classes[ref] = file.classes.get(name) if file is not None else None
+        return self._classes[ref]
 
     def function_facts(self, ref: str) -> FunctionFacts | None:
-        path, _, name = ref.partition("::")
-        file = self.index(path)
-        return file.functions.get(name) if file is not None else None
+        if ref not in self._functions:
+            path, _, name = ref.partition("::")
+            file = self.index(path)
+            self._functions[ref] = file.functions.get(name) if file is not None else None
+        return self._functions[ref]
 
     def function_node(self, ref: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         facts = self.function_facts(ref)
@@ -186,6 +188,12 @@ class Project:
 
     def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:
         """The ref of the function that `name` means on an instance of class `ref`, or on `super()` of class `after`."""
+        key = (ref, name, after)
+        if key not in self._methods:
+            self._methods[key] = self._find_method(ref, name, after)
+        return self._methods[key]
+
+    def _find_method(self, ref: str, name: str, after: str | None) -> str | None:
         order = self.mro(ref)
         if after is not None and after in order:
             order = order[order.index(after) + 1 :]
