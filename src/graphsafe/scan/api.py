@@ -19,6 +19,7 @@ from graphsafe.scan.deep import with_room
 from graphsafe.scan.files import Files, outermost_package
 from graphsafe.scan.find import python_files
 from graphsafe.scan.hotness import Hotness, definitions, hotness_of
+from graphsafe.scan.index import CAPTURE_WORDS
 from graphsafe.scan.lint import Linter
 from graphsafe.scan.pool import build_indexes
 from graphsafe.scan.reach import reaching
@@ -62,17 +63,24 @@ def scan_paths(
     known = kept.report(key)
     if known is not None:
         return replace(known, created=_now())
-    starts = list(_starts(files, [str(path) for path in given], config, rulebook))
+    wanted = [str(path) for path in given]
+    starts = list(_starts(files, wanted, config, rulebook))
     keys = {path: index_key(path, *files.names[path], content) for path, content in contents.items()}
-    known_indexes = kept.indexes(keys)
+    known_indexes, readable = kept.indexes(keys)
     files.indexes.update(known_indexes)
     missing = {path: files.names[path] for path in starts if path in files.names and path not in known_indexes}
     files.indexes.update(build_indexes(missing, jobs))
-    report = with_room(lambda: _scan(files, starts, given, config, confidence, rulebook, progress))
+    settled = readable.union(starts)
+    others = [path for path in wanted if path not in settled]
+    report = with_room(lambda: _scan(files, starts, others, wanted, config, confidence, rulebook, progress))
     if contents and contents == _contents(files):
         # Nothing was edited meanwhile: what was read is what the keys name.
         made = {path: index for path, index in files.indexes.items() if path in keys and path not in known_indexes}
-        kept.keep_indexes({keys[path]: index for path, index in made.items() if index and path not in files.rewritten})
+        plain = [path for path in others if path in keys and path not in files.indexes]
+        kept.keep_indexes(
+            {keys[path]: index for path, index in made.items() if index and path not in files.rewritten},
+            [keys[path] for path in plain],
+        )
         if not any(limit.kind == "internal-error" for limit in report.limits):
             kept.keep_report(key, report)
     return report
@@ -139,14 +147,17 @@ def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
 def _scan(
     files: Files,
     starts: Sequence[str],
-    given: Sequence[Path],
+    others: Iterable[str],
+    wanted: Sequence[str],
     config: Config,
     confidence: Confidence,
     rulebook: Rulebook,
     progress: Progress | None,
 ) -> Report:
-    wanted = [str(path) for path in given]
+    """`starts` are read; `others` of the wanted files hold no word that would make them one, and need only be legal."""
     reader = _read(files, starts, config, rulebook, progress)
+    for path in others:
+        files.check(path)
     record = reader.record
     linter = Linter(reader.project, record, rulebook, config, confidence)
     return Report(
@@ -157,7 +168,7 @@ def _scan(
         target=None,
         verdict=None,
         evidence=None,
-        findings=tuple(linter.findings(wanted)),
+        findings=tuple(linter.findings(wanted, starts)),
         limits=tuple(_limits(record, linter)),
         devices=None,
     )
@@ -190,8 +201,8 @@ def _limits(record: Record, linter: Linter) -> Iterator[Limit]:
 
 
 def _starts(files: Files, wanted: Sequence[str], config: Config, rulebook: Rulebook) -> Iterator[str]:
-    """The files to begin reading at: those to report on, and others of the project whose roots may lead to them."""
-    tokens = _root_tokens(rulebook.entry_points)
+    """The files to begin reading at: those where hot code may begin, as far as they may lead to the wanted ones."""
+    words = _words(rulebook.entry_points)
     marked = any(config.hot_paths)
     reported = frozenset(wanted)
     few = len(wanted) * FEW < len(files.names)
@@ -202,13 +213,14 @@ def _starts(files: Files, wanted: Sequence[str], config: Config, rulebook: Ruleb
         except OSError as error:
             files.problems[path] = Unreadable(error.strerror or "cannot be read")
             continue
-        if path in reported or (path in relevant and (marked or tokens.search(data))):
+        if (path in reported or path in relevant) and (marked or words.search(data)):
             yield path
     if config.targets:
         yield TARGETS
 
 
-def _root_tokens(entry_points: Iterable[str]) -> re.Pattern[bytes]:
+def _words(entry_points: Iterable[str]) -> re.Pattern[bytes]:
+    """What a file says that holds a root, a replay, a promise about graphs, or a comment for this tool."""
     names = sorted({entry.rpartition(".")[2] for entry in entry_points})
-    words = ["forward", "cuda.graph", "make_graphed_callables", "reduce-overhead", "graphsafe:", *names]
-    return re.compile("|".join(map(re.escape, words)).encode())
+    plain = [*CAPTURE_WORDS, ".replay(", "graphsafe:", *names]
+    return re.compile("|".join(["forward", "cuda_?graph", *map(re.escape, plain)]).encode())

@@ -29,6 +29,8 @@ MAX_REPORTS = 16
 MAX_INDEXES = 50_000
 "Of about 2 kB each; the oldest go first."
 LOCK_SECONDS = 5.0
+LEGAL = ""
+"In place of an index."
 
 _TABLES = (
     "create table if not exists reports (key text primary key, data text)",
@@ -54,20 +56,25 @@ class Cache:
     def keep_report(self, key: str, report: Report) -> None:
         self._write("reports", {key: render_json(report)}, MAX_REPORTS)
 
-    def indexes(self, keys: Mapping[str, str]) -> dict[str, FileIndex]:
-        """The indexes that are known, by path; `keys` maps paths to keys."""
+    def indexes(self, keys: Mapping[str, str]) -> tuple[dict[str, FileIndex], frozenset[str]]:
+        """The indexes that are known, by path, and the files known to be legal, no more; `keys`: path -> key."""
         known = dict(self._select("select key, data from indexes", ()))
         found: dict[str, FileIndex] = {}
+        legal: set[str] = set()
         for path, key in keys.items():
-            if key in known:
+            if known.get(key) == LEGAL:
+                legal.add(path)
+            elif key in known:
                 index = _index(path, known[key])
                 if index is not None:
                     found[path] = index
-        return found
+        return found, frozenset(legal)
 
-    def keep_indexes(self, indexes: Mapping[str, FileIndex]) -> None:
-        """`indexes` by key."""
-        self._write("indexes", {key: _text(index) for key, index in indexes.items()}, MAX_INDEXES)
+    def keep_indexes(self, indexes: Mapping[str, FileIndex], legal: Iterable[str]) -> None:
+        """`indexes` by key; `legal` are the keys of files that can be read and were not."""
+        rows = dict.fromkeys(legal, LEGAL)
+        rows.update((key, _text(index)) for key, index in indexes.items())
+        self._write("indexes", rows, MAX_INDEXES)
 
     # the database
 

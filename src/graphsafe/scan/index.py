@@ -244,7 +244,7 @@ def statements_by_line(body: Iterable[ast.stmt]) -> dict[tuple[int, int], ast.st
 
 def first_line(node: ast.stmt) -> int:
     """That of the first decorator, where there are any."""
-    decorators = getattr(node, "decorator_list", ())
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 

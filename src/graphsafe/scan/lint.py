@@ -45,14 +45,18 @@ class Linter:
         self._codes = rulebook.selected(config.select, config.ignore)
         self._display: dict[str, str] = {}
 
-    def findings(self, paths: Iterable[str]) -> list[Finding]:
-        """What is to be said of these files, fingerprinted and in order; what is suppressed is marked, not dropped."""
+    def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
+        """What is to be said of these files, fingerprinted and in order; what is suppressed is marked, not dropped.
+
+        `read` are the files, of these and others, whose own words were looked at.
+        """
         wanted = dict.fromkeys(paths)
+        told = [path for path in read if path in wanted]
         found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]] = {}
         hazards: dict[str, list[str]] = {}
-        for place, event in self._events(wanted):
+        for place, event in self._events(told):
             self._match(place, event, wanted, found, hazards)
-        for place, event in declared.events(self._project, self._record, hazards, wanted):
+        for place, event in declared.events(self._project, self._record, hazards, told):
             self._match(place, event, wanted, found, hazards)
         chains = self._record.chains()
         counts = self._record.root_counts({_ref(group[0][2]) for group in found.values()})
@@ -62,7 +66,7 @@ class Linter:
             for path in wanted
             if path in self._project.files.problems
         ]
-        findings = self._suppressed(findings, wanted)
+        findings = self._suppressed(findings, told)
         sources = {self.display(path): path for path in wanted}
         return fingerprinted(findings, lambda shown: self._lines(sources.get(shown, shown)), self._from_root)
 
