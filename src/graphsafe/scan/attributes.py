@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ class AttributeTables:
         self._constructing: list[str] = []
         self._modules: dict[str, bool] = {}
         self._owners: dict[tuple[str, str], str] = {}
+        self._writing: dict[tuple[str, str], Sequence[str]] = {}
+        "Class and attribute -> the methods that assign it, constructors aside."
         self._class_values: dict[tuple[str, str], Value | None] = {}
 
     def record(self, ref: str, name: str, value: Value) -> None:
@@ -52,8 +55,11 @@ class AttributeTables:
 
     def of_instance(self, ref: str, name: str) -> Value | None:
         """The value of an attribute that is no method; None where nothing in the project defines it."""
-        self._construct(ref)
-        writers = self._writers(ref, name)
+        if (ref, "__init__") not in self._done:
+            self._construct(ref)
+        writers = self._writing.get((ref, name))
+        if writers is None:
+            writers = self._writing[ref, name] = self._writers(ref, name)
         for writer in writers[:MAX_WRITERS]:
             self._run(ref, writer)
         value = self._now.get(ref, {}).get(name)

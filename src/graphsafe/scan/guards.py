@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.index import dotted
@@ -57,6 +58,8 @@ class Verdict:
 
 
 NOTHING = Verdict()
+MAX_TESTS = 4096
+"What the syntax of a condition says is kept for so many: most are met again, in the next call of their function."
 
 
 def judge(test: ast.expr, known: Number | None) -> Verdict:
@@ -75,6 +78,7 @@ def judge(test: ast.expr, known: Number | None) -> Verdict:
     return NOTHING
 
 
+@lru_cache(MAX_TESTS)
 def _in_capture(test: ast.expr) -> bool | None:
     """The truth of a test while a step is captured, where it asks for just that."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -95,6 +99,7 @@ def _in_capture(test: ast.expr) -> bool | None:
     return None
 
 
+@lru_cache(MAX_TESTS)
 def _is_debug(test: ast.expr) -> bool:
     """A flag that one switches on to look closer: its own name says so."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
@@ -231,9 +236,10 @@ def _update(engine: Engine, frame: Frame, env: dict[str, Value], node: ast.expr,
 # work that only a first step does
 
 
-def lazy_tests(test: ast.expr, branch: bool) -> list[str]:
+@lru_cache(2 * MAX_TESTS)
+def lazy_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
     """What is missing when this branch runs: `self.plan` behind `if self.plan is None`; `*` behind a ready flag."""
-    return list(_lazy(test, branch))
+    return tuple(_lazy(test, branch))
 
 
 def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
@@ -275,26 +281,27 @@ def _getattr(node: ast.expr) -> str | None:
     return None
 
 
-def size_tests(test: ast.expr, branch: bool) -> list[str]:
+@lru_cache(2 * MAX_TESTS)
+def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
     """Buffers that are too small when this branch runs: `self.buf` behind `if self.buf.numel() < n`."""
     if isinstance(test, ast.BoolOp) and branch:
-        return [text for value in test.values for text in size_tests(value, branch)]
+        return tuple(text for value in test.values for text in size_tests(value, branch))
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not branch:
-        return []
+        return ()
     op = test.ops[0]
     if isinstance(op, (ast.Lt, ast.LtE)):
         side = test.left
     elif isinstance(op, (ast.Gt, ast.GtE)):
         side = test.comparators[0]
     else:
-        return []
+        return ()
     found = []
     for inner in ast.walk(side):
         if isinstance(inner, ast.Attribute) and inner.attr in ("numel", "shape", "size", "nelement"):
             text = dotted(inner.value)
             if text is not None and "." in text:
                 found.append(text)
-    return found
+    return tuple(found)
 
 
 def too_small(frame: Frame, text: str) -> bool:

@@ -185,18 +185,16 @@ def import_targets(node: ast.Import | ast.ImportFrom, module: str, is_package: b
 
 def dotted(node: ast.expr) -> str | None:
     """`a.b.c` of an attribute chain; a subscript's base (`Generic[T]`); None for anything else."""
-    parts: list[str] = []
+    text = ""
     while True:
-        if isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        elif isinstance(node, ast.Subscript):
-            node = node.value
-        elif isinstance(node, ast.Name):
-            parts.append(node.id)
-            return ".".join(reversed(parts))
-        else:
+        kind = type(node)
+        if kind is ast.Name:
+            return node.id + text  # type: ignore[attr-defined, no-any-return]
+        if kind is ast.Attribute:
+            text = f".{node.attr}{text}"  # type: ignore[attr-defined]
+        elif kind is not ast.Subscript:
             return None
+        node = node.value  # type: ignore[attr-defined]
 
 
 def _decorator(node: ast.expr) -> str | None:

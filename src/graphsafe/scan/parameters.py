@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -132,18 +132,17 @@ def bind(
     else:
         defaults = spec.defaults
     unknown_caller = frame.depth == 0
-    uses = _Uses(node)
     first_default = len(positional) - len(defaults)
     for i, parameter in enumerate(positional):
         passed = given[i] if i < len(given) else arguments.keywords.get(parameter.arg)
         default = defaults[i - first_default] if i >= first_default else None
         frame.env[parameter.arg] = _parameter(
-            engine, frame, parameter, passed, default, unknown_caller, arguments, uses
+            engine, frame, parameter, passed, default, unknown_caller, arguments, node
         )
     for parameter, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
         passed = arguments.keywords.get(parameter.arg)
         frame.env[parameter.arg] = _parameter(
-            engine, frame, parameter, passed, default, unknown_caller, arguments, uses
+            engine, frame, parameter, passed, default, unknown_caller, arguments, node
         )
     if spec.vararg is not None:
         rest = given[len(positional) :]
@@ -182,7 +181,7 @@ def _parameter(
     default: ast.expr | None,
     unknown_caller: bool,
     arguments: Arguments,
-    uses: _Uses,
+    function: ast.AST,
 ) -> Value:
     name = parameter.arg
     if passed is not None and type(passed) is not Unknown:
@@ -199,7 +198,7 @@ def _parameter(
         # What came out of a call with device tensors is one, if the body then treats it as one.
         from_step = unknown_caller or (type(passed) is Unknown and passed.device)
         if frame.hot and (
-            uses.tensor(name, STEP_USES if from_step else TENSOR_USES)
+            _is_used_as(function, name, STEP_USES if from_step else TENSOR_USES)
             or (unknown_caller and MASK_NAME.search(name) is not None)
         ):
             declared = Tensor(where="device" if unknown_caller else "any", sure=from_step)
@@ -252,19 +251,17 @@ def _default(engine: Engine, frame: Frame, node: ast.expr, soft: str | None) -> 
     return value
 
 
-class _Uses:
-    """Which parameters the body uses as tensors; the body is looked through at most once, when first asked."""
+def _is_used_as(function: ast.AST, name: str, telling: frozenset[str]) -> bool:
+    """Whether the body uses a parameter in one of these ways."""
+    return not telling.isdisjoint(_all_uses(function).get(name, ()))
 
-    def __init__(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self._node = node
-        self._attributes: dict[str, set[str]] | None = None
 
-    def tensor(self, name: str, telling: frozenset[str]) -> bool:
-        if self._attributes is None:
-            self._attributes = {}
-            for used, attribute in _uses(self._node):
-                self._attributes.setdefault(used, set()).add(attribute)
-        return not telling.isdisjoint(self._attributes.get(name, ()))
+@lru_cache(128)
+def _all_uses(function: ast.AST) -> Mapping[str, Set[str]]:
+    found: dict[str, set[str]] = {}
+    for used, attribute in _uses(function):
+        found.setdefault(used, set()).add(attribute)
+    return found
 
 
 _NOT_TENSORS_FIRST = (

@@ -30,6 +30,7 @@ class Reader:
         self._config = config
         self._rulebook = rulebook
         self._paths = Paths(config)
+        self._cold: dict[str, bool] = {}
         self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries)
 
     @property
@@ -48,9 +49,11 @@ class Reader:
             _guarded(engine, ref, lambda ref=ref, receiver=receiver: engine.read_root(ref, receiver))  # type: ignore[misc]
 
     def _is_cold(self, ref: str, facts: FunctionFacts) -> bool:
-        path = ref.partition("::")[0]
-        index = self.project.index(path)
-        return self._paths.is_cold(path, index.module if index is not None else "", facts)
+        if ref not in self._cold:
+            path = ref.partition("::")[0]
+            index = self.project.index(path)
+            self._cold[ref] = self._paths.is_cold(path, index.module if index is not None else "", facts)
+        return self._cold[ref]
 
     def _read_file(self, engine: Engine, path: str) -> None:
         file = engine.project.index(path)

@@ -156,14 +156,17 @@ def _merge(envs: list[Env], fallback: Env) -> Env:
         if env is merged:
             continue
         result: Env = {}
-        for name in merged.keys() | env.keys():
-            a, b = merged.get(name), env.get(name)
-            if a is None or b is None:
-                if "." in name:
-                    continue
-                result[name] = a if b is None else b  # type: ignore[assignment]
-            else:
-                result[name] = a if a is b else join(a, b)
+        for name, a in merged.items():
+            b = env.get(name)
+            if b is a:
+                result[name] = a
+            elif b is not None:
+                result[name] = join(a, b)
+            elif "." not in name:
+                result[name] = a
+        for name in env.keys() - merged.keys():
+            if "." not in name:
+                result[name] = env[name]
         merged = result
     return merged
 

@@ -8,7 +8,7 @@ be kept from warm-up.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -299,21 +299,19 @@ def _can_be_called(value: Value) -> bool:
 
 def _join_alike(a: Value, b: Value) -> Value | None:
     """The join of two values of one kind that has more to say than both; None for others."""
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return _join_tensors(a, b)
-    if isinstance(a, Number) and isinstance(b, Number):
-        return _join_numbers(a, b)
-    if isinstance(a, Sequence) and isinstance(b, Sequence):
-        return _join_sequences(a, b)
-    if isinstance(a, Dict) and isinstance(b, Dict):
-        return _join_dicts(a, b)
-    if isinstance(a, DeviceValue) and isinstance(b, DeviceValue):
-        return DeviceValue(a.where if a.where == b.where else "any")
-    if isinstance(a, DtypeValue) and isinstance(b, DtypeValue):
-        return DtypeValue(None)
-    if isinstance(a, Instance) and isinstance(b, Instance) and a.ref == b.ref:
-        return Instance(a.ref, True, a.declared or b.declared)
-    return None
+    kind = type(a)
+    if kind is not type(b):
+        return None
+    joined = _JOINS.get(kind)
+    return joined(a, b) if joined is not None else None
+
+
+def _join_instances(a: Instance, b: Instance) -> Instance | None:
+    return Instance(a.ref, True, a.declared or b.declared) if a.ref == b.ref else None
+
+
+def _join_devices(a: DeviceValue, b: DeviceValue) -> DeviceValue:
+    return DeviceValue(a.where if a.where == b.where else "any")
 
 
 def _options(value: Value) -> tuple[Value, ...]:
@@ -364,6 +362,17 @@ def _join_dicts(a: Dict, b: Dict) -> Dict:
     for key, value in b.items:
         merged[key] = join(merged[key], value) if key in merged else value
     return Dict(tuple(merged.items())[:MAX_ITEMS], join(a.elem, b.elem))
+
+
+_JOINS: Mapping[type, Callable[[Any, Any], Value | None]] = {
+    Tensor: _join_tensors,
+    Number: _join_numbers,
+    Sequence: _join_sequences,
+    Dict: _join_dicts,
+    DeviceValue: _join_devices,
+    DtypeValue: lambda a, b: DtypeValue(None),
+    Instance: _join_instances,
+}
 
 
 def options(value: Value) -> tuple[Value, ...]:

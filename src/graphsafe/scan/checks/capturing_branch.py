@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks.arms import computes, evaluated, is_maths
+from graphsafe.scan.guards import MAX_TESTS
 from graphsafe.scan.values import Number
 
 if TYPE_CHECKING:
@@ -39,11 +41,16 @@ def asks(engine: Engine, frame: Frame, test: ast.expr) -> bool:
     """Whether a test asks just this: is the current stream being captured?"""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks(engine, frame, test.operand)
-    asked = test.func if isinstance(test, ast.Call) else test
-    if not isinstance(asked, (ast.Name, ast.Attribute)) or not SAYS_CAPTURING.search(ast.unparse(asked)):
+    if not _may_ask(test):
         return False
     value = evaluated(engine, frame, test)
     return type(value) is Number and value.soft == "capturing"
+
+
+@lru_cache(MAX_TESTS)
+def _may_ask(test: ast.expr) -> bool:
+    asked = test.func if isinstance(test, ast.Call) else test
+    return isinstance(asked, (ast.Name, ast.Attribute)) and SAYS_CAPTURING.search(ast.unparse(asked)) is not None
 
 
 def _bound(body: list[ast.stmt]) -> set[str]:

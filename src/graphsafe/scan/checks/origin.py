@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.guards import lazy_tests
+from graphsafe.scan.guards import MAX_TESTS, lazy_tests
 from graphsafe.scan.index import dotted
 from graphsafe.scan.values import as_tensor
 
@@ -26,14 +26,20 @@ def origin(frame: Frame, node: object) -> ast.expr | None:
         return None
     if not isinstance(node, ast.Name) or frame.node is None:
         return node
-    bound = [
-        inner
-        for inner in ast.walk(frame.node)
-        if isinstance(inner, ast.Assign)
-        and inner.lineno < node.lineno
-        and any(isinstance(target, ast.Name) and target.id == node.id for target in inner.targets)
-    ]
+    bound = [inner for inner in _assignments(frame.node).get(node.id, ()) if inner.lineno < node.lineno]
     return max(bound, key=lambda inner: inner.lineno).value if bound else node
+
+
+@lru_cache(128)
+def _assignments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, Sequence[ast.Assign]]:
+    """The assignments to each local name."""
+    found: dict[str, list[ast.Assign]] = {}
+    for inner in ast.walk(function):
+        if isinstance(inner, ast.Assign):
+            for target in inner.targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, []).append(inner)
+    return found
 
 
 def is_born_here(frame: Frame, text: str) -> bool:
@@ -108,6 +114,7 @@ def _looked_up(node: ast.expr, owner: str) -> bool:
     return isinstance(node, ast.Attribute) and ast.unparse(node.value) == owner
 
 
+@lru_cache(MAX_TESTS)
 def has_alternative(test: ast.expr) -> bool:
     """`self.plan is None or self.size != n`: what is missing is made anew for another reason as well."""
     return any(
@@ -118,13 +125,16 @@ def has_alternative(test: ast.expr) -> bool:
     )
 
 
-def capacity_tests(test: ast.expr) -> Iterator[str]:
+@lru_cache(MAX_TESTS)
+def capacity_tests(test: ast.expr) -> tuple[str, ...]:
     """Attributes that a condition compares, as one does before something is made anew in another size."""
-    for part in test.values if isinstance(test, ast.BoolOp) else [test]:
-        if isinstance(part, ast.Compare):
-            for side in (part.left, *part.comparators):
-                if isinstance(side, ast.Attribute) and (text := dotted(side)) is not None:
-                    yield f"{CAPACITY}{text}"
+    return tuple(
+        f"{CAPACITY}{text}"
+        for part in (test.values if isinstance(test, ast.BoolOp) else [test])
+        if isinstance(part, ast.Compare)
+        for side in (part.left, *part.comparators)
+        if isinstance(side, ast.Attribute) and (text := dotted(side)) is not None
+    )
 
 
 def is_rare(frame: Frame) -> bool:
