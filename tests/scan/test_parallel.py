@@ -27,7 +27,23 @@ def test_files_that_cannot_be_read_are_reported_as_by_one_process(tmp_path: Path
 
 def test_progress_counts_files(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
-        (tmp_path / f"{name}.py").write_text("x = 1\n")
+        (tmp_path / f"{name}.py").write_text("def forward(x):\n    return x\n")
     seen: list[tuple[int, int]] = []
     scan_paths([tmp_path], load_config(tmp_path), progress=lambda done, total: seen.append((done, total)))
     assert seen == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_helpers_in_files_without_a_word_of_torch_are_read_and_others_only_checked(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        "import torch\nfrom helper import count\n\n"
+        "class Model(torch.nn.Module):\n    def forward(self, x):\n        return x[: count(x.sum())]\n"
+    )
+    (tmp_path / "helper.py").write_text("def count(x):\n    return int(x)\n")
+    (tmp_path / "broken.py").write_text("x = [\n")
+    (tmp_path / "odd.py").write_text("return 1\n")
+    cold, warm = (scan_paths([tmp_path], load_config(tmp_path), cache=tmp_path / "cache") for _ in range(2))
+    (tmp_path / "other.py").write_text("x = 2\n")
+    touched = scan_paths([tmp_path], load_config(tmp_path), cache=tmp_path / "cache")
+    for report in (cold, warm, touched):
+        found = [(Path(finding.location.path).name, finding.code) for finding in report.findings]
+        assert found == [("broken.py", "GS900"), ("helper.py", "GS101")]
