@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from graphsafe.report.forms import FORMS, render
 from graphsafe.report.json_form import read_reports
 from graphsafe.report.model import Environment, Limit, Report, Tool
 from graphsafe.rulebook import load_rulebook
+from graphsafe.scan import tensors
 
 HOT = """\
 import torch
@@ -135,6 +137,67 @@ def test_scan_fails_from_the_fail_level_on(project: Path, capsys: pytest.Capture
     (project / "graphsafe.toml").write_text('fail-level = "warning"\n', encoding="utf-8")
     assert here(capsys, "scan", "hot.py")[0] == 1
     assert here(capsys, "scan", "hot.py", "--fail-level", "error")[0] == 0
+
+
+def test_what_is_only_possible_is_said_on_request(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Below its default level logging never looks at what it is given.
+    logged = "import logging\n" + HOT.replace("return x * x.sum().item()", 'logging.info("%s", x)')
+    (project / "hot.py").write_text(logged, encoding="utf-8")
+    assert here(capsys, "scan", "hot.py") == (0, "no findings\n", "")
+    code, out, _ = here(capsys, "scan", "hot.py", "--confidence", "possible", "--format", "json")
+    assert code == 1 and {finding["confidence"] for finding in json.loads(out)["findings"]} == {"possible"}
+
+
+def test_selections_on_the_command_line_replace_configured_ones_and_ignores_add(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "hot.py").write_text(HOT.replace("return", "y = x[x > 0]\n        return"), encoding="utf-8")
+
+    def codes(*options: str) -> set[str]:
+        out = here(capsys, "scan", "hot.py", "--format", "json", *options)[1]
+        return {finding["code"] for finding in json.loads(out)["findings"]}
+
+    assert codes() == {"GS101", "GS202"}
+    (project / "graphsafe.toml").write_text('select = ["GS1"]\nignore = ["GS104"]\n', encoding="utf-8")
+    assert codes() == {"GS101"}
+    assert codes("--select", "GS2") == {"GS202"}
+    assert codes("--select", "GS1,GS2", "--ignore", "GS202") == {"GS101"}
+    assert codes("--select", "GS104") == set()
+
+
+def test_excluded_files_are_neither_reported_nor_read(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "old").mkdir()
+    (project / "old" / "hot.py").write_text("def (:\n", encoding="utf-8")
+    assert "GS900" in here(capsys, "scan", ".", "--format", "concise")[1]
+    (project / "graphsafe.toml").write_text('exclude = ["old/"]\n', encoding="utf-8")
+    out = here(capsys, "scan", ".", "--format", "concise")[1]
+    assert "GS101" in out and "GS900" not in out
+
+
+def test_the_cache_goes_where_it_is_told_or_nowhere(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = here(capsys, "scan", "hot.py", "--no-cache", "-j", "2")
+    assert not (project / ".graphsafe_cache").exists()
+    assert here(capsys, "scan", "hot.py", "--cache-dir", "elsewhere") == first
+    assert not (project / ".graphsafe_cache").exists() and list((project / "elsewhere").glob("*.db"))
+    assert here(capsys, "scan", "hot.py") == first
+    assert (project / ".graphsafe_cache").exists()
+
+
+def test_a_fault_in_one_function_is_a_line_on_stderr_and_the_rest_goes_on(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "odd.py").write_text(HOT.replace("x.sum().item()", "x.sigmoid()"), encoding="utf-8")
+    method = tensors.method
+
+    def broken(engine: Any, frame: Any, node: Any, tensor: Any, name: str, arguments: Any) -> Any:
+        if name == "sigmoid":
+            raise KeyError("no such thing")
+        return method(engine, frame, node, tensor, name, arguments)
+
+    monkeypatch.setattr(tensors, "method", broken)
+    code, out, err = here(capsys, "scan", ".", "--format", "concise")
+    assert code == 1 and "GS101" in out
+    assert "odd.py::Step.forward: KeyError" in one_line(err)
 
 
 def test_scan_says_when_nothing_is_hot(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
