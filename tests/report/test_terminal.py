@@ -55,6 +55,28 @@ def test_a_long_list_explains_each_code_once() -> None:
     assert text.count("fix: ") == 3
 
 
+def test_a_long_way_is_told_once_in_a_row() -> None:
+    first = next(finding for finding in samples.FINDINGS if finding.code == "GS104")
+    way = tuple(CallSite(f"engine/{name * 20}.py", 1, name) for name in "abc")
+    findings = tuple(
+        replace(first, call_chain=way[:end], location=replace(first.location, line=line, end_line=line))
+        for line, end in ((1, 3), (2, 3), (3, 1))
+    )
+    text = terminal(replace(samples.SCAN, findings=findings))
+    assert [line for line in text.splitlines() if "hot because" in line] == [
+        "  hot because: a (engine/aaaaaaaaaaaaaaaaaaaa.py:1)",
+        "  hot because: as above",
+        "  hot because: a (engine/aaaaaaaaaaaaaaaaaaaa.py:1) -> here",
+    ]
+
+
+def test_many_findings_are_counted_by_code() -> None:
+    first = samples.FINDINGS[0]
+    findings = tuple(replace(first, location=replace(first.location, line=line, end_line=line)) for line in range(30))
+    text = terminal(replace(samples.SCAN, findings=(*findings, samples.FINDINGS[1])))
+    assert "\n\n30  GS101  scalar-read\n 1  GS102  device-value-branch\n\n31 errors in 1 file" in text
+
+
 def test_a_root_begins_a_step() -> None:
     text = " ".join(block(terminal(samples.SCAN), "GS102").split())
     begins = "DecoderLayer.forward begins a step: forward of a torch module (and from 2 further roots)"

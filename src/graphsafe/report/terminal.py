@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from graphsafe.report.capture_text import capture_blocks, verdict_lines
@@ -15,6 +17,8 @@ STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note
 _FOLDED = "GS401"
 """A function that allocates does so on many lines, and one repair mends them all: one line a function."""
 _MOST_LIMITS = 20
+_MANY = 20
+"""From here on one wants to know which codes there are."""
 
 
 def render_terminal(reports: Sequence[Report], source: Source, *, colour: bool, width: int) -> str:
@@ -29,8 +33,8 @@ def _blocks(report: Report, source: Source, width: int, paint: Paint) -> list[li
     notes = [finding for finding in shown if finding.level == "note"]
     folded = [finding for finding in shown if finding.level != "note" and finding.code == _FOLDED]
     framed = [finding for finding in shown if finding.level != "note" and finding.code != _FOLDED]
-    reasons: set[tuple[str, str]] = set()
-    blocks = [_finding(same, source, width, paint, reasons) for same in _by_place(framed)]
+    told = _Told(set(), [])
+    blocks = [_finding(same, source, width, paint, told) for same in _by_place(framed)]
     if folded:
         blocks.append(_functions(folded, width, paint))
     if notes:
@@ -39,6 +43,8 @@ def _blocks(report: Report, source: Source, width: int, paint: Paint) -> list[li
         blocks.append(_limits(report.limits, width, paint))
     if report.devices is not None:
         blocks += capture_blocks(report, width, paint)
+    if len(shown) > _MANY:
+        blocks.append(_by_code(shown))
     return [*blocks, _summary(report, shown, width, paint)]
 
 
@@ -51,22 +57,29 @@ def _by_place(findings: Iterable[Finding]) -> list[list[Finding]]:
     return [list(same) for _, same in groupby(findings, place)]
 
 
-def _finding(
-    same: Sequence[Finding], source: Source, width: int, paint: Paint, reasons: set[tuple[str, str]]
-) -> list[str]:
-    """`reasons`: what codes have been told so far, and this one is added: a long list explains each once."""
+@dataclass(slots=True)
+class _Told:
+    """What a reader has read already: a long list says it once."""
+
+    reasons: set[tuple[str, str]]
+    "Codes with their `why`."
+    chain: list[str]
+    "The way to the finding before."
+
+
+def _finding(same: Sequence[Finding], source: Source, width: int, paint: Paint, told: _Told) -> list[str]:
     finding, at = same[0], same[0].location
     style = STYLES[finding.level]
     lines = [
         *_titled(f"{finding.code} {finding.level}:", finding.message, width, paint, style),
         *_place(same, width, paint),
         *code_frame(at, source(at.path), width, paint, style),
-        *_chain(finding, width),
+        *_again(_chain(finding, width), told),
     ]
     reason = (finding.code, finding.why)
-    why = f"as above; more with `graphsafe explain {finding.code}`" if reason in reasons else finding.why
+    why = f"as above; more with `graphsafe explain {finding.code}`" if reason in told.reasons else finding.why
     if finding.why:
-        reasons.add(reason)
+        told.reasons.add(reason)
     for label, text in (("why", why), ("fix", finding.fix)):
         if text:
             lines += _labelled(label, _first_paragraph(text), width, paint)
@@ -119,6 +132,13 @@ def _chain(finding: Finding, width: int) -> list[str]:
     return wrapped(text, width, "  hot because: ", "      ")
 
 
+def _again(chain: list[str], told: _Told) -> list[str]:
+    """A long way that is the same as before is not told again."""
+    same = chain == told.chain and len(chain) > 2
+    told.chain = chain
+    return [f"{chain[0].partition(':')[0]}: as above"] if same else chain
+
+
 def _functions(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
     first = findings[0]
     text = f"{count(len(findings), 'fresh buffer')} every step"
@@ -140,6 +160,12 @@ def _note(finding: Finding, width: int, paint: Paint) -> list[str]:
     place = printable(f"{at.path}:{at.line}:{at.column}:")
     line, *rest = wrapped(f"{finding.code} note: {finding.message}", width, f"{place} ", "    ")
     return [line.replace(place, paint("cyan", place), 1), *rest]
+
+
+def _by_code(findings: Iterable[Finding]) -> list[str]:
+    counts = Counter((finding.code, finding.rule) for finding in findings)
+    width = len(str(max(counts.values())))
+    return [f"{number:>{width}}  {code}  {rule}" for (code, rule), number in sorted(counts.items())]
 
 
 def _limits(limits: Sequence[Limit], width: int, paint: Paint) -> list[str]:
