@@ -160,3 +160,78 @@ def test_a_branch_that_fills_what_is_missing_runs_in_the_first_step_alone(scan: 
                 return x + self.table
         """
     assert scan(source) == [("GS101", "x = x[: lengths.max().item()]")]
+
+
+def test_a_class_of_plain_fields_holds_what_its_factory_and_its_calls_put_there(scan: Scan) -> None:
+    source = """\
+        from dataclasses import dataclass
+
+        @dataclass
+        class Request:
+            slots: torch.Tensor
+
+            @staticmethod
+            def of(blocks: list[int]) -> "Request":
+                return Request(slots=torch.tensor(blocks) * 16)
+
+        @dataclass
+        class Lengths:
+            given: torch.Tensor
+            counted: torch.Tensor
+
+        class Metadata:
+            pass
+
+        class RequestMetadata(Metadata):
+            def __init__(self, requests: list[Request]):
+                self.requests = requests
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, metadata: Metadata):
+                assert isinstance(metadata, RequestMetadata)
+                for request in metadata.requests:
+                    x = x + request.slots.to(x.device, non_blocking=True)
+                lengths = Lengths(given=torch.zeros(4), counted=x.sum(1))
+                lengths.given.tolist()
+                lengths.counted.tolist()
+                return x
+        """
+    assert scan(source) == [
+        ("GS304", "x = x + request.slots.to(x.device, non_blocking=True)"),
+        ("GS101", "lengths.counted.tolist()"),
+    ]
+
+
+def test_a_class_inside_a_function_is_read_and_not_one_inside_a_test(scan: Scan) -> None:
+    source = """\
+        def wrapped(limit):
+            class Wrapped(nn.Module):
+                def forward(self, x: torch.Tensor):
+                    return x[: min(limit, x.max().item())]
+            return Wrapped()
+
+        def test_wrapped():
+            class Plain(nn.Module):
+                def forward(self, x: torch.Tensor):
+                    return x.min().item()
+            assert Plain()
+        """
+    assert scan(source) == [("GS101", "return x[: min(limit, x.max().item())]")]
+
+
+def test_a_tensor_made_like_another_one_is_where_its_device_argument_says(scan: Scan) -> None:
+    source = """\
+        class Buffer:
+            def __init__(self, size: int, device: torch.device):
+                self.cpu = torch.zeros(size, pin_memory=True)
+                self.gpu = torch.zeros_like(self.cpu, device=device)
+
+        class Layer(nn.Module):
+            def __init__(self, device: torch.device):
+                super().__init__()
+                self.ids = Buffer(64, device)
+
+            def forward(self, rows: torch.Tensor):
+                return self.ids.gpu[rows], self.ids.gpu.tolist()
+        """
+    assert scan(source) == [("GS101", "return self.ids.gpu[rows], self.ids.gpu.tolist()")]

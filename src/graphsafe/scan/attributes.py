@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from graphsafe.scan.engine import Engine
 
 CONSTRUCTORS = ("__init__", "__post_init__", "setup", "_init", "__new__")
+FACTORY_DECORATORS = frozenset(("staticmethod", "classmethod"))
 MAX_WRITERS = 6
 MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
 
@@ -186,8 +187,28 @@ class AttributeTables:
                 method = project.find_method(ref, name)
                 if method is not None:
                     self._read(ref, method)
+            for method in self._factories(ref):
+                self._read(ref, method)
         finally:
             self._constructing.pop()
+
+    def _factories(self, ref: str) -> list[str]:
+        """The methods by which a class of plain fields makes its instances."""
+        project = self._engine.project
+        facts = project.class_facts(ref)
+        if facts is None or not facts.fields or project.find_method(ref, "__init__") is not None:
+            return []
+        path = ref.partition("::")[0]
+        methods = [f"{path}::{name}" for name in facts.methods.values()]
+        made = [(method, project.function_facts(method)) for method in methods]
+        return [m for m, f in made if f is not None and not FACTORY_DECORATORS.isdisjoint(f.decorators)][:MAX_WRITERS]
+
+    def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
+        """Note the tensors that a call of a class of plain fields puts into them."""
+        for name, value in values.items():
+            if type(self.of_class(ref, name)) is Tensor:
+                tensor = value if type(value) is Tensor else Tensor(where="any")
+                self.record(ref, name, replace(tensor, attr=None, fresh=False, literal=False, name=None))
 
     def _run(self, ref: str, method: str) -> None:
         if (ref, method) not in self._done:

@@ -8,6 +8,7 @@ looked up only for what is reported.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -146,7 +147,7 @@ class Engine:
     def _global(self, file: FileIndex, name: str) -> Value:
         binding = self.project.resolve(file, name)
         if binding is None:
-            return Lib(f"builtins.{name}")
+            return Lib(f"builtins.{name}") if hasattr(builtins, name) else UNKNOWN
         return self.bound_value(binding)
 
     def bound_value(self, binding: Binding) -> Value:

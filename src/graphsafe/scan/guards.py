@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from graphsafe.scan.index import dotted
 from graphsafe.scan.values import (
     NONE,
+    ClassValue,
+    Instance,
     NoneValue,
     Number,
     Tensor,
@@ -166,6 +168,8 @@ def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.
         return
 
     def keep(value: Value) -> Value:
+        if branch and type(value) is Instance and value.declared:
+            return _as_subclass(engine, frame, value, test.args[-1])
         if type(value) is Unknown:
             if branch and wanted == {"Tensor"}:
                 return Tensor(where="any", step=value.step)
@@ -180,6 +184,15 @@ def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.
         return join_all(kept) if kept else value
 
     _update(engine, frame, env, test.args[0], keep)
+
+
+def _as_subclass(engine: Engine, frame: Frame, value: Instance, node: ast.expr) -> Value:
+    """An instance known by an annotation, after a test for one subclass of that."""
+    name = dotted(node)
+    wanted = engine.name(frame, name) if name is not None and "." not in name else None
+    if type(wanted) is ClassValue and value.ref in engine.project.mro(wanted.ref):
+        return replace(value, ref=wanted.ref)
+    return value
 
 
 def _types(node: ast.expr) -> set[str]:

@@ -157,6 +157,11 @@ class _Builder:
             captures=self._captures(node),
         )
         self.index.functions[facts.name] = facts
+        if not node.name.startswith("test"):
+            # What a test defines for itself is no engine's step.
+            for statement in _flat(node.body):
+                if isinstance(statement, ast.ClassDef):
+                    self._class(statement, f"{facts.name}.")
         return facts
 
 
@@ -247,7 +252,7 @@ def first_line(node: ast.stmt) -> int:
 
 
 def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a class body, conditional ones included."""
+    """Statements of a class or function body, conditional ones included."""
     for statement in body:
         yield statement
         if isinstance(statement, (ast.If, ast.Try, ast.With)):

@@ -157,18 +157,17 @@ def _placement(engine: Engine, frame: Frame, op: Op, involved: list[Tensor], arg
         return "host"
     if op.placement == "accelerator":
         return "device"
-    if op.placement == "argument":
-        given = arguments.keywords.get("device")
-        named = device_named(given)
-        if named is not None and type(given) is not NoneValue:
-            return "device" if named.where == "any" else named.where
-        if type(given) is Unknown:
-            return "device"
-        if not involved or op.aten in _SIZED:
-            # A tensor among the sizes has no say in where the result is.
-            if frame.contexts and frame.contexts[-1] in ("device", "host"):
-                return frame.contexts[-1]  # type: ignore[return-value]
-            return "host"
+    given = arguments.keywords.get("device")
+    named = device_named(given)
+    if named is not None and type(given) is not NoneValue:
+        return "device" if named.where == "any" else named.where
+    if type(given) is Unknown:
+        return "device"
+    if op.placement == "argument" and (not involved or op.aten in _SIZED):
+        # A tensor among the sizes has no say in where the result is.
+        if frame.contexts and frame.contexts[-1] in ("device", "host"):
+            return frame.contexts[-1]  # type: ignore[return-value]
+        return "host"
     if any(tensor.where == "device" for tensor in involved):
         return "device"
     if any(tensor.where == "any" for tensor in involved):

@@ -17,6 +17,7 @@ from graphsafe.scan.index import dotted, import_targets
 from graphsafe.scan.values import (
     NONE,
     UNKNOWN,
+    ClassValue,
     DeviceValue,
     Handle,
     Instance,
@@ -74,7 +75,8 @@ def _function(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.AsyncFun
 
 
 def _class(engine: Engine, frame: Frame, node: ast.ClassDef) -> None:
-    frame.env[node.name] = UNKNOWN
+    name = f"{frame.function}.{node.name}"
+    frame.env[node.name] = ClassValue(f"{frame.path}::{name}") if name in frame.file.classes else UNKNOWN
 
 
 def _return(engine: Engine, frame: Frame, node: ast.Return) -> bool:
