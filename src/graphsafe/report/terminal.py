@@ -17,7 +17,7 @@ STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note
 _FOLDED = "GS401"
 """A function that allocates does so on many lines, and one repair mends them all: one line a function."""
 _MOST_LIMITS = 20
-_MANY = 20
+_MANY = 50
 """From here on one wants to know which codes there are."""
 
 
