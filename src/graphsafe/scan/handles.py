@@ -56,10 +56,27 @@ def handle_method(
     if handle.kind == "stream" and name == "record_event":
         return Handle("event")
     if handle.kind == "optimizer" and name == "step":
-        if handle.detail not in ("capturable", "SGD"):
-            engine.emit(frame, "AttrWrite", "optimizer", node, value=f"`{handle.detail}`", level=None)
+        _optimizer_step(engine, frame, node, handle)
+        return NONE
+    if handle.kind == "scaler" and name == "step":
+        optimizer = arguments.get(0, "optimizer")
+        if type(optimizer) is Handle and optimizer.kind == "optimizer":
+            _scaled_step(engine, frame, node, optimizer)
         return NONE
     return engine.after_unknown(arguments)
+
+
+def _optimizer_step(engine: Engine, frame: Frame, node: ast.Call, optimizer: Handle) -> None:
+    name, *switches = (optimizer.detail or "").split()
+    if name != "SGD" and "capturable" not in switches:
+        engine.emit(frame, "AttrWrite", "optimizer", node, value=f"`{name}`", level=None)
+
+
+def _scaled_step(engine: Engine, frame: Frame, node: ast.Call, optimizer: Handle) -> None:
+    """A scaler asks the host whether gradients were infinite, unless the optimizer's fused kernels can take that in."""
+    _optimizer_step(engine, frame, node, optimizer)
+    if "fused" not in (optimizer.detail or "").split():
+        engine.emit(frame, "HostRead", "library", node, value="`GradScaler.step`")
 
 
 def _module_method(handle: Handle, name: str, arguments: Arguments) -> Value:

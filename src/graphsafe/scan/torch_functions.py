@@ -60,7 +60,14 @@ def torch(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Ar
     if name.startswith(("torch.cuda.", "torch.")) and last.endswith("Tensor") and last[:1].isupper():
         return _typed_tensor(engine, frame, node, name, arguments)
     if name.startswith("torch.optim.") and last[:1].isupper():
-        return Handle("optimizer", "capturable" if operations.is_true(arguments.keywords.get("capturable")) else last)
+        switches = [switch for switch in ("capturable", "fused") if operations.is_true(arguments.keywords.get(switch))]
+        return Handle("optimizer", " ".join([last, *switches]))
+    if (
+        last == "GradScaler"
+        and name.startswith(("torch.amp.", "torch.cuda.amp."))
+        and "enabled" not in arguments.keywords
+    ):
+        return Handle("scaler")
     if (
         name.startswith(("torch.nn.functional.", "torch.ops.", "torch.special.", "torch.fft.", "torch._C."))
         or name.count(".") == 1
