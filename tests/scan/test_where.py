@@ -235,3 +235,30 @@ def test_a_tensor_made_like_another_one_is_where_its_device_argument_says(scan: 
                 return self.ids.gpu[rows], self.ids.gpu.tolist()
         """
     assert scan(source) == [("GS101", "return self.ids.gpu[rows], self.ids.gpu.tolist()")]
+
+
+def test_a_field_declared_to_stay_on_the_host_is_there_under_every_name_it_is_given(scan: Scan) -> None:
+    source = """\
+        from engine import field
+
+        class Sizes:
+            count: torch.Tensor
+            offset: torch.Tensor
+
+            def __init__(self, **fields):
+                self.__dict__.update(fields)
+
+        def fields():
+            return dict(image_count=field("image", keep_on_cpu=True), image_offset=field("image"))
+
+        class Model(nn.Module):
+            def forward(self, **kwargs: object):
+                sizes = self.parsed(**kwargs)
+                sizes.count.tolist()
+                return sizes.offset.tolist()
+
+            def parsed(self, **kwargs: object) -> Sizes:
+                count = kwargs.pop("image_count", None)
+                return Sizes(count=count, offset=kwargs.pop("image_offset"))
+        """
+    assert scan(source) == [("GS101", "return sizes.offset.tolist()")]

@@ -18,6 +18,7 @@ from graphsafe.scan.values import (
     Union,
     Unknown,
     Value,
+    as_tensor,
     join,
 )
 
@@ -38,6 +39,7 @@ class AttributeTables:
         self._done: set[tuple[str, str]] = set()
         self._constructing: list[str] = []
         self._modules: dict[str, bool] = {}
+        self._plain: dict[str, bool] = {}
         self._owners: dict[tuple[str, str], str] = {}
         self._writing: dict[tuple[str, str], Sequence[str]] = {}
         "Class and attribute -> the methods that assign it, constructors aside."
@@ -192,11 +194,20 @@ class AttributeTables:
         finally:
             self._constructing.pop()
 
+    def has_plain_fields(self, ref: str) -> bool:
+        """Whether the keywords of a call of the class are its fields: it has no constructor, or one for any keyword."""
+        if ref not in self._plain:
+            project = self._engine.project
+            method = project.find_method(ref, "__init__")
+            node = project.function_node(method) if method is not None else None
+            self._plain[ref] = method is None or (node is not None and node.args.kwarg is not None)
+        return self._plain[ref]
+
     def _factories(self, ref: str) -> list[str]:
         """The methods by which a class of plain fields makes its instances."""
         project = self._engine.project
         facts = project.class_facts(ref)
-        if facts is None or not facts.fields or project.find_method(ref, "__init__") is not None:
+        if facts is None or not facts.fields or not self.has_plain_fields(ref):
             return []
         path = ref.partition("::")[0]
         methods = [f"{path}::{name}" for name in facts.methods.values()]
@@ -206,9 +217,10 @@ class AttributeTables:
     def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
         """Note the tensors that a call of a class of plain fields puts into them."""
         for name, value in values.items():
-            if type(self.of_class(ref, name)) is Tensor:
-                tensor = value if type(value) is Tensor else Tensor(where="any")
-                self.record(ref, name, replace(tensor, attr=None, fresh=False, literal=False, name=None))
+            declared, _ = as_tensor(self.of_class(ref, name))
+            if declared is not None:
+                given = as_tensor(value)[0] or declared
+                self.record(ref, name, replace(declared, where=given.where, dtype=given.dtype or declared.dtype))
 
     def _run(self, ref: str, method: str) -> None:
         if (ref, method) not in self._done:

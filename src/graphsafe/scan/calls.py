@@ -163,7 +163,7 @@ def _construct(engine: Engine, cls: ClassValue, arguments: Arguments) -> Value:
         return Number()
     if any(base.rpartition(".")[2] in ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict") for base in bases):
         return Instance(cls.ref, any(map(depends_on_step, arguments.values())))
-    if arguments.keywords and engine.project.find_method(cls.ref, "__init__") is None:
+    if arguments.keywords and engine.attributes.has_plain_fields(cls.ref):
         engine.attributes.constructed(cls.ref, arguments.keywords)
     return Instance(cls.ref, any(map(depends_on_step, arguments.values())))
 

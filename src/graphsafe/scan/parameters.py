@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.declared_fields import kept_on_host
 from graphsafe.scan.index import FileIndex, FunctionFacts, dotted
 from graphsafe.scan.values import (
     ARRAY,
@@ -154,6 +155,9 @@ def bind(
         known = {parameter.arg for parameter in (*positional, *spec.kwonlyargs)}
         items = tuple((k, v) for k, v in arguments.keywords.items() if k not in known)
         elem = join_all(v for _, v in items) if items else _rest(unknown_caller and frame.hot)
+        if unknown_caller and frame.hot:
+            kept = kept_on_host(engine.project, frame.path)
+            items = tuple((name, join(Tensor(where="host", step=True, name=name), NONE)) for name in sorted(kept))
         frame.env[spec.kwarg.arg] = Dict(items, UNKNOWN if arguments.open else elem)
 
 

@@ -1,0 +1,45 @@
+"""Fields of a step's input that the project declares to stay on the host: `sizes=field("image", keep_on_cpu=True)`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from graphsafe.scan.project import Project
+from graphsafe.scan.source import Unreadable, parse
+
+KEPT = re.compile(r"\b(keep|stay)_on_(cpu|host)\b")
+
+
+def kept_on_host(project: Project, path: str) -> frozenset[str]:
+    """The names of the fields that the code of one file declares so."""
+    return project.files.table(f"kept on host: {path}", lambda: _declared(project, path))
+
+
+def _declared(project: Project, path: str) -> frozenset[str]:
+    try:
+        text = project.source(path).text
+    except (KeyError, Unreadable):
+        return frozenset()
+    return frozenset(_names(parse(text))) if KEPT.search(text) else frozenset()
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield from (keyword.arg for keyword in node.keywords if keyword.arg and _is_kept(keyword.value))
+        elif isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str) and _is_kept(value):
+                    yield key.value
+
+
+def _is_kept(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and any(
+        keyword.arg is not None
+        and KEPT.fullmatch(keyword.arg) is not None
+        and isinstance(keyword.value, ast.Constant)
+        and keyword.value.value is True
+        for keyword in node.keywords
+    )
