@@ -51,6 +51,28 @@ def test_a_call_on_a_declared_class_may_run_what_subclasses_make_of_it(scan: Sca
     ) == [("GS101", 10)]
 
 
+def test_every_subclass_is_read_as_what_the_call_may_run(tmp_path: Path) -> None:
+    backends = "".join(f"class B{i}(Backend):\n    def run(self, x):\n        return x.item()\n\n" for i in range(9))
+    source = f"""\
+import torch
+
+class Backend:
+    def run(self, x): ...
+
+{backends}
+class Layer(torch.nn.Module):
+    def __init__(self, backend: Backend):
+        super().__init__()
+        self.backend = backend
+
+    def forward(self, x: torch.Tensor):
+        return self.backend.run(x)
+"""
+    (tmp_path / "step.py").write_text(source, encoding="utf-8")
+    report = scan_paths([tmp_path / "step.py"], Config(root=tmp_path))
+    assert [[site.function for site in f.call_chain] for f in report.findings] == [["Layer.forward"]] * 9
+
+
 def test_a_registered_operator_runs_the_projects_function(scan: Scan) -> None:
     assert scan(
         """\

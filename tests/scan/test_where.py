@@ -262,3 +262,168 @@ def test_a_field_declared_to_stay_on_the_host_is_there_under_every_name_it_is_gi
                 return Sizes(count=count, offset=kwargs.pop("image_offset"))
         """
     assert scan(source) == [("GS101", "return sizes.offset.tolist()")]
+
+
+def test_a_call_hands_on_no_instance_of_a_class_that_the_parameter_cannot_be(scan: Scan) -> None:
+    source = """\
+        from dataclasses import dataclass
+
+        @dataclass
+        class Plain:
+            limit: float = 0.0
+
+        @dataclass
+        class Scaled:
+            limit: torch.Tensor
+
+        def run(x, info: Plain):
+            return x if info.limit > 0 else -x
+
+        def scaled(x, info: Scaled):
+            return x if info.limit > 0 else -x
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                info = Scaled(x.sum())
+                return run(x, info) + scaled(x, info)
+        """
+    assert scan(source) == [("GS102", "return x if info.limit > 0 else -x")]
+
+
+def test_a_method_borrowed_from_another_class_takes_its_receiver_first(scan: Scan) -> None:
+    source = """\
+        class Lengths:
+            def longest(self, lengths, count: int):
+                return lengths[:count].max().item()
+
+        class Layer(nn.Module):
+            most = Lengths.longest
+
+            def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+                return x[: self.most(lengths, 2)] + x[: Lengths.longest(self, lengths, 3)]
+        """
+    assert scan(source) == [("GS101", "return lengths[:count].max().item()")]
+
+
+def test_what_may_be_a_list_or_a_tensor_is_a_tensor_where_a_tensor_indexes_it(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, rows: torch.Tensor, layers: list[torch.Tensor], last: bool):
+                states = x if last else [layer for layer in layers]
+                return states[rows], layers[rows[0]]
+        """
+    assert scan(source) == [("GS101", "return states[rows], layers[rows[0]]")]
+
+
+def test_no_tensor_holds_text(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, extra: torch.Tensor):
+                return x if "bias" in extra else x + 1 in extra
+        """
+    assert scan(source) == [("GS102", 'return x if "bias" in extra else x + 1 in extra')]
+
+
+def test_torch_makes_host_tensors_of_numbers_alone(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, window: int):
+                chunks = torch.div(x.shape[1], window, rounding_mode="trunc")
+                return x.view(-1, chunks, window)
+        """
+    assert scan(source) == []
+
+
+def test_the_larger_of_a_number_and_a_tensor_may_be_the_number(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, length: torch.Tensor):
+                start = max(0, x.shape[1] - length)
+                return x[:, start:]
+        """
+    assert scan(source) == [("GS102", "start = max(0, x.shape[1] - length)")]
+
+
+@pytest.mark.parametrize(
+    ("test", "count"),
+    [
+        ("lengths.is_cuda", 1),
+        ("not lengths.is_cuda", 0),
+        ("lengths.is_cpu", 0),
+        ('lengths.device.type == "cuda"', 1),
+        ('lengths.device.type == "cpu"', 0),
+        ('lengths.device.type not in ("cuda", "xpu")', 0),
+    ],
+)
+def test_tensors_of_a_step_are_where_graphs_are(scan: Scan, test: str, count: int) -> None:
+    source = f"""\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, batch):
+                return longest(x, batch.lengths)
+
+        def longest(x: torch.Tensor, lengths: torch.Tensor):
+            if {test}:
+                return lengths.max().item()
+            return x.shape[1]
+        """
+    assert len(scan(source)) == count
+
+
+def test_what_surrounds_a_capture_runs_before_the_first_replay(scan: Scan) -> None:
+    source = """\
+        class Runner:
+            def record(self, x):
+                torch.cuda.synchronize()
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, stream=self.stream):
+                    x.sum().item()
+                return graph
+
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.runner = Runner()
+
+            def forward(self, x: torch.Tensor):
+                self.runner.record(x)
+                return x
+        """
+    assert ("GS105", "torch.cuda.synchronize()") not in scan(source)
+    assert ("GS101", "x.sum().item()") in scan(source)
+
+
+def test_a_buffer_made_like_an_input_keeps_nothing_of_it(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.workspace = None
+                self.first = None
+                self.x = nn.Buffer(torch.zeros(4))
+
+            def forward(self):
+                self.x.add_(1)
+                if self.workspace is None:
+                    self.workspace = torch.empty(self.x.shape[0], device=self.x.device)
+                if self.first is None:
+                    self.first = torch.relu(self.x)
+                return self.workspace + self.first
+        """
+    assert scan(source) == [("GS701", "self.first = torch.relu(self.x)")]
+
+
+def test_a_plan_made_of_what_the_host_holds_waits_for_nothing(scan: Scan) -> None:
+    source = """\
+        from flashinfer import BatchDecodeWithPagedKVCacheWrapper
+
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.wrapper = BatchDecodeWithPagedKVCacheWrapper()
+
+            def forward(self, x: torch.Tensor, indptr: torch.Tensor, more):
+                self.wrapper.plan(more["indptr_cpu"], x)
+                self.wrapper.plan(indptr, x)
+                return self.wrapper.run(x), more.lengths_cpu[0].item()
+        """
+    assert scan(source) == [("GS106", "self.wrapper.plan(indptr, x)")]

@@ -23,6 +23,8 @@ from graphsafe.scan.values import (
     NoneValue,
     Number,
     Sequence,
+    Tensor,
+    Union,
     Unknown,
     Value,
     as_tensor,
@@ -110,6 +112,9 @@ def ordered(engine: Engine, frame: Frame, node: ast.Call, values: Value | Argume
         return of_elements("list", item)
     if tensor is None and type(item) is Number:
         return replace(item, const=UNSET)
+    if tensor is not None and type(item) is Union:
+        # Which one it is, the number or the tensor, is what was just asked.
+        return join_all(replace(option, sure=False) if type(option) is Tensor else option for option in item.options)
     return item
 
 

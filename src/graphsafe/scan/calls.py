@@ -277,9 +277,7 @@ def _overridden(
     for subclass, override in overrides[:MAX_OVERRIDES]:
         found.append(engine.call(frame, node, Function(override, Instance(subclass, receiver.step)), arguments))
     for subclass, override in overrides[MAX_OVERRIDES:]:
-        engine.add_root(
-            override, Instance(subclass), f"overrides `{override.rpartition('.')[2]}`, which the step calls"
-        )
+        engine.call_later(frame, node, override, Instance(subclass))
     return _one_of(found)
 
 

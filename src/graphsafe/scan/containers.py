@@ -201,9 +201,7 @@ def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, adde
 
 def cached_call(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:
     """A call of a function under `lru_cache`: the tensor it returns is kept from the first step on."""
-    hot, frame.hot = frame.hot, False
-    value = engine.call(frame, node, function, arguments)
-    frame.hot = hot
+    value = engine.read(function.ref, function.bound, arguments, hot=False, guarded=False, depth=1)
     tensor, certain = as_tensor(value)
     if tensor is not None and tensor.where != "host" and certain:
         engine.emit(frame, "AttrWrite", "cached", node, value=f"`{function.ref.rpartition('::')[2]}`")

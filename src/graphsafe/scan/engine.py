@@ -81,8 +81,8 @@ class Engine:
         self.libraries = libraries or Libraries()
         self.record = Record()
         self.state = self.record.state
-        self.queue: deque[tuple[str, Value | None, str]] = deque()
-        "Roots found while reading: function, receiver, why."
+        self.queue: deque[tuple[str, Value | None, bool]] = deque()
+        "Functions to read by themselves: function, receiver, whether only guarded code calls it."
         self.attributes = attributes.AttributeTables(self)
         self.overrides = Overrides(project)
         self.custom_ops = CustomOps(project)
@@ -204,7 +204,8 @@ class Engine:
         facts = self.project.function_facts(ref)
         if facts is None:
             return self.after_unknown(arguments)
-        cold = not frame.hot or self.cold(ref, facts)
+        # What surrounds a capture runs once, before the first replay.
+        cold = not frame.hot or facts.captures or self.cold(ref, facts)
         if cold and not frame.hot and frame.depth >= 2:
             return self._declared(ref, arguments)
         hot = not cold
@@ -346,9 +347,14 @@ class Engine:
         facts = self.project.function_facts(ref)
         return facts is not None and self.cold(ref, facts)
 
+    def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
+        """Have a function read that a call may mean, with arguments that are not followed."""
+        self.record.edge(ref, Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards)))
+        self.queue.append((ref, receiver, bool(frame.guards) or bool(frame.doubts)))
+
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
         self.record.roots.setdefault(ref, why)
-        self.queue.append((ref, receiver, why))
+        self.queue.append((ref, receiver, False))
 
     # roots
 
@@ -361,11 +367,10 @@ class Engine:
         """The function that `frame` reads holds a capture: what stands inside it is hot."""
         self.record.roots.setdefault(frame.ref, "code inside torch.cuda.graph")
 
-    def read_root(self, ref: str, receiver: Value | None) -> None:
-        facts = self.project.function_facts(ref)
-        if facts is None:
-            return
-        self.read(ref, receiver, Arguments(), hot=True, guarded=False, depth=0)
+    def read_alone(self, ref: str, receiver: Value | None, guarded: bool) -> None:
+        """Read a function whose arguments are not known."""
+        if self.project.function_facts(ref) is not None:
+            self.read(ref, receiver, Arguments(), hot=True, guarded=guarded, depth=0)
 
 
 def span_of(node: Any) -> Span:

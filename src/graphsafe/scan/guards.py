@@ -73,8 +73,10 @@ def judge(test: ast.expr, known: Number | None) -> Verdict:
         value = bool(known.const)
         if known.soft is None:
             return Verdict(dead=not value)
-        if not value and (known.soft == "environment" or _is_debug(test)):
+        if not value and (known.soft in ("environment", "platform") or _is_debug(test)):
             return Verdict(guarded=True, text=_text(test))
+        if value and known.soft == "platform":
+            return Verdict(guarded=False, text=_text(test))
     elif _is_debug(test):
         return Verdict(guarded=True, text=_text(test))
     return NOTHING

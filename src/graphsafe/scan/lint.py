@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
@@ -21,16 +19,6 @@ from graphsafe.scan.project import Project
 from graphsafe.scan.record import Edge, Place, Record
 from graphsafe.scan.source import Unreadable, parse
 from graphsafe.scan.suppress import Comment, comments
-
-OTHER_FORWARD = re.compile(r"forward_(cpu|xpu|hpu|tpu|npu)$")
-OTHER_MODULE = re.compile(r"(^|[._])(cpu|xpu|hpu|tpu|npu)([._]|$)")
-MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
-"Modules that have to do with both sides, whatever device their name adds."
-
-
-@lru_cache(maxsize=4096)
-def is_elsewhere(module: str) -> bool:
-    return OTHER_MODULE.search(module) is not None and MOVING_MODULE.search(module) is None
 
 
 class Linter:
@@ -94,7 +82,7 @@ class Linter:
         written = state.events(record.state)
         kept = ((Place(w.path, w.function, event.span, event.kind, event.how), event) for w, event in written)
         for place, event in chain(record.events.items(), kept):
-            if (_ref(place) in around and _needs_replay(event)) or self._is_elsewhere(place):
+            if _ref(place) in around and _needs_replay(event):
                 event = replace(event, confidence="possible")
             yield place, event
         for path in paths:
@@ -102,12 +90,6 @@ class Linter:
             if file is not None and file.replays:
                 for function, event in replay_site.events(parse(self._project.source(path).text)):
                     yield Place(path, function, event.span, event.kind, event.how), event
-
-    def _is_elsewhere(self, place: Place) -> bool:
-        """Whether a place's names say that its tensors are on no device that has graphs."""
-        file = self._project.index(place.path)
-        function = place.function.rpartition(".")[2]
-        return OTHER_FORWARD.match(function) is not None or (file is not None and is_elsewhere(file.module))
 
     def _enabled(self, code: str, path: str) -> bool:
         if code not in self._codes:

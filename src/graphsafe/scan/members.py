@@ -11,8 +11,8 @@ from graphsafe.scan.values import (
     ARRAY,
     INT,
     NUMBER,
+    ON_CUDA,
     SIZE,
-    STR,
     UNKNOWN,
     Array,
     ClassValue,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from graphsafe.scan.frame import Frame
 
 _VIEWS = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
+_PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
 _HOST = frozenset(
     (
         "ndim",
@@ -76,7 +77,7 @@ def attribute(engine: Engine, frame: Frame, node: ast.AST, owner: Value, name: s
     if isinstance(owner, DeviceValue):
         if name == "type":
             where = owner.where
-            return number("cuda") if where == "device" else number("cpu") if where == "host" else STR
+            return number("cpu" if where == "host" else "cuda") if where != "any" else _PERHAPS_CUDA
         return INT
     if isinstance(owner, Sequence):
         return _of_sequence(owner, name)
@@ -102,10 +103,10 @@ def _of_tensor(tensor: Tensor, name: str) -> Value:
         return DeviceValue(tensor.where)
     if name == "dtype":
         return DtypeValue(tensor.dtype)
-    if name == "is_cuda":
-        return number(tensor.where == "device") if tensor.where != "any" and tensor.sure else NUMBER
-    if name in ("is_cpu",):
-        return number(tensor.where == "host") if tensor.where != "any" and tensor.sure else NUMBER
+    if name in ("is_cuda", "is_cpu"):
+        known = tensor.where != "any" and tensor.sure
+        on_cuda = number(tensor.where == "device") if known else ON_CUDA
+        return on_cuda if name == "is_cuda" else replace(on_cuda, const=not on_cuda.const)
     if name in _HOST:
         return NUMBER
     if name in _VIEWS:
@@ -143,12 +144,20 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
         if name == "dtype":
             return DtypeValue(None)
         return Unknown(owner.step, owner.step)
+    if type(found) is Function and found.bound is None and _is_method(engine, found.ref):
+        # `forward_core = Other.forward_core` in a class body.
+        return replace(found, bound=owner)
     value = named_attribute(found, text, key)
     if owner.step and type(value) is Tensor:
         return replace(value, step=True)
     if owner.step and type(value) is Unknown:
         return Unknown(True, value.device)
     return value
+
+
+def _is_method(engine: Engine, ref: str) -> bool:
+    facts = engine.project.function_facts(ref)
+    return facts is not None and facts.owner is not None and "staticmethod" not in facts.decorators
 
 
 def _of_class(engine: Engine, owner: ClassValue, name: str) -> Value:
@@ -199,6 +208,8 @@ def _of_unknown(owner: Unknown, name: str) -> Value:
         return DeviceValue("any")
     if name == "dtype":
         return DtypeValue(None)
-    if name in ("ndim", "is_cuda"):
+    if name == "is_cuda":
+        return ON_CUDA
+    if name == "ndim":
         return NUMBER
     return owner

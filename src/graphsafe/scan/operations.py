@@ -96,6 +96,8 @@ def device_named(value: Value | None) -> DeviceValue | None:
         if type(option) is DeviceValue:
             return option
         if type(option) is Number:
+            if option.soft == "platform":
+                return DeviceValue("any")
             if isinstance(option.const, str):
                 base = option.const.partition(":")[0]
                 if base in ("cpu", "meta", "mps"):
@@ -121,7 +123,7 @@ def by_table(
         values.insert(0, receiver)
     everything = [*values, *arguments.keywords.values()]
     involved = [tensor for value in everything for tensor in tensors_in(value)]
-    where = _placement(engine, frame, op, involved, arguments)
+    where = _placement(engine, frame, op, involved, everything, arguments)
     if frame.hot:
         _note_state(engine, frame, node, involved, everything)
         if op.placement == "argument":
@@ -152,7 +154,9 @@ _SIZED = frozenset(
 "Factories whose arguments are sizes and bounds."
 
 
-def _placement(engine: Engine, frame: Frame, op: Op, involved: list[Tensor], arguments: Arguments) -> Where:
+def _placement(
+    engine: Engine, frame: Frame, op: Op, involved: list[Tensor], values: Seq[Value], arguments: Arguments
+) -> Where:
     if op.placement == "host":
         return "host"
     if op.placement == "accelerator":
@@ -172,6 +176,9 @@ def _placement(engine: Engine, frame: Frame, op: Op, involved: list[Tensor], arg
         return "device"
     if any(tensor.where == "any" for tensor in involved):
         return "any"
+    if not involved and values and all(type(value) in (Number, DtypeValue, NoneValue) for value in values):
+        # What torch makes of Python's numbers alone.
+        return "host"
     return "host" if involved else "any"
 
 

@@ -247,7 +247,8 @@ def _identity(op: ast.cmpop, left: Value, right: Value) -> Value:
 def _contains(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
     tensor, certain = as_tensor(right)
     if tensor is not None:
-        if tensor.where != "host":
+        # A tensor holds no text: what is asked is a dict, if anything.
+        if tensor.where != "host" and not (type(left) is Number and isinstance(left.const, str)):
             engine.emit(frame, "Branch", "in", node, confidence_of(tensor, certain), value=describe(right))
         return BOOL
     item, certain = as_tensor(left)

@@ -33,6 +33,7 @@ from graphsafe.scan.values import (
     join_all,
     number,
     of_elements,
+    options,
     sequence,
 )
 
@@ -94,6 +95,17 @@ def where_of(name: str, otherwise: Where) -> Where:
     return "host" if HOST_NAME.search(name) else otherwise
 
 
+def says_host(node: ast.AST) -> bool:
+    """Whether the name of an expression says that the host keeps it: `batch.seq_lens_cpu[0]`, `table["lens_cpu"]`."""
+    while isinstance(node, ast.Subscript):
+        key = node.slice
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            return HOST_NAME.search(key.value) is not None
+        node = node.value
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return HOST_NAME.search(name) is not None
+
+
 def bound_to(value: Value, name: str) -> Value:
     """A value under its new name, which says where a tensor is of which nothing else does."""
     if type(value) is not Tensor or value.name == name:
@@ -124,7 +136,9 @@ def bind(
     decorators = facts.decorators if facts is not None else ()
     if facts is not None and facts.owner is not None and "staticmethod" not in decorators and positional:
         receiver = positional.pop(0)
-        value: Value = bound if bound is not None else Instance(frame.owner or "")
+        # `Base.method(self, x)` passes the receiver itself.
+        passed_receiver = given.pop(0) if bound is None and given else None
+        value: Value = bound or (passed_receiver if type(passed_receiver) is Instance else Instance(frame.owner or ""))
         if "classmethod" in decorators and type(value) is Instance:
             value = ClassValue(value.ref)
         frame.env[receiver.arg] = value
@@ -188,6 +202,8 @@ def _parameter(
     function: ast.AST,
 ) -> Value:
     name = parameter.arg
+    if type(passed) is Instance and parameter.annotation is not None and not passed.declared:
+        passed = _of_declared_class(engine, frame, passed, parameter.annotation)
     if passed is not None and type(passed) is not Unknown:
         return bound_to(passed, name)
     if passed is None and not unknown_caller and default is not None and not arguments.open:
@@ -218,6 +234,18 @@ def _parameter(
     if default is not None and passed is None and _is_none(default):
         declared = join(declared, NONE)
     return declared
+
+
+def _of_declared_class(engine: Engine, frame: Frame, passed: Instance, annotation: ast.expr) -> Value:
+    """What is passed, unless the parameter is declared to be of another class: then the call means another function."""
+    declared = annotated(engine, frame.file, annotation)
+    classes = [option for option in options(declared) if type(option) is Instance]
+    mro = engine.project.mro
+    if not classes or len(classes) < len(options(declared)):
+        return passed
+    if any(cls.ref in mro(passed.ref) or passed.ref in mro(cls.ref) for cls in classes):
+        return passed
+    return join_all(replace(cls, step=passed.step) for cls in classes)
 
 
 def placed(value: Value, name: str, step: bool, where: Where) -> Value:

@@ -45,8 +45,7 @@ class Reader:
         else:
             _guarded(engine, f"{path}::", lambda: self._read_file(engine, path))
         while engine.queue:
-            ref, receiver, _ = engine.queue.popleft()
-            _guarded(engine, ref, lambda ref=ref, receiver=receiver: engine.read_root(ref, receiver))  # type: ignore[misc]
+            _guarded(engine, engine.queue[0][0], lambda: engine.read_alone(*engine.queue.popleft()))
 
     def _is_cold(self, ref: str, facts: FunctionFacts) -> bool:
         if ref not in self._cold:

@@ -27,9 +27,12 @@ COLD_NAMES = frozenset(
 )
 "Functions that run once, before the first step."
 OTHER_HARDWARE = re.compile(
-    r"(?<![^_.])(npu|xpu|hpu|tpu|musa|mlx)(?![^_.])|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|Ascend)(?![a-z])"
+    r"(?<![^_.])(npu|xpu|hpu|tpu|musa|mlx|forward_cpu)(?![^_.])|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|Ascend)(?![a-z])"
 )
 "Words in the name of a module, class or function by which it is for other hardware than CUDA graphs are."
+HOST_MODULE = re.compile(r"(?<![^_.])cpu(?![^_.])")
+MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
+"Modules that have to do with both sides, whatever device their name adds."
 COLD_BEGINNINGS = (
     "load_",
     "test_",
@@ -48,6 +51,12 @@ COLD_ENDINGS = ("weight_loader", "_load_weights")
 @cache
 def is_for_other_hardware(name: str) -> bool:
     return OTHER_HARDWARE.search(name) is not None
+
+
+@cache
+def is_other_module(module: str) -> bool:
+    is_other = is_for_other_hardware(module) or HOST_MODULE.search(module) is not None
+    return is_other and MOVING_MODULE.search(module) is None
 
 
 class Paths:
@@ -76,7 +85,7 @@ class Paths:
         name = facts.name.rpartition(".")[2]
         if name in COLD_NAMES or name.startswith(COLD_BEGINNINGS) or name.endswith(COLD_ENDINGS):
             return f"functions of a name such as `{name}` run before the first step"
-        if is_for_other_hardware(facts.name) or is_for_other_hardware(module):
+        if is_for_other_hardware(facts.name) or is_other_module(module):
             return "its name says that it is for other hardware than CUDA graphs are"
         if any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths):
             return "cold-paths names it"

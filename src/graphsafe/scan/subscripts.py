@@ -44,8 +44,23 @@ def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
     if text is not None and text in frame.env:
         return frame.env[text]
     owner = evaluate(engine, frame, node.value)
-    found = [_load(engine, frame, node, option) for option in _with_field(engine, node, options(owner))]
+    owners = _with_field(engine, node, options(owner))
+    if len(owners) > 1 and any(type(option) is Tensor for option in owners):
+        index = UNKNOWN if isinstance(node.slice, ast.Slice) else _silent(engine, frame, node.slice)
+        if as_tensor(index)[0] is not None:
+            # A list takes no tensor of indices, which the index of something that may be a tensor is most often.
+            owners = tuple(option for option in owners if type(option) is not Sequence)
+    found = [_load(engine, frame, node, option) for option in owners]
     return join_all(found) if found else UNKNOWN
+
+
+def _silent(engine: Engine, frame: Frame, node: ast.expr) -> Value:
+    from graphsafe.scan.expressions import evaluate
+
+    hot, frame.hot = frame.hot, False
+    value = evaluate(engine, frame, node)
+    frame.hot = hot
+    return value
 
 
 def _with_field(engine: Engine, node: ast.Subscript, owners: tuple[Value, ...]) -> tuple[Value, ...]:

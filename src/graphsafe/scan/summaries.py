@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.libraries import Summary
+from graphsafe.scan.parameters import says_host
 from graphsafe.scan.values import (
     ARRAY,
     NONE,
@@ -30,9 +31,17 @@ if TYPE_CHECKING:
 
 def call(engine: Engine, frame: Frame, node: ast.Call, name: str, summary: Summary, arguments: Arguments) -> Value:
     """`name` is the dotted name that was called; an object keeps it, so that its methods can be found behind it."""
-    if summary.waits:
+    if summary.waits and not _reads_host(node, arguments):
         engine.emit(frame, "HostRead", "library", node, value=f"`{name}`")
     return returned(name, summary, arguments)
+
+
+def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
+    """Whether what a call would copy to the host is there already, as a plan's index tensors may be."""
+    if not arguments.positional:
+        return False
+    first = as_tensor(arguments.positional[0])[0]
+    return first.where == "host" if first is not None else bool(node.args) and says_host(node.args[0])
 
 
 def method(engine: Engine, frame: Frame, node: ast.Call, owner: Handle, name: str, arguments: Arguments) -> Value:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from graphsafe.report.model import Confidence
 from graphsafe.scan import operations
 from graphsafe.scan.checks import fixed_device
+from graphsafe.scan.parameters import says_host
 from graphsafe.scan.values import (
     ARRAY,
     INT,
@@ -66,6 +67,8 @@ def method_of_unknown(
     """A method of something nothing is known of; only names that hardly mean anything else say what happens."""
     step = depends_on_step(receiver)
     device = type(receiver) is Unknown and receiver.device
+    if isinstance(node.func, ast.Attribute) and says_host(node.func.value):
+        return engine.after_unknown(arguments)
     if name in UNMISTAKABLE and type(receiver) is Unknown and frame.hot:
         tensor = Tensor(where="any", step=step, sure=device)
         return method(engine, frame, node, tensor, name, arguments)

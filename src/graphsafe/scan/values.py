@@ -67,7 +67,7 @@ class Number:
 
     const: Any = UNSET
     soft: str | None = None
-    "Why `const` may be another one at run time: `default` of a parameter, `environment`, `attribute`."
+    "Why `const` may be another one at run time: `default` of a parameter, `environment`, `attribute`, `platform`."
     state: str | None = None
     "The host attribute or global it was computed from, as `module:Class.attr`."
     type: Literal["int", "float", "bool", "str"] | None = None
@@ -224,6 +224,8 @@ INT = Number(type="int")
 FLOAT = Number(type="float")
 BOOL = Number(type="bool")
 STR = Number(type="str")
+ON_CUDA = Number(True, soft="platform", type="bool")
+"What a step of a graph hears about tensors of which nothing else is known."
 ARRAY = Array()
 TENSOR = Tensor()
 MASK = Tensor(dtype="bool")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CAPACITY = "capacity of "
 CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double int long view reshape".split())
+FORM = frozenset("shape device dtype ndim size numel dim stride".split())
 JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
 
 
@@ -199,7 +200,7 @@ def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[st
 
     found = set()
     hot, frame.hot = frame.hot, False
-    for inner in ast.walk(node) if node is not None else ():
+    for inner in _read_for_values(node) if node is not None else ():
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
             tensor, _ = as_tensor(evaluate(engine, frame, inner))
             if tensor is not None and tensor.attr is not None:
@@ -209,6 +210,15 @@ def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[st
         # Such a step gets its inputs by way of the attributes that it reads.
         engine.state.inputs |= found
     return frozenset(found)
+
+
+def _read_for_values(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of an expression, less tensors of which only the form is asked: `x` of `x.shape[0]`."""
+    if isinstance(node, ast.Attribute) and node.attr in FORM:
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _read_for_values(child)
 
 
 def _takes_nothing(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
