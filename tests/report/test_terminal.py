@@ -125,6 +125,19 @@ def test_fresh_buffers_are_one_line_a_function() -> None:
     ]
 
 
+def test_notes_of_one_code_are_told_once_a_function() -> None:
+    note = next(finding for finding in samples.FINDINGS if finding.level == "note")
+    others = tuple(replace(note, location=replace(note.location, line=line)) for line in (7, 8))
+    elsewhere = replace(note, location=replace(note.location, line=9, function="another"))
+    text = terminal(replace(samples.SCAN, findings=(note, *others, elsewhere)), width=200)
+    assert text.splitlines()[:3] == [
+        f"engine/routing.py:3:12: {note.code} note: {note.message}, and lines 7 and 8",
+        f"engine/routing.py:9:12: {note.code} note: {note.message}",
+        "",
+    ]
+    assert text.endswith("4 notes in 1 file\n")
+
+
 def test_nothing_suppressed_is_shown() -> None:
     assert "bincount" not in terminal(samples.SCAN)
 

@@ -38,7 +38,7 @@ def _blocks(report: Report, source: Source, width: int, paint: Paint) -> list[li
     if folded:
         blocks.append(_functions(folded, width, paint))
     if notes:
-        blocks.append([line for same in _by_place(notes) for line in _note(same[0], width, paint)])
+        blocks.append([line for group in _by_function(notes) for line in _note(group, width, paint)])
     if report.limits:
         blocks.append(_limits(report.limits, width, paint))
     if report.devices is not None:
@@ -144,21 +144,31 @@ def _functions(findings: Sequence[Finding], width: int, paint: Paint) -> list[st
     text = f"{count(len(findings), 'fresh buffer')} every step"
     lines = _titled(f"{first.code} {first.level}:", text, width, paint, STYLES[first.level])
 
-    functions: dict[tuple[str, str], list[Finding]] = {}
-    for finding in findings:
-        functions.setdefault((finding.location.path, finding.location.function or "module level"), []).append(finding)
-    for (path, name), group in functions.items():
-        numbers = list(dict.fromkeys(str(finding.location.line) for finding in group))
-        place = f"{path}:{numbers[0]}"
-        others = f", and line {listed(numbers[1:], most=8)}" if len(numbers) > 1 else ""
-        lines += _pointed(printable(place), f"in {name}{others}", width, paint)
+    for group in _by_function(findings):
+        at = group[0].location
+        where = f"in {at.function or 'module level'}{_further_lines(group)}"
+        lines += _pointed(printable(f"{at.path}:{at.line}"), where, width, paint)
     return [*lines, *_labelled("fix", _first_paragraph(first.fix), width, paint)]
 
 
-def _note(finding: Finding, width: int, paint: Paint) -> list[str]:
-    at = finding.location
+def _by_function(findings: Iterable[Finding]) -> Iterable[Sequence[Finding]]:
+    """What one function does in several places, one code at a time."""
+    groups: dict[tuple[str, str | None, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.location.path, finding.location.function, finding.code), []).append(finding)
+    return groups.values()
+
+
+def _further_lines(group: Sequence[Finding]) -> str:
+    numbers = list(dict.fromkeys(str(finding.location.line) for finding in group))[1:]
+    return f", and line{'s' * (len(numbers) > 1)} {listed(numbers, most=8)}" if numbers else ""
+
+
+def _note(group: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+    finding, at = group[0], group[0].location
     place = printable(f"{at.path}:{at.line}:{at.column}:")
-    line, *rest = wrapped(f"{finding.code} note: {finding.message}", width, f"{place} ", "    ")
+    text = f"{finding.code} note: {finding.message}{_further_lines(group)}"
+    line, *rest = wrapped(text, width, f"{place} ", "    ")
     return [line.replace(place, paint("cyan", place), 1), *rest]
 
 
