@@ -105,6 +105,11 @@ def test_a_function_can_be_named_in_several_ways(explain: Explain, name: str) ->
     assert explain(name) == (0, ["Base.forward (model.py:9) is hot: forward of a torch module."], "")
 
 
+def test_of_overloads_the_last_is_meant(explain: Explain, tmp_path: Path) -> None:
+    (tmp_path / "helpers.py").write_text("def best(x): ...\n\n\n" + HELPERS, encoding="utf-8")
+    assert explain("helpers:best")[1][0] == "best (helpers.py:8) is hot."
+
+
 def test_a_mark_is_a_reason(explain: Explain) -> None:
     assert explain("helpers:step")[1] == ["step (helpers.py:21) is hot: marked hot."]
 

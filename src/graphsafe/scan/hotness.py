@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -81,7 +82,8 @@ def definitions(files: Files, root: Path, text: str) -> list[Definition]:
         matching = [found for found in matching if found.name == name]
     matching = matching or list(_inherited(project, root, where, name))
     if matching:
-        return sorted(matching, key=lambda found: (found.path, found.line))
+        # Of overloads, and of a property's functions, the last.
+        return sorted({found.ref: found for found in matching}.values(), key=lambda found: (found.path, found.line))
     if where.endswith(".py") and not any(_is_in(files, path, where, root) for path in files.paths):
         raise RequestError(f"--explain-path {text}: {where} is not among the files of this scan's project")
     close = _close(project, name)
@@ -166,9 +168,9 @@ def _nodes(project: Project, path: str) -> Iterator[tuple[str, ast.AST]]:
         _, tree = parse_source(project.source(path))
     except Unreadable:
         return
-    left: list[tuple[str, ast.AST]] = [("", tree)]
+    left: deque[tuple[str, ast.AST]] = deque([("", tree)])
     while left:
-        around, node = left.pop()
+        around, node = left.popleft()
         yield around, node
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             around = f"{around}.{node.name}".lstrip(".")
