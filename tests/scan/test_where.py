@@ -106,6 +106,45 @@ def test_a_library_function_hands_on_the_tensor_or_the_number_it_is_given(scan: 
     assert scan(source) == [("GS101", "counts = triton.cdiv(lengths, 16).tolist()")]
 
 
+def test_what_a_ready_flag_or_a_cached_property_keeps_to_the_first_step(scan: Scan) -> None:
+    source = """\
+        from functools import cached_property
+
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.is_ready = False
+                self.limit = None
+
+            def forward(self, x: torch.Tensor):
+                self.prepare(x)
+                self.trim(x)
+                return x + self.table + self.steps
+
+            @cached_property
+            def steps(self):
+                return torch.arange(64).to("cuda")
+
+            def prepare(self, x):
+                if self.is_ready:
+                    return
+                self.fill(x)
+
+            def fill(self, x):
+                self.table = torch.arange(64).to("cuda")
+                self.is_ready = True
+
+            def trim(self, x):
+                if self.limit is None:
+                    self.limit = x.max().item()
+
+            def forget(self):
+                self.limit = None
+        """
+    assert [code for code, line in scan(source) if "arange" in line] == []
+    assert ("GS101", "self.limit = x.max().item()") in scan(source)
+
+
 def test_a_name_says_where_a_tensor_is_of_which_nothing_else_does(scan: Scan) -> None:
     source = """\
         from dataclasses import dataclass

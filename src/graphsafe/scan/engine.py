@@ -114,7 +114,7 @@ class Engine:
             confidence = "possible"
         guard = frame.guards[-1] if frame.guards else None
         once = first_step_only(frame)
-        if guard is None and once and (kind == "Rng" or how == "literal-device" or is_filled_here(frame)):
+        if guard is None and once and (kind == "Rng" or how == "literal-device" or is_filled_here(self, frame)):
             guard = "a test that only a first step passes"
         if guard is None and how == "host-random" and isinstance(node, ast.Call):
             if draws.only_in_training(self, frame, node):
@@ -218,7 +218,8 @@ class Engine:
                 {**dict(function.partial_keywords), **arguments.keywords},
                 arguments.open,
             )
-        return self.read(ref, function.bound, arguments, hot, bool(frame.guards) or bool(frame.doubts), frame.depth + 1)
+        guarded = bool(frame.guards) or bool(frame.doubts) or (bool(frame.lazy) and is_filled_here(self, frame))
+        return self.read(ref, function.bound, arguments, hot, guarded, frame.depth + 1)
 
     def read(self, ref: str, bound: Value | None, arguments: Arguments, hot: bool, guarded: bool, depth: int) -> Value:
         facts = self.project.function_facts(ref)

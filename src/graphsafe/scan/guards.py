@@ -261,8 +261,7 @@ def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = test.operand
         if branch and isinstance(inner, (ast.Attribute, ast.Name)):
-            text = dotted(inner) or ""
-            yield "*" if READY_FLAG.search(text) and not re.search(r"(^|[._])(is_)?first", text) else text
+            yield "*" if _says_ready(inner) else dotted(inner) or ""
         else:
             yield from _lazy(inner, not branch)
     elif isinstance(test, ast.BoolOp):
@@ -286,6 +285,14 @@ def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
         text = dotted(test) or ""
         if re.search(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$", text):
             yield "*"
+    elif isinstance(test, (ast.Attribute, ast.Name)) and _says_ready(test):
+        # `if self.ready: return`, and what follows.
+        yield "*"
+
+
+def _says_ready(node: ast.expr) -> bool:
+    text = dotted(node) or ""
+    return READY_FLAG.search(text) is not None and not re.search(r"(^|[._])(is_)?first", text)
 
 
 def _getattr(node: ast.expr) -> str | None:

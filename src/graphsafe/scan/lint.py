@@ -260,7 +260,13 @@ class _Words(dict[str, str]):
 
 def _needs_replay(event: Event) -> bool:
     """Whether an event is a fault in a graph alone, and so only perhaps one in what an engine does around graphs."""
-    return event.kind in ("AttrWrite", "Rng") or event.how in ("unjoined", "foreign-stream", "capturing-branch")
+    return event.kind in ("AttrWrite", "Rng") or event.how in (
+        "unjoined",
+        "foreign-stream",
+        "capturing-branch",
+        "query",
+        "elapsed-time",
+    )
 
 
 def _ref(place: Place) -> str:

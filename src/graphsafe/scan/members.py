@@ -127,7 +127,12 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
         ):
             from graphsafe.scan.engine import Arguments
 
+            cached = any("cached" in decorator for decorator in decorators)
+            if cached:
+                frame.guards.append("the cache around the property")
             value = engine.call(frame, node, Function(method, owner), Arguments())
+            if cached:
+                frame.guards.pop()
             return named_attribute(value, text, f"{owner.ref}.{name}") if type(value) is Tensor else value
         return Function(method, owner)
     key = f"{engine.attributes.owner(owner.ref, name)}.{name}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.guards import MAX_TESTS, lazy_tests
+from graphsafe.scan.guards import MAX_TESTS, READY_FLAG, lazy_tests
 from graphsafe.scan.index import dotted
 from graphsafe.scan.values import as_tensor
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from graphsafe.scan.frame import Frame, LazyTest
 
 CAPACITY = "capacity of "
+CONSTRUCTORS = ("__init__", "__post_init__", "__new__", "setup")
 CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double int long view reshape".split())
 FORM = frozenset("shape device dtype ndim size numel dim stride".split())
 JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
@@ -152,30 +153,61 @@ def first_step_only(frame: Frame) -> bool:
     )
 
 
-def is_filled_here(frame: Frame) -> bool:
-    """Whether the current line runs only where an attribute is missing that the same branch fills."""
-    return any(
-        test.alone and test.target.startswith("self.") and test.target in _filled(frame.node, test.line)
-        for test in frame.lazy
-    )
+def is_filled_here(engine: Engine, frame: Frame) -> bool:
+    """Whether the current line runs only where an attribute is missing, or not ready, that is then filled."""
+    return any(test.alone and _is_filled(engine, frame, test) for test in frame.lazy)
+
+
+def _is_filled(engine: Engine, frame: Frame, test: LazyTest) -> bool:
+    if test.target != "*" and not test.target.startswith("self."):
+        return False
+    asked, assigned, called = _follows(frame.node, test.line)
+    wanted = {text for text in asked if READY_FLAG.search(text)} if test.target == "*" else {test.target}
+    here = {*called, frame.function.rpartition(".")[2], *CONSTRUCTORS}
+    for target in wanted:
+        writers = _writers(engine, frame, target.removeprefix("self."))
+        if writers <= here and (target in assigned or not writers.isdisjoint(called)):
+            return True
+    return False
+
+
+def _writers(engine: Engine, frame: Frame, attribute: str) -> set[str]:
+    """The methods that assign an attribute of the frame's own class: one that takes it away again is among them."""
+    if frame.owner is None:
+        return set()
+    known = (engine.project.class_facts(base) for base in engine.project.mro(frame.owner) if "::" in base)
+    return {method for facts in known if facts is not None for method in facts.writers.get(attribute, ())}
 
 
 @lru_cache(maxsize=64)
-def _filled(function: ast.AST | None, line: int) -> frozenset[str]:
-    """What the branches of the `if` on a line of a function assign."""
-    if function is None:
-        return frozenset()
-    found = (inner for inner in ast.walk(function) if isinstance(inner, ast.If) and inner.lineno == line)
-    assigned = (inner for test in found for inner in ast.walk(test) if isinstance(inner, (ast.Assign, ast.AnnAssign)))
-    targets = (
-        node for inner in assigned for node in (inner.targets if isinstance(inner, ast.Assign) else [inner.target])
-    )
-    return frozenset(
-        filter(
-            None,
-            (dotted(inner) for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Attribute)),
-        )
-    )
+def _follows(function: ast.AST | None, line: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """What the `if` on a line asks for, what its branches assign, and the methods that they call on `self`.
+
+    Where its own branch leaves the function, what comes after it is the other one.
+    """
+    found = ast.walk(function) if function is not None else ()
+    test = next((node for node in found if isinstance(node, ast.If) and node.lineno == line), None)
+    if function is None or test is None:
+        return frozenset(), frozenset(), frozenset()
+    asked = {dotted(node) or "" for node in ast.walk(test.test) if isinstance(node, ast.Attribute)}
+    leaves = isinstance(test.body[-1], ast.Return)
+    within = [node for node in ast.walk(function if leaves else test) if getattr(node, "lineno", 0) >= line]
+    assigned = {dotted(n) or "" for n in within if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    called: set[str] = set()
+    for node in within:
+        if isinstance(node, ast.Call):
+            owner, _, name = (dotted(node.func) or "").rpartition(".")
+            if name in ("register_buffer", "setattr") and (key := _constant_key(node)) is not None:
+                assigned.add(f"self.{key}")
+            elif owner == "self":
+                called.add(name)
+    return frozenset(asked), frozenset(assigned), frozenset(called)
+
+
+def _constant_key(call: ast.Call) -> str | None:
+    """The name in `self.register_buffer("name", …)` and `setattr(self, "name", …)`."""
+    names = [argument.value for argument in call.args[:2] if isinstance(argument, ast.Constant)]
+    return next((name for name in names if isinstance(name, str)), None)
 
 
 def constructs(node: ast.expr | None) -> bool:
