@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from graphsafe.rulebook import load_rulebook
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -42,6 +44,13 @@ def test_every_item_of_the_checklist_is_accounted_for() -> None:
     advice = {37, *range(45, 50), *range(84, 91), 93, 94}
     told = [int(entry.item) for name, entry in ENTRIES if name == "checklist"]
     assert sorted([*told, *advice]) == list(range(1, 97))
+
+
+def test_the_rules_answer_to_the_items_that_they_cover() -> None:
+    rules = load_rulebook().rules
+    for name, entry in ENTRIES:
+        if name == "checklist" and entry.codes:
+            assert any(int(entry.item) in rules[code].checklist for code in entry.codes), entry.item
 
 
 def test_the_page_is_made_from_the_data() -> None:
