@@ -124,8 +124,10 @@ def schema_rows() -> Iterator[Row]:
 
 
 def schema_row(name: str, schemas: list[Any]) -> Row:
-    # Of several overloads the one with most positional parameters names them all, as far as one list can.
-    widest = max((s for s in schemas if "Dimname" not in str(s)), key=lambda s: len(positional(s)), default=schemas[0])
+    # Of several overloads the one with most positional parameters names them all, as far as one list can; those of
+    # TorchScript for plain numbers have no say where others take tensors.
+    usual = [s for s in schemas if "Dimname" not in str(s)] or schemas[:1]
+    widest = max([s for s in usual if "Tensor" in str(s)] or usual, key=lambda s: len(positional(s)))
     tags = {tag for schema in schemas for tag in tags_of(schema)}
     effects = [dict(effect) for tag, effect in TAG_EFFECTS.items() if tag in tags]
     if "nondeterministic_seeded" in tags and any("generator" in str(schema) for schema in schemas):

@@ -466,3 +466,64 @@ def test_a_plan_made_of_what_the_host_holds_waits_for_nothing(scan: Scan) -> Non
                 return self.wrapper.run(x), more.lengths_cpu[0].item()
         """
     assert scan(source) == [("GS106", "self.wrapper.plan(indptr, x)")]
+
+
+def test_the_logarithm_of_a_tensor_is_one(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, rows: torch.Tensor):
+                return torch.cat([torch.log(x)[:1], x])[rows], torch.log(x).tolist()
+        """
+    assert scan(source) == [("GS101", "return torch.cat([torch.log(x)[:1], x])[rows], torch.log(x).tolist()")]
+
+
+@pytest.mark.parametrize("name", ["capture", "_capture_graph", "capture_model", "teardown_pool", "try_recover"])
+def test_what_makes_graphs_or_ends_the_process_is_no_step(scan: Scan, name: str) -> None:
+    source = f"""\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                self.{name}(x)
+                return self.captured(x)
+
+            def {name}(self, x):
+                x.sum().item()
+
+            def captured(self, x):
+                return x.max().item()
+        """
+    assert scan(source) == [("GS101", "return x.max().item()")]
+
+
+def test_a_table_moved_to_where_the_inputs_are_is_moved_once(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = None
+                self.sized = None
+
+            def forward(self, x: torch.Tensor):
+                if self.table is None or self.table.device != x.device:
+                    self.table = torch.arange(64).to(x.device)
+                if self.sized is None or self.sized.shape[0] < x.shape[0]:
+                    self.sized = torch.arange(x.shape[0]).to(x.device)
+                return x + self.table + self.sized
+        """
+    assert scan(source) == [("GS304", "self.sized = torch.arange(x.shape[0]).to(x.device)")]
+
+
+def test_what_is_empty_before_a_step_is_not_carried_into_the_next(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.handed: torch.Tensor | None = None
+                self.last = torch.zeros(1)
+
+            def forward(self, x: torch.Tensor):
+                y = x + self.last
+                self.handed = torch.relu(x)
+                self.last = torch.relu(y)
+                return self.handed
+        """
+    assert scan(source) == [("GS703", "self.last = torch.relu(y)")]

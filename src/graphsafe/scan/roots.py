@@ -46,6 +46,10 @@ COLD_BEGINNINGS = (
     "_warm_up",
 )
 COLD_ENDINGS = ("weight_loader", "_load_weights")
+COLD_WORDS = re.compile(
+    r"^_?capture(_model|_\w*graphs?(_|$)\w*)?$|(?<![^_])(teardown|shutdown|destroy|recover)(?![^_])"
+)
+"Names of what makes the graphs, ends the process, or starts again after a failure."
 
 
 @cache
@@ -85,6 +89,8 @@ class Paths:
         name = facts.name.rpartition(".")[2]
         if name in COLD_NAMES or name.startswith(COLD_BEGINNINGS) or name.endswith(COLD_ENDINGS):
             return f"functions of a name such as `{name}` run before the first step"
+        if COLD_WORDS.search(name):
+            return f"functions of a name such as `{name}` run beside the steps"
         if is_for_other_hardware(facts.name) or is_other_module(module):
             return "its name says that it is for other hardware than CUDA graphs are"
         if any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths):

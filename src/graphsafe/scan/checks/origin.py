@@ -122,8 +122,17 @@ def has_alternative(test: ast.expr) -> bool:
     return any(
         isinstance(part, ast.BoolOp)
         and isinstance(part.op, ast.Or)
-        and not all(lazy_tests(one, True) for one in part.values)
+        and not all(lazy_tests(one, True) or _asks_place(one) for one in part.values)
         for part in ast.walk(test)
+    )
+
+
+def _asks_place(test: ast.expr) -> bool:
+    """`self.table.device != x.device`: no more than in the first step, for all that steps are given."""
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
+        and any(isinstance(side, ast.Attribute) and side.attr in ("device", "dtype") for side in ast.walk(test))
     )
 
 

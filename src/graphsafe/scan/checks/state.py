@@ -25,6 +25,7 @@ from graphsafe.scan.values import (
     depends_on_step,
     describe,
     holds_device,
+    may_be_none,
     options,
 )
 
@@ -124,7 +125,10 @@ def rebound(write: Write, log: StateLog) -> Event | None:
         return None
     read = log.reads.get(write.key)
     read_first = write.reads_self or (read is not None and read < write.order)
-    return _event(write, "AttrWrite", "rebound", _confidence(write.value), "error" if read_first else "warning")
+    # What is empty before the step is filled by it, and emptied again, more often than carried over.
+    empty_before = write.before is not None and may_be_none(write.before) is not False
+    confidence: Confidence = "possible" if empty_before and not write.reads_self else _confidence(write.value)
+    return _event(write, "AttrWrite", "rebound", confidence, "error" if read_first else "warning")
 
 
 def _event(
