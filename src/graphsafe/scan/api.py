@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import platform
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,17 +18,12 @@ from graphsafe.scan.deep import with_room
 from graphsafe.scan.files import Files, outermost_package
 from graphsafe.scan.find import python_files
 from graphsafe.scan.hotness import Hotness, definitions, hotness_of
-from graphsafe.scan.index import CAPTURE_WORDS
 from graphsafe.scan.lint import Linter
 from graphsafe.scan.pool import build_indexes
-from graphsafe.scan.reach import reaching
-from graphsafe.scan.reader import TARGETS, Reader
+from graphsafe.scan.reader import Reader
 from graphsafe.scan.record import Record
 from graphsafe.scan.roots import Paths
-from graphsafe.scan.source import Unreadable
-
-FEW = 10
-"With fewer than one file in so many given, it pays to find out which of the others lead to them."
+from graphsafe.scan.starts import Starts, find_starts
 
 Progress = Callable[[int, int], None]
 
@@ -64,13 +58,13 @@ def scan_paths(
     if known is not None:
         return replace(known, created=_now())
     wanted = [str(path) for path in given]
-    starts = list(_starts(files, wanted, config, rulebook))
+    starts = find_starts(files, wanted, config, rulebook)
     keys = {path: index_key(path, *files.names[path], content) for path, content in contents.items()}
     known_indexes, readable = kept.indexes(keys)
     files.indexes.update(known_indexes)
-    missing = {path: files.names[path] for path in starts if path in files.names and path not in known_indexes}
+    missing = {path: files.names[path] for path in starts.paths if path in files.names and path not in known_indexes}
     files.indexes.update(build_indexes(missing, jobs))
-    settled = readable.union(starts)
+    settled = readable.union(starts.paths)
     others = [path for path in wanted if path not in settled]
     report = with_room(lambda: _scan(files, starts, others, wanted, config, confidence, rulebook, progress))
     if contents and contents == _contents(files):
@@ -95,8 +89,9 @@ def explain_path(
     files = Files(dict.fromkeys([*_project_files(paths, config), *given]))
     wanted = definitions(files, config.root, name)
     reported = dict.fromkeys(map(str, given))
-    starts = list(_starts(files, [*reported, *(found.path for found in wanted)], config, rulebook))
-    files.indexes.update(build_indexes({path: files.names[path] for path in starts if path in files.names}, jobs))
+    starts = find_starts(files, [*reported, *(found.path for found in wanted)], config, rulebook)
+    missing = {path: files.names[path] for path in starts.paths if path in files.names}
+    files.indexes.update(build_indexes(missing, jobs))
     reader = with_room(lambda: _read(files, starts, config, rulebook, progress))
     return hotness_of(wanted, files, reader.record, Paths(config), reported.keys())
 
@@ -146,7 +141,7 @@ def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
 
 def _scan(
     files: Files,
-    starts: Sequence[str],
+    starts: Starts,
     others: Iterable[str],
     wanted: Sequence[str],
     config: Config,
@@ -168,17 +163,17 @@ def _scan(
         target=None,
         verdict=None,
         evidence=None,
-        findings=tuple(linter.findings(wanted, starts)),
-        limits=tuple(_limits(record, linter)),
+        findings=tuple(linter.findings(wanted, starts.paths)),
+        limits=tuple(_limits(record, linter, starts)),
         devices=None,
     )
 
 
-def _read(files: Files, starts: Sequence[str], config: Config, rulebook: Rulebook, progress: Progress | None) -> Reader:
-    reader = Reader(files, config, rulebook)
-    for done, path in enumerate(starts):
+def _read(files: Files, starts: Starts, config: Config, rulebook: Rulebook, progress: Progress | None) -> Reader:
+    reader = Reader(files, config, rulebook, starts.near)
+    for done, path in enumerate(starts.paths):
         if progress is not None:
-            progress(done, len(starts))
+            progress(done, len(starts.paths))
         reader.read(path)
     return reader
 
@@ -187,40 +182,20 @@ def _now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _limits(record: Record, linter: Linter) -> Iterator[Limit]:
+def _limits(record: Record, linter: Linter, starts: Starts) -> Iterator[Limit]:
     for failure in record.failures:
         path, _, function = failure.ref.partition("::")
         where = f"{linter.display(path)}::{function}".rstrip(":") if path else "the configured targets"
         yield Limit(failure.kind, where, failure.why)
+    if starts.near is not None:
+        yield Limit(
+            "nearest-roots",
+            "files given alone, out of a large project",
+            "read from the nearest roots only; a scan of the whole project follows every way that leads to them",
+        )
     if not record.roots:
         yield Limit(
             "no-root",
             "no hot code found",
             "no forward of a torch module, capture or marked function; name some with hot-paths or `# graphsafe: hot`",
         )
-
-
-def _starts(files: Files, wanted: Sequence[str], config: Config, rulebook: Rulebook) -> Iterator[str]:
-    """The files to begin reading at: those where hot code may begin, as far as they may lead to the wanted ones."""
-    words = _words(rulebook.entry_points)
-    marked = any(config.hot_paths)
-    reported = frozenset(wanted)
-    few = len(wanted) * FEW < len(files.names)
-    relevant = reaching(files, wanted) if few else frozenset(files.paths)
-    for path in dict.fromkeys([*wanted, *files.paths]):
-        try:
-            data = Path(path).read_bytes()
-        except OSError as error:
-            files.problems[path] = Unreadable(error.strerror or "cannot be read")
-            continue
-        if (path in reported or path in relevant) and (marked or words.search(data)):
-            yield path
-    if config.targets:
-        yield TARGETS
-
-
-def _words(entry_points: Iterable[str]) -> re.Pattern[bytes]:
-    """What a file says that holds a root, a replay, a promise about graphs, or a comment for this tool."""
-    names = sorted({entry.rpartition(".")[2] for entry in entry_points})
-    plain = [*CAPTURE_WORDS, ".replay(", "graphsafe:", *names]
-    return re.compile("|".join(["forward", "cuda_?graph", *map(re.escape, plain)]).encode())

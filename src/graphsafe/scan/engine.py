@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,6 +47,8 @@ from graphsafe.scan.values import (
 )
 
 MAX_DEPTH = 30
+MAX_AWAY = 5
+"Calls that are followed from the files in question into others, where only these few are."
 MAX_CONTEXTS = 16
 "Different argument sets of one function; further ones get the join of what is known."
 MAX_BINDINGS = 8
@@ -73,9 +75,16 @@ class Arguments:
 
 class Engine:
     def __init__(
-        self, project: Project, ops: OpTable, cold: parameters.ColdTest, libraries: Libraries | None = None
+        self,
+        project: Project,
+        ops: OpTable,
+        cold: parameters.ColdTest,
+        libraries: Libraries | None = None,
+        near: Container[str] | None = None,
     ) -> None:
         self.project = project
+        self.near = near
+        "The files in question, where they are few; calls out of others are followed as far as one needs for values."
         self.ops = ops
         self.cold = cold
         self.libraries = libraries or Libraries()
@@ -208,6 +217,9 @@ class Engine:
         cold = not frame.hot or facts.captures or self.cold(ref, facts)
         if cold and not frame.hot and frame.depth >= 2:
             return self._declared(ref, arguments)
+        away = 0 if self._is_near(ref) else frame.away + 1
+        if away > MAX_AWAY:
+            return self._declared(ref, arguments)
         hot = not cold
         if hot:
             line = getattr(node, "lineno", facts.line)
@@ -219,9 +231,18 @@ class Engine:
                 arguments.open,
             )
         guarded = bool(frame.guards) or bool(frame.doubts) or (bool(frame.lazy) and is_filled_here(self, frame))
-        return self.read(ref, function.bound, arguments, hot, guarded, frame.depth + 1)
+        return self.read(ref, function.bound, arguments, hot, guarded, frame.depth + 1, away)
 
-    def read(self, ref: str, bound: Value | None, arguments: Arguments, hot: bool, guarded: bool, depth: int) -> Value:
+    def read(
+        self,
+        ref: str,
+        bound: Value | None,
+        arguments: Arguments,
+        hot: bool,
+        guarded: bool,
+        depth: int,
+        away: int = 0,
+    ) -> Value:
         facts = self.project.function_facts(ref)
         if facts is None:
             return UNKNOWN
@@ -253,7 +274,7 @@ class Engine:
         file = self.project.index(path)
         assert file is not None
         owner = f"{path}::{facts.owner}" if facts.owner is not None else None
-        frame = Frame(file, ref, {}, hot, depth, owner, bound)
+        frame = Frame(file, ref, {}, hot, depth, owner, bound, away=away)
         if guarded:
             frame.guards.append("reached only where captures do not go")
         parameters.bind(self, frame, node, facts, bound, arguments)
@@ -302,6 +323,7 @@ class Engine:
             (function.closure or {}).get("self"),
             list(frame.guards),
             frame.doubts,
+            away=frame.away,
         )
         key = f"{function.ref}#{function.closure_id}"
         if key in self._active:
@@ -350,12 +372,17 @@ class Engine:
 
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
         """Have a function read that a call may mean, with arguments that are not followed."""
-        self.record.edge(ref, Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards)))
-        self.queue.append((ref, receiver, bool(frame.guards) or bool(frame.doubts)))
+        if self._is_near(ref):
+            self.record.edge(ref, Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards)))
+            self.queue.append((ref, receiver, bool(frame.guards) or bool(frame.doubts)))
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
-        self.record.roots.setdefault(ref, why)
-        self.queue.append((ref, receiver, False))
+        if self._is_near(ref):
+            self.record.roots.setdefault(ref, why)
+            self.queue.append((ref, receiver, False))
+
+    def _is_near(self, ref: str) -> bool:
+        return self.near is None or ref.partition("::")[0] in self.near
 
     # roots
 

@@ -18,9 +18,9 @@ from graphsafe.scan.source import Source, Unreadable, parse_source, read
 
 Table = TypeVar("Table")
 
-MAX_SOURCES = 256
+MAX_SOURCES = 128
 MAX_NODES = 2048
-MAX_TREES = 32
+MAX_TREES = 16
 "Whole files parsed last: what is hot in a file is mostly read right after the file itself."
 
 

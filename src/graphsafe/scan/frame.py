@@ -37,6 +37,8 @@ class Frame:
     lazy: list[LazyTest] = field(default_factory=list)
     "Tests of a missing attribute or key under which the current line stands."
     globals: set[str] = field(default_factory=set)
+    away: int = 0
+    "How many calls lead here from the last file in question, where only few are."
 
     @property
     def path(self) -> str:

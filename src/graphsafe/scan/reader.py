@@ -6,7 +6,7 @@ file afresh, the common layers of a large project would be read hundreds of time
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
@@ -25,13 +25,13 @@ TARGETS = ""
 
 
 class Reader:
-    def __init__(self, files: Files, config: Config, rulebook: Rulebook) -> None:
+    def __init__(self, files: Files, config: Config, rulebook: Rulebook, near: Container[str] | None = None) -> None:
         self.project = Project(files)
         self._config = config
         self._rulebook = rulebook
         self._paths = Paths(config)
         self._cold: dict[str, bool] = {}
-        self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries)
+        self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries, near)
 
     @property
     def record(self) -> Record:

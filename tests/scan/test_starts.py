@@ -1,0 +1,98 @@
+"""A few files given, out of a project: which of the others are read for what leads to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.report.model import Report
+from graphsafe.scan import reach
+from graphsafe.scan.api import scan_paths
+
+MODEL = """\
+import torch
+from layers import scaled
+
+
+class Step(torch.nn.Module):
+    def forward(self, x):
+        return scaled(x)
+"""
+LAYERS = """\
+from helper import count
+
+
+def scaled(x):
+    return x * count(x)
+"""
+HELPER = """\
+import torch
+
+
+def count(x):
+    return x.sum().item()
+
+
+@torch.library.custom_op("engine::total", mutates_args=())
+def total(x: torch.Tensor) -> torch.Tensor:
+    return torch.full((), x.sum().item())
+"""
+SERVER = """\
+import torch
+from model import Step
+
+
+class Server(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = Step()
+
+    def forward(self, x):
+        return self.step(x.nonzero())
+"""
+CALLER = """\
+import torch
+
+
+class Total(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.engine.total(x)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text("")
+    files = {"model": MODEL, "layers": LAYERS, "helper": HELPER, "server": SERVER, "caller": CALLER}
+    files |= {f"other{number}": "import torch\n" for number in range(50)}
+    for name, content in files.items():
+        (tmp_path / f"{name}.py").write_text(content)
+    return tmp_path
+
+
+def scan(project: Path, name: str = "") -> Report:
+    return scan_paths([project / name], Config(root=project))
+
+
+def test_in_a_small_project_a_file_alone_has_the_findings_of_a_whole_scan(project: Path) -> None:
+    alone, whole = scan(project, "helper.py"), scan(project)
+    assert alone.findings == tuple(f for f in whole.findings if Path(f.location.path).name == "helper.py")
+    assert [(f.code, f.location.line) for f in alone.findings] == [("GS101", 5), ("GS101", 10)]
+    assert not alone.limits
+
+
+def test_in_a_large_project_the_nearest_roots_are_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "SMALL", 0)
+    alone = scan(project, "helper.py")
+    assert [(f.code, f.location.line) for f in alone.findings] == [("GS101", 5), ("GS101", 10)]
+    chain = [Path(site.path).name for site in alone.findings[0].call_chain]
+    assert chain == ["model.py", "layers.py"]
+    assert [limit.kind for limit in alone.limits] == ["nearest-roots"]
+
+
+def test_what_stands_above_the_nearest_roots_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "SMALL", 0)
+    (project / "server.py").write_text("import torch\nfrom model import Step\n\ndef forward(x):\n    this is no Python\n")
+    assert [f.code for f in scan(project, "helper.py").findings] == ["GS101", "GS101"]
