@@ -144,6 +144,30 @@ def test_what_is_for_other_hardware_than_cuda_graphs_is_not_reported(project: Pr
     assert [code for code, _, _ in places(scan(project(**{name.replace("xpu", "cuda"): cuda})))] == ["GS101"]
 
 
+READS = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.nonzero(x)
+"""
+
+
+@pytest.mark.parametrize("marker", ["ours/pyvenv.cfg", "ours/lib/python3.12/site-packages/other/__init__.py"])
+def test_environments_are_not_read(project: Project, marker: str) -> None:
+    packages = "ours/lib/python3.12/site-packages"
+    root = project(model=READS, **{"pyproject.toml": "", marker: "", f"{packages}/other/layers.py": READS})
+    assert places(scan(root)) == [("GS201", "model.py", 7)]
+    assert places(scan(root, packages)) == [("GS201", f"{packages}/other/layers.py", 7)]
+
+
+def test_torch_is_known_even_where_its_source_lies_in_the_project(project: Project) -> None:
+    source = {"torch/__init__.py": "def nonzero(x): ...\n", "torch/nn/__init__.py": "class Module: ...\n"}
+    assert places(scan(project(model=READS, **source))) == [("GS201", "model.py", 7)]
+
+
 def test_a_finding_of_a_root_has_no_chain_and_counts_other_roots(project: Project) -> None:
     root = project(
         model="""\

@@ -94,5 +94,7 @@ def test_in_a_large_project_the_nearest_roots_are_read(project: Path, monkeypatc
 
 def test_what_stands_above_the_nearest_roots_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach, "SMALL", 0)
-    (project / "server.py").write_text("import torch\nfrom model import Step\n\ndef forward(x):\n    this is no Python\n")
+    (project / "server.py").write_text(
+        "import torch\nfrom model import Step\n\ndef forward(x):\n    this is no Python\n"
+    )
     assert [f.code for f in scan(project, "helper.py").findings] == ["GS101", "GS101"]

@@ -41,7 +41,9 @@ class Files:
         for path in paths:
             name, is_package = module_name(path, packages)
             self._names[str(path)] = (name, is_package)
-            self._modules.setdefault(name, []).append(str(path))
+            # torch is what the rulebook knows, even where its source lies in the project.
+            if name.partition(".")[0] != "torch":
+                self._modules.setdefault(name, []).append(str(path))
 
     @property
     def names(self) -> Mapping[str, tuple[str, bool]]:

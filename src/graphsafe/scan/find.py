@@ -21,6 +21,7 @@ ALWAYS_SKIPPED = frozenset(
         ".mypy_cache",
         ".ruff_cache",
         ".pytest_cache",
+        "site-packages",
     )
 )
 
@@ -68,7 +69,8 @@ def _walk(folder: Path, ignores: list[Ignore], seen: set[tuple[int, int]]) -> It
         except OSError:
             continue
         if is_folder:
-            if entry.name not in ALWAYS_SKIPPED and not _ignored(path, True, ignores):
+            skipped = entry.name in ALWAYS_SKIPPED or (path / "pyvenv.cfg").is_file()
+            if not skipped and not _ignored(path, True, ignores):
                 yield from _walk(path, ignores, seen)
         elif is_file and entry.name.endswith(".py") and not _ignored(path, False, ignores):
             yield path
