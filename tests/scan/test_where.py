@@ -527,3 +527,60 @@ def test_what_is_empty_before_a_step_is_not_carried_into_the_next(scan: Scan) ->
                 return self.handed
         """
     assert scan(source) == [("GS703", "self.last = torch.relu(y)")]
+
+
+def test_an_engine_says_where_the_arguments_are_that_it_calls_models_with(scan: Scan) -> None:
+    source = """\
+        class Runner:
+            def __init__(self, model):
+                self.model = model
+
+            def execute_model(self, ids: torch.Tensor, count: int):
+                mask = torch.zeros(count, dtype=torch.bool, pin_memory=True)
+                return self.model.embed_input_ids(ids, is_image=mask, scale=ids.sum())
+
+        class Model(nn.Module):
+            def embed_input_ids(self, ids: torch.Tensor, is_image: torch.Tensor, scale: torch.Tensor):
+                if is_image.any():
+                    ids = ids + is_image.to(ids.device, non_blocking=True)
+                return ids * scale.item()
+        """
+    assert scan(source) == [("GS101", "return ids * scale.item()")]
+
+
+def test_an_attribute_that_is_none_at_first_is_what_its_annotation_says(scan: Scan) -> None:
+    source = """\
+        class Reader:
+            def __init__(self):
+                self.event = torch.cuda.Event()
+
+            def wait(self):
+                self.event.synchronize()
+
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.reader: Reader | None = None
+
+            def forward(self, x: torch.Tensor):
+                if self.reader is not None:
+                    self.reader.wait()
+                return x
+        """
+    assert scan(source) == [("GS105", "self.event.synchronize()")]
+
+
+def test_numpy_says_that_a_tensor_is_on_the_host_and_cpu_that_it_is_not(scan: Scan) -> None:
+    source = """\
+        from dataclasses import dataclass
+
+        @dataclass
+        class Batch:
+            rows: torch.Tensor
+            lengths: torch.Tensor
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, batch: Batch):
+                return batch.rows.numpy(), batch.lengths.cpu().numpy()
+        """
+    assert scan(source) == [("GS103", "return batch.rows.numpy(), batch.lengths.cpu().numpy()")]

@@ -175,6 +175,7 @@ def _read(files: Files, starts: Starts, config: Config, rulebook: Rulebook, prog
         if progress is not None:
             progress(done, len(starts.paths))
         reader.read(path)
+    reader.finish()
     return reader
 
 

@@ -30,6 +30,7 @@ from graphsafe.scan.values import (
     UNKNOWN,
     Dict,
     Instance,
+    NoneValue,
     Number,
     Sequence,
     Tensor,
@@ -67,6 +68,12 @@ def annotated_assignment(engine: Engine, frame: Frame, node: ast.AnnAssign) -> N
             # Empty now, and the annotation says of what it will be.
             value = replace(value, elem=placed(declared.elem, dotted(node.target) or "", False, "any"))
     assign(engine, frame, node.target, value, node)
+    if type(value) is NoneValue and isinstance(node.target, ast.Attribute) and not frame.hot:
+        # What a constructor leaves to be filled later, by whoever.
+        declared = placed(annotated(engine, frame.file, node.annotation), node.target.attr, False, "any")
+        owner = evaluate(engine, frame, node.target.value)
+        if type(owner) is Instance:
+            engine.attributes.expect(owner.ref, node.target.attr, declared)
 
 
 def augmented(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:

@@ -56,6 +56,11 @@ class AttributeTables:
             initial = self._initial.setdefault(ref, {})
             initial[name] = join(initial[name], value) if name in initial else value
 
+    def expect(self, ref: str, name: str, value: Value) -> None:
+        """An attribute that is None at first will hold such a value."""
+        table = self._now.setdefault(ref, {})
+        table[name] = join(table.get(name, value), value)
+
     def of_instance(self, ref: str, name: str) -> Value | None:
         """The value of an attribute that is no method; None where nothing in the project defines it."""
         if (ref, "__init__") not in self._done:

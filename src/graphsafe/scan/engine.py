@@ -27,7 +27,7 @@ from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
 from graphsafe.scan.overrides import Overrides
 from graphsafe.scan.project import Binding, Project
-from graphsafe.scan.record import Edge, Failure, Place, Record
+from graphsafe.scan.record import ENTRY_POINT, Edge, Failure, Place, Record
 from graphsafe.scan.values import (
     NONE,
     UNKNOWN,
@@ -39,6 +39,7 @@ from graphsafe.scan.values import (
     Tensor,
     Unknown,
     Value,
+    as_tensor,
     depends_on_step,
     holds_device,
     join,
@@ -101,6 +102,8 @@ class Engine:
         self._memo: dict[object, Value | None] = {}
         self._contexts: dict[tuple[str, bool, bool], int] = {}
         self._active: set[str] = set()
+        self._passed: dict[tuple[str, str], Tensor] = {}
+        "Method and parameter -> the tensor that calls pass to whatever object they call."
         self._globals: dict[tuple[str, str], Value | None] = {}
         self._closures = 0
 
@@ -396,9 +399,27 @@ class Engine:
         self.record.roots.setdefault(frame.ref, "code inside torch.cuda.graph")
 
     def read_alone(self, ref: str, receiver: Value | None, guarded: bool) -> None:
-        """Read a function whose arguments are not known."""
-        if self.project.function_facts(ref) is not None:
-            self.read(ref, receiver, Arguments(), hot=True, guarded=guarded, depth=0)
+        """Read a function whose arguments are not known, but for what calls of an entry point's name have shown."""
+        node = self.project.function_node(ref)
+        if node is None:
+            return
+        told: dict[str, Value] = {}
+        if self.record.roots.get(ref) == ENTRY_POINT:
+            names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
+            seen = ((name, self._passed.get((node.name, name))) for name in names)
+            told = {name: tensor for name, tensor in seen if tensor is not None and tensor.where == "host"}
+        self.read(ref, receiver, Arguments(keywords=told), hot=True, guarded=guarded, depth=0)
+
+    def note_passed(self, name: str, arguments: Arguments) -> None:
+        """Keep where the tensors are that a call of a method gets of which only the name is known."""
+        for keyword, value in arguments.keywords.items():
+            tensor, certain = as_tensor(value)
+            if tensor is not None and certain and tensor.where != "any":
+                key = (name, keyword)
+                plain = Tensor(tensor.where, tensor.dtype, pinned=tensor.pinned, step=True, name=keyword)
+                known = join(self._passed.get(key, plain), plain)
+                assert type(known) is Tensor
+                self._passed[key] = known
 
 
 def span_of(node: Any) -> Span:

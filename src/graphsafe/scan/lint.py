@@ -263,6 +263,7 @@ def _needs_replay(event: Event) -> bool:
     return event.kind in ("AttrWrite", "Rng") or event.how in (
         "unjoined",
         "foreign-stream",
+        "literal-device",
         "capturing-branch",
         "query",
         "elapsed-time",

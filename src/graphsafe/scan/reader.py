@@ -16,9 +16,10 @@ from graphsafe.scan.files import Files
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FunctionFacts
 from graphsafe.scan.project import Project
-from graphsafe.scan.record import Failure, Record
+from graphsafe.scan.record import ENTRY_POINT, Failure, Record
 from graphsafe.scan.roots import Paths, capture_sites, roots_of, target_roots
 from graphsafe.scan.source import parse
+from graphsafe.scan.values import Instance, Value
 
 TARGETS = ""
 "In place of a file's path: what configured targets return."
@@ -31,6 +32,8 @@ class Reader:
         self._rulebook = rulebook
         self._paths = Paths(config)
         self._cold: dict[str, bool] = {}
+        self._late: list[tuple[str, Value | None, str]] = []
+        "What engines call on models: read after the engines, which pass the arguments."
         self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries, near)
 
     @property
@@ -44,6 +47,17 @@ class Reader:
             _guarded(engine, "", lambda: target_roots(engine, self._config, self.project.paths))
         else:
             _guarded(engine, f"{path}::", lambda: self._read_file(engine, path))
+        self._follow()
+
+    def finish(self) -> None:
+        """Follow what had to wait until every file was read."""
+        for root in self._late:
+            self._engine.add_root(*root)
+        self._late.clear()
+        self._follow()
+
+    def _follow(self) -> None:
+        engine = self._engine
         while engine.queue:
             _guarded(engine, engine.queue[0][0], lambda: engine.read_alone(*engine.queue.popleft()))
 
@@ -59,7 +73,10 @@ class Reader:
         if file is None:
             return
         for ref, receiver, why in roots_of(engine, file, self._paths, self._rulebook.entry_points):
-            engine.add_root(ref, receiver, why)
+            if why == ENTRY_POINT and type(receiver) is Instance and engine.attributes.is_module(receiver.ref):
+                self._late.append((ref, receiver, why))
+            else:
+                engine.add_root(ref, receiver, why)
         for site in capture_sites(file):
             _guarded(engine, site, lambda site=site: _read_site(engine, site))  # type: ignore[misc]
 

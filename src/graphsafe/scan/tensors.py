@@ -65,6 +65,8 @@ def method_of_unknown(
     engine: Engine, frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments
 ) -> Value:
     """A method of something nothing is known of; only names that hardly mean anything else say what happens."""
+    if frame.hot and arguments.keywords:
+        engine.note_passed(name, arguments)
     step = depends_on_step(receiver)
     device = type(receiver) is Unknown and receiver.device
     if isinstance(node.func, ast.Attribute) and says_host(node.func.value):
@@ -109,7 +111,8 @@ def _cpu(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments
 
 
 def _numpy(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    if tensor.where != "host":
+    # On a tensor of the device it raises, so one that may be anywhere is on the host.
+    if tensor.where == "device":
         engine.emit(frame, "Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
     return ARRAY
 

@@ -61,7 +61,9 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
     if depends_on_step(write.value):
         # A container is more often made once and filled by every step than kept as it was.
         container = any(type(option) is Dict or _is_list(option) for option in options(write.value))
-        doubtful = write.constructed or container or not write.alone
+        # An object may have looked no further than the shapes of what it was given.
+        made = write.constructed or any(type(option) is Instance for option in options(write.value))
+        doubtful = made or container or not write.alone
         confidence = "possible" if doubtful else _confidence(write.value)
         return _event(write, "AttrWrite", "lazy-init", confidence)
     if write.sources & log.inputs:
