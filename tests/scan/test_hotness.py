@@ -154,6 +154,18 @@ def test_a_file_beside_the_given_ones_is_explained_all_the_same(explain: Explain
     assert out[-1] == "  Its file is not among the paths given: nothing is reported in it."
 
 
+def test_every_root_of_a_large_project_counts(explain: Explain, tmp_path: Path) -> None:
+    for number in range(320):
+        text = f"import above{number + 1}\n\n\ndef down{number}(x):\n    return x\n"
+        (tmp_path / f"above{number}.py").write_text(text, encoding="utf-8")
+    root = "from above0 import down0\n\n\ndef step(x):  # graphsafe: hot\n    return down0(x)\n"
+    (tmp_path / "above320.py").write_text(root, encoding="utf-8")
+    assert explain("down0", "helpers.py")[1][:2] == [
+        "down0 (above0.py:4) is hot.",
+        "  root: step (above320.py:4), marked hot",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "path", "options", "problem"),
     [

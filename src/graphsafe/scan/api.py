@@ -83,17 +83,19 @@ def scan_paths(
 def explain_path(
     name: str, paths: Sequence[Path], config: Config, *, jobs: int | None = 1, progress: Progress | None = None
 ) -> list[Hotness]:
-    """Why the functions that `name` means are hot in a scan of `paths`, or why they are not. Raises RequestError."""
+    """Why the functions that `name` means are hot in the project of `paths`, or why they are not.
+
+    Every root of the project counts, however few files are given. Raises RequestError.
+    """
     rulebook = load_rulebook(config.rule_packs)
     given = _given(paths, config)
     files = Files(dict.fromkeys([*_project_files(paths, config), *given]))
     wanted = definitions(files, config.root, name)
-    reported = dict.fromkeys(map(str, given))
-    starts = find_starts(files, [*reported, *(found.path for found in wanted)], config, rulebook)
+    starts = find_starts(files, list(files.paths), config, rulebook)
     missing = {path: files.names[path] for path in starts.paths if path in files.names}
     files.indexes.update(build_indexes(missing, jobs))
     reader = with_room(lambda: _read(files, starts, config, rulebook, progress))
-    return hotness_of(wanted, files, reader.record, Paths(config), reported.keys())
+    return hotness_of(wanted, files, reader.record, Paths(config), frozenset(map(str, given)))
 
 
 def _contents(files: Files) -> dict[str, str]:
