@@ -584,3 +584,40 @@ def test_numpy_says_that_a_tensor_is_on_the_host_and_cpu_that_it_is_not(scan: Sc
                 return batch.rows.numpy(), batch.lengths.cpu().numpy()
         """
     assert scan(source) == [("GS103", "return batch.rows.numpy(), batch.lengths.cpu().numpy()")]
+
+
+def test_a_cache_by_the_identity_of_a_weight_holds_what_belongs_to_it(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.flat = {}
+
+            def forward(self, x: torch.Tensor, weight: torch.Tensor):
+                key = (id(weight), weight.dtype)
+                if key not in self.flat:
+                    self.flat[key] = weight.reshape(-1)
+                return x + self.flat[key]
+        """
+    assert scan(source) == []
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "capturing = is_capturing()\n                if not capturing:",
+        "quick = FAST and not is_capturing()\n                if quick:",
+        "buffers = self.buffers if is_capturing() else None\n                if buffers is None:",
+    ],
+)
+def test_a_local_holds_what_a_capture_answers(scan: Scan, guard: str) -> None:
+    source = f"""\
+        from engine import FAST, is_capturing
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                {guard}
+                    x.max().item()
+                return x
+        """
+    assert scan(source) == []

@@ -18,6 +18,7 @@ from graphsafe.scan.checks.origin import (
     mentions,
     origin,
     sources,
+    tells_identity,
 )
 from graphsafe.scan.events import Span
 from graphsafe.scan.expressions import element, evaluate
@@ -215,6 +216,9 @@ def _record_item(
     borrowed: bool = False,
 ) -> None:
     """`holder[key] = value`: under a constant key that a constructor filled it is an attribute like any other."""
+    if tells_identity(frame, target.slice):
+        # What belongs to one tensor, by its address, is as good as an attribute of it.
+        return
     before: Value | None = None
     if type(held) is Dict and type(key) is Number and isinstance(key.const, str):
         before = dict(held.items).get(key.const)

@@ -104,7 +104,7 @@ def _truth_of_parts(engine: Engine, frame: Frame, node: ast.BoolOp, how: str) ->
         known.append(value)
         if value is not None and value.soft is None and bool(value.const) is not is_and:
             break
-        verdict = guards.judge(part, value)
+        verdict = guards.judge(frame, part, value)
         if verdict.guarded is is_and:
             # `debug and t.any()`: what follows is asked only where captures do not go.
             frame.guards.append(verdict.text)
@@ -128,7 +128,7 @@ def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> Value:
         arms.is_maths(engine, frame, node.body) or arms.is_maths(engine, frame, node.orelse)
     ):
         engine.state.forget_uses(uses)
-    verdict = guards.judge(node.test, known)
+    verdict = guards.judge(frame, node.test, known)
     capturing_branch.conditional(engine, frame, node)
     before = frame.env
     results: list[Value] = []

@@ -60,13 +60,15 @@ class Verdict:
 
 
 NOTHING = Verdict()
+MAX_LOCALS = 3
+"Local names that are followed, one out of the other."
 MAX_TESTS = 4096
 "What the syntax of a condition says is kept for so many: most are met again, in the next call of their function."
 
 
-def judge(test: ast.expr, known: Number | None) -> Verdict:
+def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
     """`known` is the test's value as far as the host knows it."""
-    captured = _in_capture(test)
+    captured = _captured(frame, test)
     if captured is not None:
         return Verdict(guarded=not captured, text=_text(test))
     if known is not None:
@@ -80,6 +82,45 @@ def judge(test: ast.expr, known: Number | None) -> Verdict:
     elif _is_debug(test):
         return Verdict(guarded=True, text=_text(test))
     return NOTHING
+
+
+def _captured(frame: Frame, test: ast.expr, depth: int = 0) -> bool | None:
+    """The truth of a test during a capture, also where locals hold the answer: `capturing`, `buffers is None`."""
+    from graphsafe.scan.checks.origin import origin
+
+    direct = _in_capture(test)
+    if direct is not None or depth > MAX_LOCALS:
+        return direct
+    if isinstance(test, ast.Name):
+        bound = origin(frame, test)
+        if bound is None or bound is test:
+            return False if is_other_platform(frame, test) else None
+        return _captured(frame, bound, depth + 1)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _captured(frame, test.operand, depth)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp) and depth:
+        decisive = isinstance(test.op, ast.Or)
+        parts = {_captured(frame, part, depth) for part in test.values}
+        return decisive if decisive in parts else not decisive if parts == {not decisive} else None
+    if (
+        isinstance(test, ast.Compare)
+        and isinstance(test.left, ast.Name)
+        and isinstance(test.ops[0], (ast.Is, ast.IsNot))
+    ):
+        chosen = origin(frame, test.left)
+        right = test.comparators[0]
+        if isinstance(chosen, ast.IfExp) and isinstance(right, ast.Constant) and right.value is None:
+            answer = _in_capture(chosen.test)
+            value = chosen.body if answer else chosen.orelse
+            other = chosen.orelse if answer else chosen.body
+            if answer is not None and _is_none(other) and not _is_none(value):
+                return isinstance(test.ops[0], ast.IsNot)
+    return None
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 @lru_cache(MAX_TESTS)

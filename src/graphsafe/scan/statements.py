@@ -110,7 +110,7 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
     known = truth(engine, frame, node.test, "if", node)
     if len(engine.state.uses) > uses and not arms.touches_device(engine, frame, [*node.body, *node.orelse]):
         engine.state.forget_uses(uses)
-    verdict = guards.judge(node.test, known)
+    verdict = guards.judge(frame, node.test, known)
     capturing_branch.branch(engine, frame, node)
     before = frame.env
     outcomes: list[Env] = []

@@ -44,6 +44,15 @@ def _assignments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[st
     return found
 
 
+def tells_identity(frame: Frame, key: ast.expr) -> bool:
+    """`id(weight)`, `(weight.data_ptr(), weight.dtype)`: a key that stands for one object rather than for its value."""
+    made = origin(frame, key)
+    return made is not None and any(
+        isinstance(inner, ast.Call) and (dotted(inner.func) or "").rpartition(".")[2] in ("id", "data_ptr")
+        for inner in ast.walk(made)
+    )
+
+
 def is_born_here(frame: Frame, text: str) -> bool:
     """`output.value` where `output` is what a call of this function has just returned: no state, but a result."""
     root = text.partition(".")[0]
