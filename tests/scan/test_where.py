@@ -621,3 +621,49 @@ def test_a_local_holds_what_a_capture_answers(scan: Scan, guard: str) -> None:
                 return x
         """
     assert scan(source) == []
+
+
+def test_what_is_made_where_a_doubtful_tensor_is_is_doubtful(scan: Scan) -> None:
+    source = """\
+        class Tower(nn.Module):
+            def forward(self, x: torch.Tensor, grid_thw: torch.Tensor):
+                index = torch.arange(64, device=grid_thw.device)
+                ends = torch.tensor([0, 64], device=grid_thw.device)
+                rows = torch.arange(64, device=x.device)
+                return index[index != 3], ends, rows[rows != 3]
+        """
+    assert [code for code, _ in scan(source)] == ["GS202"]
+
+
+def test_a_module_chooses_its_function_for_the_platform_that_has_graphs(scan: Scan) -> None:
+    source = """\
+        from engine import is_cpu
+
+        _is_cpu = is_cpu()
+
+        def shortest_there(x, lengths: torch.Tensor):
+            return x[: lengths.min().item()]
+
+        def shortest(x, lengths: torch.Tensor):
+            return x
+
+        chosen = shortest_there if _is_cpu else shortest
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+                return chosen(x, lengths)
+        """
+    assert scan(source) == []
+
+
+def test_an_entry_point_may_be_known_by_a_parameter(scan: Scan) -> None:
+    source = """\
+        class StepMetadataBuilder:
+            def build(self, common_attn_metadata):
+                return common_attn_metadata.seq_lens.cpu()
+
+        class RequestMetadataBuilder:
+            def build(self, layout: torch.Tensor):
+                return layout.cpu()
+        """
+    assert scan(source) == [("GS103", "return common_attn_metadata.seq_lens.cpu()")]

@@ -94,7 +94,7 @@ def _captured(frame: Frame, test: ast.expr, depth: int = 0) -> bool | None:
     if isinstance(test, ast.Name):
         bound = origin(frame, test)
         if bound is None or bound is test:
-            return False if is_other_platform(frame, test) else None
+            return False if depth and is_other_platform(frame, test) else None
         return _captured(frame, bound, depth + 1)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _captured(frame, test.operand, depth)

@@ -100,7 +100,7 @@ def _of_tensor(tensor: Tensor, name: str) -> Value:
     if name == "shape":
         return SIZE
     if name == "device":
-        return DeviceValue(tensor.where)
+        return DeviceValue(tensor.where, doubtful=tensor.doubtful)
     if name == "dtype":
         return DtypeValue(tensor.dtype)
     if name in ("is_cuda", "is_cpu"):

@@ -145,6 +145,10 @@ def tensors_in(value: Value) -> list[Tensor]:
     return [tensor] if tensor is not None else []
 
 
+def _is_doubtful(device: Value | None) -> bool:
+    return type(device) is DeviceValue and device.doubtful
+
+
 _SIZED = frozenset(
     f"aten::{name}"
     for name in (
@@ -204,7 +208,7 @@ def _emit_effects(
 ) -> None:
     on_device = where != "host" or any(tensor.where != "host" for tensor in involved)
     unknown = not involved and any(type(value) is Unknown and value.device for value in values)
-    guessed = (receiver is not None and not receiver.sure) or all_doubtful(involved)
+    guessed = (receiver is not None and not receiver.sure) or all_doubtful(involved) or any(map(_is_doubtful, values))
     subject = next((tensor for tensor in involved if tensor.where != "host"), None)
     for hit in op.effects_of(call):
         rule = hit.effect.rule
@@ -320,7 +324,7 @@ def _result(
             literal=op.aten == "aten::tensor" and where == "host",
             # torch takes nothing but tensors: what it was given is one, whatever suggested it.
             sure=receiver is None or receiver.sure,
-            doubtful=all_doubtful(involved),
+            doubtful=all_doubtful(involved) or (not involved and _is_doubtful(arguments.keywords.get("device"))),
         )
 
     if result.kind == "none":

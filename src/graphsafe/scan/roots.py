@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -124,17 +125,28 @@ def roots_of(
             continue
         if paths.is_hot(file.path, file.module, facts):
             yield ref, receiver, "marked hot" if facts.mark == "hot" else "named in hot-paths"
-        elif _is_entry_point(facts.name, entry_points):
+        elif _is_entry_point(engine, ref, facts.name, entry_points):
             yield ref, receiver, ENTRY_POINT
         elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):
             yield ref, receiver, "torch.compile that captures"
 
 
-def _is_entry_point(qualified: str, entry_points: frozenset[str]) -> bool:
+def _is_entry_point(engine: Engine, ref: str, qualified: str, entry_points: frozenset[str]) -> bool:
     name = qualified.rpartition(".")[2]
     if name in entry_points:
         return True
-    return any(fnmatchcase(qualified, entry) for entry in entry_points if entry.endswith("." + name))
+    for entry in entry_points:
+        pattern, _, parameter = entry.rstrip(")").partition("(")
+        meant = pattern.endswith("." + name) and fnmatchcase(qualified, pattern)
+        if meant and (not parameter or parameter in _parameters(engine, ref)):
+            return True
+    return False
+
+
+def _parameters(engine: Engine, ref: str) -> frozenset[str]:
+    node = engine.project.function_node(ref)
+    found = ast.walk(node.args) if node is not None else ()
+    return frozenset(inner.arg for inner in found if isinstance(inner, ast.arg))
 
 
 def _own(engine: Engine, ref: str, method: str, methods: dict[str, str]) -> bool:

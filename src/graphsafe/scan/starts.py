@@ -58,13 +58,13 @@ def _bytes(files: Files, path: str) -> bytes | None:
 
 def _definitions(entry_points: Iterable[str]) -> re.Pattern[bytes]:
     """What defines a root, or as good as: the other words may also stand in a file that only speaks of one."""
-    names = sorted({entry.rpartition(".")[2] for entry in entry_points})
+    names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in entry_points})
     captures = "|".join(map(re.escape, CAPTURE_WORDS))
     return re.compile(rf"def (?:{'|'.join(map(re.escape, ['forward', *names]))})\b|graphsafe: hot|{captures}".encode())
 
 
 def _words(entry_points: Iterable[str]) -> re.Pattern[bytes]:
     """What a file says that holds a root, a replay, a promise about graphs, or a comment for this tool."""
-    names = sorted({entry.rpartition(".")[2] for entry in entry_points})
+    names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in entry_points})
     plain = [*CAPTURE_WORDS, ".replay(", "graphsafe:", *names]
     return re.compile("|".join(["forward", "cuda_?graph", *map(re.escape, plain)]).encode())

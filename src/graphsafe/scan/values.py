@@ -82,6 +82,8 @@ class Array:
 class DeviceValue:
     where: Where
     literal: str | None = None
+    doubtful: bool = False
+    "The device of a doubtful tensor."
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +315,7 @@ def _join_instances(a: Instance, b: Instance) -> Instance | None:
 
 
 def _join_devices(a: DeviceValue, b: DeviceValue) -> DeviceValue:
-    return DeviceValue(a.where if a.where == b.where else "any")
+    return DeviceValue(a.where if a.where == b.where else "any", doubtful=a.doubtful or b.doubtful)
 
 
 def _options(value: Value) -> tuple[Value, ...]:
