@@ -13,7 +13,16 @@ KEPT = re.compile(r"\b(keep|stay)_on_(cpu|host)\b")
 
 
 def kept_on_host(project: Project, path: str) -> frozenset[str]:
-    """The names of the fields that the code of one file declares so."""
+    """The names of the fields that a file declares so; of one that declares none, those of the files it imports."""
+    own = _declared_in(project, path)
+    file = project.index(path)
+    if own or file is None:
+        return own
+    bound = (project.resolve_dotted(target, path).path for target in file.imports.values())
+    return frozenset().union(*(_declared_in(project, other) for other in dict.fromkeys(bound) if other))
+
+
+def _declared_in(project: Project, path: str) -> frozenset[str]:
     return project.files.table(f"kept on host: {path}", lambda: _declared(project, path))
 
 

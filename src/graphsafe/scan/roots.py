@@ -34,6 +34,8 @@ OTHER_HARDWARE = re.compile(
 HOST_MODULE = re.compile(r"(?<![^_.])cpu(?![^_.])")
 MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
 "Modules that have to do with both sides, whatever device their name adds."
+PREPARING_MODULE = re.compile(r"(^|\.)(processors\.|((image|video)_)?processing_|feature_extraction_|tokenization_)")
+"Modules that make a step's inputs before there is a step."
 COLD_BEGINNINGS = (
     "load_",
     "test_",
@@ -61,7 +63,7 @@ def is_for_other_hardware(name: str) -> bool:
 @cache
 def is_other_module(module: str) -> bool:
     is_other = is_for_other_hardware(module) or HOST_MODULE.search(module) is not None
-    return is_other and MOVING_MODULE.search(module) is None
+    return (is_other and MOVING_MODULE.search(module) is None) or PREPARING_MODULE.search(module) is not None
 
 
 class Paths:

@@ -219,6 +219,9 @@ def _follows(function: ast.AST | None, line: int) -> tuple[frozenset[str], froze
                 assigned.add(f"self.{key}")
             elif owner == "self":
                 called.add(name)
+            elif name.endswith("_"):
+                # `self.ready.data.fill_(True)`: a flag that is a buffer.
+                assigned.add(owner.removesuffix(".data"))
     return frozenset(asked), frozenset(assigned), frozenset(called)
 
 
