@@ -18,9 +18,9 @@ from graphsafe.scan.source import Source, Unreadable, parse_source, read
 
 Table = TypeVar("Table")
 
-MAX_SOURCES = 128
-MAX_NODES = 2048
-MAX_TREES = 16
+MAX_SOURCES = 64
+MAX_NODES = 1024
+MAX_TREES = 8
 "Whole files parsed last: what is hot in a file is mostly read right after the file itself."
 
 

@@ -62,7 +62,7 @@ class Verdict:
 NOTHING = Verdict()
 MAX_LOCALS = 3
 "Local names that are followed, one out of the other."
-MAX_TESTS = 4096
+MAX_TESTS = 1024
 "What the syntax of a condition says is kept for so many: most are met again, in the next call of their function."
 
 
