@@ -29,6 +29,8 @@ class Libraries:
     _by_last: Mapping[str, list[tuple[str, Summary]]] = field(default_factory=dict, repr=False)
     "Last part of a pattern -> pattern and summary; under the empty text where the last part is a pattern itself."
 
+    _found: dict[str, Summary | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+
     @staticmethod
     def of(summaries: Iterable[Summary]) -> Libraries:
         table: dict[str, list[tuple[str, Summary]]] = {}
@@ -41,6 +43,11 @@ class Libraries:
 
     def find(self, name: str) -> Summary | None:
         """What is known of a dotted name; of several entries the last."""
+        if name not in self._found:
+            self._found[name] = self._find(name)
+        return self._found[name]
+
+    def _find(self, name: str) -> Summary | None:
         candidates = (*self._by_last.get("", ()), *self._by_last.get(name.rpartition(".")[2], ()))
         found = None
         for pattern, summary in candidates:

@@ -97,6 +97,8 @@ class Engine:
         self.overrides = Overrides(project)
         self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
+        self.types: dict[tuple[str, str], Value] = {}
+        "What annotations promise: file and the name in it -> value."
         self.aliases: dict[tuple[str, str], Value] = {}
         "What type aliases promise: file and name -> value."
         self._memo: dict[object, Value | None] = {}

@@ -397,19 +397,26 @@ def _generic(engine: Engine, file: FileIndex, node: ast.Subscript) -> Value:
     return annotated(engine, file, node.value)
 
 
+_BUILTIN_TYPES: Mapping[str, Value] = {
+    "int": Number(type="int"),
+    "float": Number(type="float"),
+    "bool": Number(type="bool"),
+    "str": STR,
+    "bytes": STR,
+    "list": of_elements("list", UNKNOWN),
+    "tuple": of_elements("tuple", UNKNOWN),
+    "dict": Dict((), UNKNOWN),
+}
+
+
 def _named_type(engine: Engine, file: FileIndex, name: str) -> Value:
-    simple: dict[str, Value] = {
-        "int": Number(type="int"),
-        "float": Number(type="float"),
-        "bool": Number(type="bool"),
-        "str": STR,
-        "bytes": STR,
-        "list": of_elements("list", UNKNOWN),
-        "tuple": of_elements("tuple", UNKNOWN),
-        "dict": Dict((), UNKNOWN),
-    }
-    if name in simple:
-        return simple[name]
+    key = (file.path, name)
+    if key not in engine.types:
+        engine.types[key] = _BUILTIN_TYPES[name] if name in _BUILTIN_TYPES else _resolved_type(engine, file, name)
+    return engine.types[key]
+
+
+def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
     head, *rest = name.split(".")
     binding = engine.project.resolve(file, head)
     if binding is None:

@@ -48,7 +48,18 @@ def execute(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bool:
 
 
 def _expression(engine: Engine, frame: Frame, node: ast.Expr) -> None:
+    if not frame.hot and _is_message(node.value):
+        return
     evaluate(engine, frame, node.value)
+
+
+def _is_message(node: ast.expr) -> bool:
+    """A docstring or a line of a log: nothing that constructors and their like are read for."""
+    if isinstance(node, ast.Constant):
+        return True
+    function = node.func if isinstance(node, ast.Call) else None
+    owner = function.value if isinstance(function, ast.Attribute) else function
+    return isinstance(owner, ast.Name) and owner.id in ("logger", "logging", "warnings", "print")
 
 
 def _delete(engine: Engine, frame: Frame, node: ast.Delete) -> None:
@@ -86,10 +97,6 @@ def _return(engine: Engine, frame: Frame, node: ast.Return) -> bool:
 
 def _raise(engine: Engine, frame: Frame, node: ast.Raise) -> bool:
     # What builds the message runs only when the step is lost anyway.
-    if node.exc is not None:
-        hot, frame.hot = frame.hot, False
-        evaluate(engine, frame, node.exc)
-        frame.hot = hot
     return False
 
 
@@ -98,7 +105,8 @@ def _stop(engine: Engine, frame: Frame, node: ast.stmt) -> bool:
 
 
 def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> None:
-    truth(engine, frame, node.test, "assert", node)
+    if frame.hot:
+        truth(engine, frame, node.test, "assert", node)
     guards.narrow(engine, frame, frame.env, node.test, True)
 
 
