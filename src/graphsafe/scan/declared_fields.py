@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from graphsafe.scan.project import Project
-from graphsafe.scan.source import Unreadable, parse
+from graphsafe.scan.source import Unreadable
 
 KEPT = re.compile(r"\b(keep|stay)_on_(cpu|host)\b")
 
@@ -27,14 +27,25 @@ def _declared_in(project: Project, path: str) -> frozenset[str]:
 
 
 def _declared(project: Project, path: str) -> frozenset[str]:
+    file = project.index(path)
     try:
-        text = project.source(path).text
+        lines = project.source(path).lines
     except (KeyError, Unreadable):
         return frozenset()
-    return frozenset(_names(parse(text))) if KEPT.search(text) else frozenset()
+    told = [number for number, line in enumerate(lines, 1) if "_on_" in line and KEPT.search(line)]
+    if not told or file is None:
+        return frozenset()
+    spans = {
+        *((function.line, function.end_line) for function in file.functions.values()),
+        *(span for cls in file.classes.values() for span in cls.fields.values()),
+        *(span for bound in file.assigns.values() for span in bound),
+    }
+    found = {span for span in spans if any(span[0] <= number <= span[1] for number in told)}
+    nodes = (project.statement(path, first, last) for first, last in sorted(found))
+    return frozenset(name for node in nodes if node is not None for name in _names(node))
 
 
-def _names(tree: ast.Module) -> Iterator[str]:
+def _names(tree: ast.stmt) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield from (keyword.arg for keyword in node.keywords if keyword.arg and _is_kept(keyword.value))

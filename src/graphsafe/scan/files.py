@@ -20,7 +20,7 @@ Table = TypeVar("Table")
 
 MAX_SOURCES = 64
 MAX_NODES = 1024
-MAX_TREES = 8
+MAX_TREES = 24
 "Whole files parsed last: what is hot in a file is mostly read right after the file itself."
 
 

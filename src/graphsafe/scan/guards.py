@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.index import dotted
+from graphsafe.scan.kept import kept
 from graphsafe.scan.values import (
     NONE,
     ClassValue,
@@ -62,8 +62,6 @@ class Verdict:
 NOTHING = Verdict()
 MAX_LOCALS = 3
 "Local names that are followed, one out of the other."
-MAX_TESTS = 1024
-"What the syntax of a condition says is kept for so many: most are met again, in the next call of their function."
 
 
 def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
@@ -123,7 +121,7 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-@lru_cache(MAX_TESTS)
+@kept
 def _in_capture(test: ast.expr) -> bool | None:
     """The truth of a test while a step is captured, where it asks for just that."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -144,7 +142,7 @@ def _in_capture(test: ast.expr) -> bool | None:
     return None
 
 
-@lru_cache(MAX_TESTS)
+@kept
 def _is_debug(test: ast.expr) -> bool:
     """A flag that one switches on to look closer: its own name says so."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
@@ -292,7 +290,7 @@ def _update(engine: Engine, frame: Frame, env: dict[str, Value], node: ast.expr,
 # work that only a first step does
 
 
-@lru_cache(2 * MAX_TESTS)
+@kept
 def lazy_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
     """What is missing when this branch runs: `self.plan` behind `if self.plan is None`; `*` behind a ready flag."""
     return tuple(_lazy(test, branch))
@@ -344,7 +342,7 @@ def _getattr(node: ast.expr) -> str | None:
     return None
 
 
-@lru_cache(2 * MAX_TESTS)
+@kept
 def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
     """Buffers that are too small when this branch runs: `self.buf` behind `if self.buf.numel() < n`."""
     if isinstance(test, ast.BoolOp) and branch:

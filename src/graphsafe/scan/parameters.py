@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.declared_fields import kept_on_host
 from graphsafe.scan.index import FileIndex, FunctionFacts, dotted
+from graphsafe.scan.kept import kept
 from graphsafe.scan.values import (
     ARRAY,
     NONE,
@@ -288,7 +289,7 @@ def _is_used_as(function: ast.AST, name: str, telling: frozenset[str]) -> bool:
     return not telling.isdisjoint(_all_uses(function).get(name, ()))
 
 
-@lru_cache(128)
+@kept
 def _all_uses(function: ast.AST) -> Mapping[str, Set[str]]:
     found: dict[str, set[str]] = {}
     for used, attribute in _uses(function):

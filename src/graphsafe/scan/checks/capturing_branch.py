@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks.arms import computes, evaluated, is_maths
-from graphsafe.scan.guards import MAX_TESTS
+from graphsafe.scan.kept import kept
 from graphsafe.scan.values import Number
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def asks(engine: Engine, frame: Frame, test: ast.expr) -> bool:
     return type(value) is Number and value.soft == "capturing"
 
 
-@lru_cache(MAX_TESTS)
+@kept
 def _may_ask(test: ast.expr) -> bool:
     asked = test.func if isinstance(test, ast.Call) else test
     return isinstance(asked, (ast.Name, ast.Attribute)) and SAYS_CAPTURING.search(ast.unparse(asked)) is not None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.guards import MAX_TESTS, READY_FLAG, lazy_tests
+from graphsafe.scan.guards import READY_FLAG, lazy_tests
 from graphsafe.scan.index import dotted
+from graphsafe.scan.kept import kept
 from graphsafe.scan.values import as_tensor
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def origin(frame: Frame, node: object) -> ast.expr | None:
     return max(bound, key=lambda inner: inner.lineno).value if bound else node
 
 
-@lru_cache(128)
+@kept
 def _assignments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, Sequence[ast.Assign]]:
     """The assignments to each local name."""
     found: dict[str, list[ast.Assign]] = {}
@@ -125,7 +125,7 @@ def _looked_up(node: ast.expr, owner: str) -> bool:
     return isinstance(node, ast.Attribute) and ast.unparse(node.value) == owner
 
 
-@lru_cache(MAX_TESTS)
+@kept
 def has_alternative(test: ast.expr) -> bool:
     """`self.plan is None or self.size != n`: what is missing is made anew for another reason as well."""
     return any(
@@ -145,7 +145,7 @@ def _asks_place(test: ast.expr) -> bool:
     )
 
 
-@lru_cache(MAX_TESTS)
+@kept
 def capacity_tests(test: ast.expr) -> tuple[str, ...]:
     """Attributes that a condition compares, as one does before something is made anew in another size."""
     return tuple(
@@ -179,6 +179,8 @@ def is_filled_here(engine: Engine, frame: Frame) -> bool:
 def _is_filled(engine: Engine, frame: Frame, test: LazyTest) -> bool:
     if test.target != "*" and not test.target.startswith("self."):
         return False
+    if frame.node is None:
+        return False
     asked, assigned, called = _follows(frame.node, test.line)
     wanted = {text for text in asked if READY_FLAG.search(text)} if test.target == "*" else {test.target}
     here = {*called, frame.function.rpartition(".")[2], *CONSTRUCTORS}
@@ -197,15 +199,14 @@ def _writers(engine: Engine, frame: Frame, attribute: str) -> set[str]:
     return {method for facts in known if facts is not None for method in facts.writers.get(attribute, ())}
 
 
-@lru_cache(maxsize=64)
-def _follows(function: ast.AST | None, line: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+@kept
+def _follows(function: ast.AST, line: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """What the `if` on a line asks for, what its branches assign, and the methods that they call on `self`.
 
     Where its own branch leaves the function, what comes after it is the other one.
     """
-    found = ast.walk(function) if function is not None else ()
-    test = next((node for node in found if isinstance(node, ast.If) and node.lineno == line), None)
-    if function is None or test is None:
+    test = next((node for node in ast.walk(function) if isinstance(node, ast.If) and node.lineno == line), None)
+    if test is None:
         return frozenset(), frozenset(), frozenset()
     asked = {dotted(node) or "" for node in ast.walk(test.test) if isinstance(node, ast.Attribute)}
     leaves = isinstance(test.body[-1], ast.Return)
