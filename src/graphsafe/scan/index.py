@@ -251,6 +251,15 @@ def first_line(node: ast.stmt) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
+def statements_within(node: ast.stmt) -> Iterator[ast.stmt]:
+    """The statements inside another one, however deep: an order of magnitude fewer nodes than a walk visits."""
+    blocks = [*_blocks(node)]
+    for block in blocks:
+        for statement in block:
+            yield statement
+            blocks.extend(_blocks(statement))
+
+
 def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements of a class or function body, conditional ones included."""
     for statement in body:

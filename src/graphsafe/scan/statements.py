@@ -182,9 +182,9 @@ def _merge(envs: list[Env], fallback: Env) -> Env:
 
 
 def _loop_body(engine: Engine, frame: Frame, body: list[ast.stmt], before_each: Callable[[], None]) -> None:
-    """Twice: the second time with what the first one left behind."""
+    """Twice in hot code: the second time with what the first one left behind."""
     lazy_count = len(frame.lazy)
-    for _ in range(2):
+    for _ in range(2 if frame.hot else 1):
         start = dict(frame.env)
         before_each()
         execute(engine, frame, body)

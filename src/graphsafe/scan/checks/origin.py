@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.guards import READY_FLAG, lazy_tests
-from graphsafe.scan.index import dotted
+from graphsafe.scan.index import dotted, statements_within
 from graphsafe.scan.kept import kept
 from graphsafe.scan.values import as_tensor
 
@@ -36,7 +36,7 @@ def origin(frame: Frame, node: object) -> ast.expr | None:
 def _assignments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, Sequence[ast.Assign]]:
     """The assignments to each local name."""
     found: dict[str, list[ast.Assign]] = {}
-    for inner in ast.walk(function):
+    for inner in statements_within(function):
         if isinstance(inner, ast.Assign):
             for target in inner.targets:
                 if isinstance(target, ast.Name):
@@ -129,11 +129,18 @@ def _looked_up(node: ast.expr, owner: str) -> bool:
 def has_alternative(test: ast.expr) -> bool:
     """`self.plan is None or self.size != n`: what is missing is made anew for another reason as well."""
     return any(
-        isinstance(part, ast.BoolOp)
-        and isinstance(part.op, ast.Or)
-        and not all(lazy_tests(one, True) or _asks_place(one) for one in part.values)
-        for part in ast.walk(test)
+        isinstance(part.op, ast.Or) and not all(lazy_tests(one, True) or _asks_place(one) for one in part.values)
+        for part in _choices(test)
     )
+
+
+def _choices(test: ast.expr) -> Iterator[ast.BoolOp]:
+    if isinstance(test, ast.UnaryOp):
+        yield from _choices(test.operand)
+    elif isinstance(test, ast.BoolOp):
+        yield test
+        for value in test.values:
+            yield from _choices(value)
 
 
 def _asks_place(test: ast.expr) -> bool:
