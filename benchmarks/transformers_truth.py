@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -109,15 +110,27 @@ def forward_step(model: Any, device: Any) -> Callable[[], Any]:
 
 
 def decode_step(model: Any, device: Any) -> Callable[[], Any]:
-    """One token a step, after a prompt of eight."""
+    """One token a step, after a prompt of eight.
+
+    Some models make a mask that is narrower than a static cache; they need one of its width.
+    """
     import torch
     from transformers import StaticCache
 
-    cache = StaticCache(config=model.config, max_cache_len=64)
     prompt = torch.randint(3, 100, (2, 8), device=device)
-    model(input_ids=prompt, past_key_values=cache, use_cache=True)
     token = prompt[:, -1:].contiguous()
-    return lambda: model(input_ids=token, past_key_values=cache, use_cache=True)
+    wide = {"attention_mask": torch.ones(2, 64, dtype=torch.long, device=device)}
+    error: Exception | None = None
+    for mask in ({}, wide):
+        cache = StaticCache(config=model.config, max_cache_len=64)
+        try:
+            model(input_ids=prompt, past_key_values=cache, use_cache=True, **mask)
+        except RuntimeError as raised:
+            error = error or raised
+        else:
+            return functools.partial(model, input_ids=token, past_key_values=cache, use_cache=True, **mask)
+    assert error is not None
+    raise error
 
 
 def observe(make: Callable[[Any, Any], Callable[[], Any]], model: Any, device: Any) -> dict[str, Any]:
