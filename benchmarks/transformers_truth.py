@@ -7,6 +7,7 @@ frame inside transformers. A step is also made while `is_current_stream_capturin
 not behind a guard.
 
     python benchmarks/transformers_truth.py OUT.json         # on a machine with a GPU; about 3 minutes with 16 cores
+    python benchmarks/transformers_truth.py --together OUT.json ONE.json TWO.json    # several runs put together
     python benchmarks/transformers_truth.py --model llama    # one model, as JSON; without a GPU only the lines that ran
 """
 
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -154,11 +155,12 @@ def observe(make: Callable[[Any, Any], Callable[[], Any]], model: Any, device: A
                 make(model, device)()
 
     if device.type == "cuda":
-        with noting_waits(blame, waits):
+        with noting_waits(blame, waits), contextlib.suppress(Exception):
             step()
-        with mock.patch("torch.cuda.is_current_stream_capturing", lambda: True), noting_waits(blame, in_captures):
+        capturing = mock.patch("torch.cuda.is_current_stream_capturing", lambda: True)
+        with capturing, noting_waits(blame, in_captures), contextlib.suppress(Exception):
             step()
-    with noting_lines(blame, ran):
+    with noting_lines(blame, ran), contextlib.suppress(Exception):
         step()
     if device.type == "cuda":
         torch.cuda.synchronize()
@@ -238,7 +240,34 @@ def ranges(lines: set[int]) -> list[list[int]]:
     return runs
 
 
+def together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several runs as one: lines that ran or waited in any of them, and of each model the run that came furthest."""
+    ran: dict[str, set[int]] = {}
+    waits: dict[str, dict[int, dict[str, Any]]] = {}
+    models: dict[str, Mapping[str, str]] = {}
+    for run in runs:
+        for path, spans in run["ran"].items():
+            ran.setdefault(path, set()).update(line for first, last in spans for line in range(first, last + 1))
+        for path, lines in run["waits"].items():
+            for line, wait in lines.items():
+                known = waits.setdefault(path, {}).setdefault(int(line), {**wait, "steps": [], "in_captures": False})
+                known["steps"] = sorted({*known["steps"], *wait["steps"]})
+                known["in_captures"] |= wait["in_captures"]
+        for model, status in run["models"].items():
+            models[model] = max(status, models.get(model, {}), key=lambda found: [*found.values()].count("ran"))
+    return {
+        "versions": runs[-1]["versions"],
+        "models": dict(sorted(models.items())),
+        "ran": {path: ranges(lines) for path, lines in sorted(ran.items())},
+        "waits": {path: {str(line): lines[line] for line in sorted(lines)} for path, lines in sorted(waits.items())},
+    }
+
+
 def main() -> int:
+    if sys.argv[1] == "--together":
+        runs = [json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[3:]]
+        Path(sys.argv[2]).write_text(json.dumps(together(runs), separators=(",", ":")) + "\n", encoding="utf-8")
+        return 0
     if sys.argv[1] == "--model":
         result = one_model(sys.argv[2])
         print("\nRESULT " + json.dumps(result))
