@@ -1,0 +1,55 @@
+"""What a file of a large project costs to scan alone, without a cache, and how much of a whole scan's findings it has.
+
+    python benchmarks/scan_single.py FOLDER [COUNT]
+
+FOLDER is scanned whole first. Then COUNT files (40) among those with findings, drawn with a fixed seed, each alone.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+SEED = 7
+
+
+def scan(path: Path) -> tuple[float, dict[Path, set[tuple[int, str]]]]:
+    """CPU seconds of a process of its own, and lines and codes of the findings by file."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "graphsafe", "scan", "--no-cache", "--format", "json", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found: dict[Path, set[tuple[int, str]]] = {}
+    for finding in json.loads(done.stdout)["findings"]:
+        at = finding["location"]
+        found.setdefault(Path(at["path"]).resolve(), set()).add((at["line"], finding["code"]))
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, found
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]).resolve()
+    _, whole = scan(folder)
+    drawn = random.Random(SEED).sample(sorted(whole), int(sys.argv[2]) if len(sys.argv) > 2 else 40)
+    seconds: list[float] = []
+    complete = kept = beside = 0
+    for path in drawn:
+        cost, found = scan(path)
+        alone = found.get(path, set())
+        seconds.append(cost)
+        missed = whole[path] - alone
+        complete += not missed
+        kept += len(whole[path] & alone)
+        beside += len(alone - whole[path])
+        print(f"{seconds[-1]:6.1f} s  {path.relative_to(folder)}: {len(whole[path])} findings, {len(missed)} missed")
+    total = sum(len(whole[path]) for path in drawn)
+    print(f"{complete} of {len(drawn)} files complete; {kept} of {total} findings, {beside} beside them")
+    print(f"{min(seconds):.1f} to {max(seconds):.1f} s of CPU, {statistics.median(seconds):.1f} in the middle")
+
+
+if __name__ == "__main__":
+    main()
