@@ -48,7 +48,7 @@ from graphsafe.scan.values import (
 )
 
 MAX_DEPTH = 30
-MAX_AWAY = 5
+MAX_AWAY = 4
 "Calls that are followed from the files in question into others, where only these few are."
 MAX_CONTEXTS = 16
 "Different argument sets of one function; further ones get the join of what is known."

@@ -16,7 +16,7 @@ from graphsafe.scan.project import Project
 
 SMALL = 300
 "Files of a project in which every way that leads to the given ones is read, however long."
-MAX_NEAREST = 24
+MAX_NEAREST = 8
 "Files of a large project to begin at, besides the given ones."
 
 _IMPORT = re.compile(
