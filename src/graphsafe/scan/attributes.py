@@ -63,8 +63,7 @@ class AttributeTables:
 
     def of_instance(self, ref: str, name: str) -> Value | None:
         """The value of an attribute that is no method; None where nothing in the project defines it."""
-        if (ref, "__init__") not in self._done:
-            self._construct(ref)
+        self._construct(ref)
         writers = self._writing.get((ref, name))
         if writers is None:
             writers = self._writing[ref, name] = self._writers(ref, name)

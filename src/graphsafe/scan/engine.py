@@ -48,6 +48,8 @@ from graphsafe.scan.values import (
 )
 
 MAX_DEPTH = 30
+MAX_COLD = 2
+"Calls that are followed from constructors and other cold code: what lies deeper says little of what attributes hold."
 MAX_AWAY = 4
 "Calls that are followed from the files in question into others, where only these few are."
 MAX_CONTEXTS = 16
@@ -218,14 +220,11 @@ class Engine:
         facts = self.project.function_facts(ref)
         if facts is None:
             return self.after_unknown(arguments)
-        # What surrounds a capture runs once, before the first replay.
-        cold = not frame.hot or facts.captures or self.cold(ref, facts)
-        if cold and not frame.hot and frame.depth >= 2:
-            return self._declared(ref, arguments)
         away = 0 if self._is_near(ref) else frame.away + 1
-        if away > MAX_AWAY:
+        if away > MAX_AWAY or (not frame.hot and frame.depth >= MAX_COLD):
             return self._declared(ref, arguments)
-        hot = not cold
+        # What surrounds a capture runs once, before the first replay.
+        hot = frame.hot and not facts.captures and not self.cold(ref, facts)
         if hot:
             line = getattr(node, "lineno", facts.line)
             self.record.edge(ref, Edge(frame.ref, line, bool(frame.guards)))

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-Answer = TypeVar("Answer")
 Question = TypeVar("Question", bound=Callable[..., Any])
 
 

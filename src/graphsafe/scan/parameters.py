@@ -171,8 +171,8 @@ def bind(
         items = tuple((k, v) for k, v in arguments.keywords.items() if k not in known)
         elem = join_all(v for _, v in items) if items else _rest(unknown_caller and frame.hot)
         if unknown_caller and frame.hot:
-            kept = kept_on_host(engine.project, frame.path)
-            items = tuple((name, join(Tensor(where="host", step=True, name=name), NONE)) for name in sorted(kept))
+            names = sorted(kept_on_host(engine.project, frame.path))
+            items = tuple((name, join(Tensor(where="host", step=True, name=name), NONE)) for name in names)
         frame.env[spec.kwarg.arg] = Dict(items, UNKNOWN if arguments.open else elem)
 
 

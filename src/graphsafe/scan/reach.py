@@ -82,7 +82,6 @@ class _Climb:
         operators = {name for path in level for name in _OPERATOR.findall(self._sources.get(path, b""))}
         for path, data in self._sources.items():
             # To look for a word costs a hundredth of reading the imports.
-            # To look for a word costs a hundredth of reading the imports.
             imports = any(word in data for word in words) and not modules.isdisjoint(self._imported(path))
             calls = operators and b"torch.ops" in data and any(operator in data for operator in operators)
             if imports or calls:

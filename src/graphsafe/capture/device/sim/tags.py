@@ -52,7 +52,7 @@ def storages(tensor: torch.Tensor) -> list[Any]:
     if layout == torch.strided:
         try:
             return [tensor.untyped_storage()]
-        except (NotImplementedError, RuntimeError):
+        except RuntimeError:
             inner = _unwrapped(tensor)
             return [] if inner is None else storages(inner)
     if layout == torch.sparse_coo:
