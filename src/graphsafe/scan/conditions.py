@@ -44,7 +44,7 @@ def boolean(engine: Engine, frame: Frame, node: ast.BoolOp) -> Value:
             results.append(expressions.evaluate(engine, frame, part))
             break
         known = truth(engine, frame, part, how, node)
-        value = _silent(engine, frame, part)
+        value = expressions.evaluate_quietly(engine, frame, part)
         if known is not None and known.soft == "environment" and bool(known.const) is (how == "or"):
             switch = known
         if known is not None and known.soft is None and bool(known.const) is (how == "or"):
@@ -57,13 +57,6 @@ def boolean(engine: Engine, frame: Frame, node: ast.BoolOp) -> Value:
     result = join_all(results) if results else UNKNOWN
     # A switch that nobody sets decides: the flag made of it is as much a switch.
     return switch if switch is not None and type(result) is Number else result
-
-
-def _silent(engine: Engine, frame: Frame, node: ast.expr) -> Value:
-    hot, frame.hot = frame.hot, False
-    value = expressions.evaluate(engine, frame, node)
-    frame.hot = hot
-    return value
 
 
 def truth(engine: Engine, frame: Frame, node: ast.expr, how: str, whole: ast.AST) -> Number | None:

@@ -38,6 +38,14 @@ def evaluate(engine: Engine, frame: Frame, node: ast.expr) -> Value:
     return UNKNOWN if handler is None else handler(engine, frame, node)
 
 
+def evaluate_quietly(engine: Engine, frame: Frame, node: ast.expr) -> Value:
+    """The value of an expression, read once more without noting what it does."""
+    hot, frame.hot = frame.hot, False
+    value = evaluate(engine, frame, node)
+    frame.hot = hot
+    return value
+
+
 def _constant(engine: Engine, frame: Frame, node: ast.Constant) -> Value:
     if node.value is None:
         return NoneValue()

@@ -275,11 +275,9 @@ def _update(engine: Engine, frame: Frame, env: dict[str, Value], node: ast.expr,
     if text in env:
         value: Value = env[text]
     elif isinstance(node, ast.Attribute):
-        from graphsafe.scan.expressions import evaluate
+        from graphsafe.scan.expressions import evaluate_quietly
 
-        hot, frame.hot = frame.hot, False
-        value = evaluate(engine, frame, node)
-        frame.hot = hot
+        value = evaluate_quietly(engine, frame, node)
     else:
         return
     new = change(value)  # type: ignore[operator]

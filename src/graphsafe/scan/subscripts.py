@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
-    from graphsafe.scan.expressions import evaluate
+    from graphsafe.scan.expressions import evaluate, evaluate_quietly
 
     text = ast.unparse(node) if isinstance(node.slice, ast.Constant) else None
     if text is not None and text in frame.env:
@@ -46,21 +46,12 @@ def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
     owner = evaluate(engine, frame, node.value)
     owners = _with_field(engine, node, options(owner))
     if len(owners) > 1 and any(type(option) is Tensor for option in owners):
-        index = UNKNOWN if isinstance(node.slice, ast.Slice) else _silent(engine, frame, node.slice)
+        index = UNKNOWN if isinstance(node.slice, ast.Slice) else evaluate_quietly(engine, frame, node.slice)
         if as_tensor(index)[0] is not None:
             # A list takes no tensor of indices, which the index of something that may be a tensor is most often.
             owners = tuple(option for option in owners if type(option) is not Sequence)
     found = [_load(engine, frame, node, option) for option in owners]
     return join_all(found) if found else UNKNOWN
-
-
-def _silent(engine: Engine, frame: Frame, node: ast.expr) -> Value:
-    from graphsafe.scan.expressions import evaluate
-
-    hot, frame.hot = frame.hot, False
-    value = evaluate(engine, frame, node)
-    frame.hot = hot
-    return value
 
 
 def _with_field(engine: Engine, node: ast.Subscript, owners: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -364,17 +355,15 @@ def _only_integers(node: ast.expr) -> bool:
 
 
 def _index_tensors(engine: Engine, frame: Frame, target: ast.Subscript) -> list[tuple[Value, Tensor]]:
-    from graphsafe.scan.expressions import evaluate
+    from graphsafe.scan.expressions import evaluate_quietly
 
     found = []
-    hot, frame.hot = frame.hot, False
     for part in _parts(target.slice):
         if not isinstance(part, ast.Slice):
-            value = evaluate(engine, frame, part)
+            value = evaluate_quietly(engine, frame, part)
             tensor, _ = as_tensor(value)
             if tensor is not None and tensor.where != "host":
                 found.append((value, tensor))
-    frame.hot = hot
     return found
 
 

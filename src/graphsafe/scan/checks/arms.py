@@ -28,6 +28,8 @@ def computes(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bool:
 
 def touches_device(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bool:
     """Whether statements may do more than keep the host's books: compute, hand on a tensor, or leave the way."""
+    from graphsafe.scan.expressions import evaluate_quietly
+
     for statement in _simple(body):
         if isinstance(statement, (ast.Return, ast.Continue, ast.Break)):
             return True
@@ -37,7 +39,7 @@ def touches_device(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bo
             if changes_in_place(value):
                 return True
             given = [*value.args, *(keyword.value for keyword in value.keywords)]
-        if any(_may_be_tensor(evaluated(engine, frame, part)) for part in given):
+        if any(_may_be_tensor(evaluate_quietly(engine, frame, part)) for part in given):
             return True
     return False
 
@@ -56,18 +58,10 @@ def _simple(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 def is_maths(engine: Engine, frame: Frame, node: ast.expr) -> bool:
     """A tensor, or a number that could become an operand or a size; not text, a flag or nothing."""
-    value = evaluated(engine, frame, node)
+    from graphsafe.scan.expressions import evaluate_quietly
+
+    value = evaluate_quietly(engine, frame, node)
     return _may_be_tensor(value) or (type(value) is Number and value.type in ("int", "float"))
-
-
-def evaluated(engine: Engine, frame: Frame, node: ast.expr) -> Value:
-    """The value of an expression, read once more without noting what it does."""
-    from graphsafe.scan.expressions import evaluate
-
-    hot, frame.hot = frame.hot, False
-    value = evaluate(engine, frame, node)
-    frame.hot = hot
-    return value
 
 
 def changes_in_place(call: ast.Call) -> bool:
@@ -80,4 +74,4 @@ def _may_be_tensor(value: Value) -> bool:
     return as_tensor(value)[0] is not None or (type(value) is Unknown and value.device)
 
 
-__all__ = ["changes_in_place", "computes", "evaluated", "is_maths", "touches_device"]
+__all__ = ["changes_in_place", "computes", "is_maths", "touches_device"]

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.checks.arms import computes, evaluated, is_maths
+from graphsafe.scan.checks.arms import computes, is_maths
 from graphsafe.scan.kept import kept
 from graphsafe.scan.values import Number
 
@@ -38,11 +38,13 @@ def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> None:
 
 def asks(engine: Engine, frame: Frame, test: ast.expr) -> bool:
     """Whether a test asks just this: is the current stream being captured?"""
+    from graphsafe.scan.expressions import evaluate_quietly
+
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks(engine, frame, test.operand)
     if not _may_ask(test):
         return False
-    value = evaluated(engine, frame, test)
+    value = evaluate_quietly(engine, frame, test)
     return type(value) is Number and value.soft == "capturing"
 
 

@@ -257,16 +257,14 @@ def converts(node: ast.expr | None, text: str) -> bool:
 
 def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[str]:
     """The attributes whose tensors an expression reads."""
-    from graphsafe.scan.expressions import evaluate
+    from graphsafe.scan.expressions import evaluate_quietly
 
     found = set()
-    hot, frame.hot = frame.hot, False
     for inner in _read_for_values(node) if node is not None else ():
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
-            tensor, _ = as_tensor(evaluate(engine, frame, inner))
+            tensor, _ = as_tensor(evaluate_quietly(engine, frame, inner))
             if tensor is not None and tensor.attr is not None:
                 found.add(tensor.attr)
-    frame.hot = hot
     if found and frame.depth == 0 and frame.node is not None and _takes_nothing(frame.node):
         # Such a step gets its inputs by way of the attributes that it reads.
         engine.state.inputs |= found

@@ -19,14 +19,12 @@ RECORDS = frozenset(("record", "record_event"))
 
 
 def entered(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
-    from graphsafe.scan.expressions import evaluate
+    from graphsafe.scan.expressions import evaluate_quietly
 
     if not isinstance(expression, ast.Call) or not expression.args:
         return
     argument = expression.args[0]
-    hot, frame.hot = frame.hot, False
-    stream = evaluate(engine, frame, argument)
-    frame.hot = hot
+    stream = evaluate_quietly(engine, frame, argument)
     if type(stream) is not Handle or stream.kind != "stream":
         return
     if stream.detail == "default":
