@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from .benchmark import ROOT, benchmark
+
 ATLAS = ROOT / "tests" / "data" / "op_atlas.jsonl"
 ENOUGH = 0.97
 
 
 @pytest.fixture(scope="module")
 def accuracy() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("atlas_accuracy", ROOT / "benchmarks" / "atlas_accuracy.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("atlas_accuracy")
 
 
 @pytest.mark.parametrize("wrapping", ["buffers", "attributes"])

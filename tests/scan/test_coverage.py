@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
 from graphsafe.rulebook import load_rulebook
 
-ROOT = Path(__file__).resolve().parents[2]
+from .benchmark import ROOT, benchmark
 
-
-def _benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("coverage_table", ROOT / "benchmarks" / "coverage_table.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-coverage = _benchmark()
+coverage = benchmark("coverage_table")
 ENTRIES = [(name, entry) for name, rows in coverage.entries().items() for entry in rows]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from graphsafe.scan.project import Project
 
@@ -32,10 +31,7 @@ class CustomOps:
     def _read(self) -> dict[str, tuple[str, str]]:
         table: dict[str, tuple[str, str]] = {}
         for path in self._project.paths:
-            try:
-                data = Path(path).read_bytes()
-            except OSError:
-                continue
+            data = self._project.files.data(path) or b""
             if not any(word in data for word in (b"custom_op(", b"op_name", b".impl(")):
                 continue
             for pattern in (_DECORATED, _REGISTERED, _IMPLEMENTED):

@@ -100,6 +100,14 @@ class Files:
             # Whatever this was, the parser has the last word: some of it is only newer than the running Python.
             self.index(path)
 
+    def data(self, path: str) -> bytes | None:
+        """What a file holds; None, and a problem, where it cannot be opened."""
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            self.problems[path] = Unreadable(error.strerror or type(error).__name__)
+            return None
+
     def source(self, path: str) -> Source:
         """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
         if path in self._sources:

@@ -135,11 +135,7 @@ def _holding(files: Files, pattern: bytes) -> Iterator[str]:
     """The files in whose text the pattern is found."""
     searched = re.compile(pattern, re.M)
     for path in files.paths:
-        try:
-            data = Path(path).read_bytes()
-        except OSError:
-            continue
-        if searched.search(data):
+        if searched.search(files.data(path) or b""):
             yield path
 
 
@@ -199,19 +195,12 @@ def _close(project: Project, name: str) -> list[str]:
     files = project.files
     last = name.rpartition(".")[2]
     every = re.compile(_DEFINITION % rb"\w+", re.M)
-    words = {word.decode() for path in files.paths for word in every.findall(_text(path))}
+    words = {word.decode() for path in files.paths for word in every.findall(files.data(path) or b"")}
     known: set[str] = set()
     for word in get_close_matches(last, words, 3, 0.7):
         for path in _holding(files, _DEFINITION % re.escape(word).encode()):
             known.update(found.name for found in _defined(project, path) if word in found.name.split("."))
     return get_close_matches(name, sorted(known), 3, 0.4)
-
-
-def _text(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError:
-        return b""
 
 
 def _ends_with(qualified: str, name: str) -> bool:

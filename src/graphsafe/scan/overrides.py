@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 from graphsafe.scan.project import Project
 
@@ -56,11 +55,7 @@ class Overrides:
         """Name of a base -> path and name of the classes that are written with it."""
         table: dict[str, list[tuple[str, str]]] = {}
         for path in self._project.paths:
-            try:
-                data = Path(path).read_bytes()
-            except OSError:
-                continue
-            for match in _CLASS.finditer(data):
+            for match in _CLASS.finditer(self._project.files.data(path) or b""):
                 for base in _NAME.findall(match.group(2)):
                     table.setdefault(base.decode(), []).append((path, match.group(1).decode()))
         return table

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
@@ -13,7 +12,6 @@ from graphsafe.scan.files import Files
 from graphsafe.scan.index import CAPTURE_WORDS
 from graphsafe.scan.reach import reaching
 from graphsafe.scan.reader import TARGETS
-from graphsafe.scan.source import Unreadable
 
 FEW = 10
 "With fewer than one file in so many given, it pays to find out which of the others lead to them."
@@ -29,10 +27,11 @@ class Starts:
 
 def find_starts(files: Files, wanted: Sequence[str], config: Config, rulebook: Rulebook) -> Starts:
     """`wanted`: the files to report on. Files that cannot be opened are noted among the problems of `files`."""
-    words = _words(rulebook.entry_points)
+    names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in rulebook.entry_points})
+    words = _words(names)
     if len(wanted) * FEW < len(files.names):
-        sources = {path: data for path in files.names if (data := _bytes(files, path)) is not None}
-        reach = reaching(files, wanted, sources, _definitions(rulebook.entry_points).search)
+        sources = {path: data for path in files.names if (data := files.data(path)) is not None}
+        reach = reaching(files, wanted, sources, _definitions(names).search)
         candidates = [path for path in dict.fromkeys([*wanted, *files.paths]) if path in reach.starts]
         near = None if reach.whole else reach.starts
     else:
@@ -42,29 +41,19 @@ def find_starts(files: Files, wanted: Sequence[str], config: Config, rulebook: R
     marked = any(config.hot_paths)
     found: list[str] = []
     for path in candidates:
-        data = sources.get(path) or _bytes(files, path)
+        data = sources.get(path) or files.data(path)
         if data is not None and (marked or words.search(data)):
             found.append(path)
     return Starts((*found, TARGETS) if config.targets else tuple(found), near)
 
 
-def _bytes(files: Files, path: str) -> bytes | None:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        files.problems[path] = Unreadable(error.strerror or "cannot be read")
-        return None
-
-
-def _definitions(entry_points: Iterable[str]) -> re.Pattern[bytes]:
+def _definitions(names: Iterable[str]) -> re.Pattern[bytes]:
     """What defines a root, or as good as: the other words may also stand in a file that only speaks of one."""
-    names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in entry_points})
     captures = "|".join(map(re.escape, CAPTURE_WORDS))
     return re.compile(rf"def (?:{'|'.join(map(re.escape, ['forward', *names]))})\b|graphsafe: hot|{captures}".encode())
 
 
-def _words(entry_points: Iterable[str]) -> re.Pattern[bytes]:
+def _words(names: Iterable[str]) -> re.Pattern[bytes]:
     """What a file says that holds a root, a replay, a promise about graphs, or a comment for this tool."""
-    names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in entry_points})
     plain = [*CAPTURE_WORDS, ".replay(", "graphsafe:", *names]
     return re.compile("|".join(["forward", "cuda_?graph", *map(re.escape, plain)]).encode())
