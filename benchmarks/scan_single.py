@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import statistics
-import subprocess
 import sys
 from pathlib import Path
+
+from scan_speed import measured
 
 SEED = 7
 
 
 def scan(path: Path) -> tuple[float, dict[Path, set[tuple[int, str]]]]:
     """CPU seconds of a process of its own, and lines and codes of the findings by file."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "graphsafe", "scan", "--no-cache", "--format", "json", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = (sys.executable, "-m", "graphsafe", "scan", "--no-cache", "--format", "json", str(path))
+    cost, report = measured(*command)
     found: dict[Path, set[tuple[int, str]]] = {}
-    for finding in json.loads(done.stdout)["findings"]:
+    for finding in json.loads(report)["findings"]:
         at = finding["location"]
         found.setdefault(Path(at["path"]).resolve(), set()).add((at["line"], finding["code"]))
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, found
+    return cost.cpu, found
 
 
 def main() -> None:

@@ -31,9 +31,9 @@ for path in map(pathlib.Path, open(sys.argv[1]).read().split("\\n")):
 CHILD = """
 import resource, subprocess, sys, time
 start = time.monotonic()
-subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+subprocess.run(sys.argv[1:], stderr=subprocess.DEVNULL)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(time.monotonic() - start, used.ru_utime + used.ru_stime, used.ru_maxrss)
+print(time.monotonic() - start, used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)
 """
 
 
@@ -45,10 +45,15 @@ class Cost:
     "MB, of the largest process."
 
 
-def run(*command: str, cwd: Path | None = None) -> Cost:
+def measured(*command: str, cwd: Path | None = None) -> tuple[Cost, str]:
+    """What a command cost as a process of its own, whatever its exit code, and what it wrote to stdout."""
     done = subprocess.run([sys.executable, "-c", CHILD, *command], cwd=cwd, capture_output=True, text=True, check=True)
-    wall, cpu, peak = map(float, done.stdout.split())
-    return Cost(wall, cpu, peak / 1024)
+    wall, cpu, peak = map(float, done.stderr.split())
+    return Cost(wall, cpu, peak / 1024), done.stdout
+
+
+def run(*command: str, cwd: Path | None = None) -> Cost:
+    return measured(*command, cwd=cwd)[0]
 
 
 def scan(folder: Path, *options: str, path: str = ".") -> Cost:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpus import unpack
-from scan_speed import CHILD, Cost
+from scan_speed import measured
 from vllm_recall import Block, prepare
 
 Line = tuple[str, int]
@@ -110,18 +110,6 @@ def version(package: str, tools: Path) -> str:
     ).stdout.strip()
 
 
-def run(command: Sequence[str], folder: Path) -> tuple[Cost, str]:
-    """What it cost, and what it wrote to stdout."""
-    with tempfile.TemporaryFile("w+") as out:
-        # The child prints what the tool cost behind what the tool itself has printed.
-        child = CHILD.replace("stdout=subprocess.DEVNULL, ", "")
-        subprocess.run([sys.executable, "-c", child, *command], cwd=folder, stdout=out, check=True)
-        out.seek(0)
-        text, _, cost = out.read().rstrip("\n").rpartition("\n")
-    wall, cpu, peak = map(float, cost.split())
-    return Cost(wall, cpu, peak / 1024), text
-
-
 def row(tool: Tool, tools: Path, folder: Path, blocks: Sequence[Block]) -> str:
     title = tool.title
     if tool.package is not None:
@@ -130,7 +118,7 @@ def row(tool: Tool, tools: Path, folder: Path, blocks: Sequence[Block]) -> str:
             return f"| {title} | not installed: {problem} | | | |"
         title += f" ({version(tool.package, tools)})"
     command = [part.format(tools=tools) if "{tools}" in part else part for part in tool.command]
-    cost, text = run([*command, *(tool.around or ("vllm/v1",))], folder)
+    cost, text = measured(*command, *(tool.around or ("vllm/v1",)), cwd=folder)
     found = {(Path(path).as_posix(), line) for path, line in tool.read(text)}
     found = {(path, line) for path, line in found if path.startswith("vllm/v1/")}
     named = sum(any(block.covers(*place) for place in found) for block in blocks)

@@ -224,6 +224,12 @@ def combined(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
             }
             for model, result in sorted(results.items())
         },
+        **by_file(ran, waits),
+    }
+
+
+def by_file(ran: Mapping[str, set[int]], waits: Mapping[str, Mapping[int, Any]]) -> dict[str, Any]:
+    return {
         "ran": {path: ranges(lines) for path, lines in sorted(ran.items())},
         "waits": {path: {str(line): lines[line] for line in sorted(lines)} for path, lines in sorted(waits.items())},
     }
@@ -258,8 +264,7 @@ def together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "versions": runs[-1]["versions"],
         "models": dict(sorted(models.items())),
-        "ran": {path: ranges(lines) for path, lines in sorted(ran.items())},
-        "waits": {path: {str(line): lines[line] for line in sorted(lines)} for path, lines in sorted(waits.items())},
+        **by_file(ran, waits),
     }
 
 

@@ -63,7 +63,12 @@ def is_for_other_hardware(name: str) -> bool:
 @cache
 def is_other_module(module: str) -> bool:
     is_other = is_for_other_hardware(module) or HOST_MODULE.search(module) is not None
-    return (is_other and MOVING_MODULE.search(module) is None) or PREPARING_MODULE.search(module) is not None
+    return is_other and MOVING_MODULE.search(module) is None
+
+
+@cache
+def is_preparing(module: str) -> bool:
+    return PREPARING_MODULE.search(module) is not None
 
 
 class Paths:
@@ -96,6 +101,8 @@ class Paths:
             return f"functions of a name such as `{name}` run beside the steps"
         if is_for_other_hardware(facts.name) or is_other_module(module):
             return "its name says that it is for other hardware than CUDA graphs are"
+        if is_preparing(module):
+            return "modules of such a name make a step's inputs before there is a step"
         if any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths):
             return "cold-paths names it"
         return None
