@@ -251,15 +251,12 @@ class Engine:
         if facts is None:
             return UNKNOWN
         try:
-            key = (
-                ref,
-                bound,
-                arguments.positional,
-                tuple(sorted(arguments.keywords.items(), key=_first)),
-                hot,
-                guarded,
-            )
+            given = (ref, bound, arguments.positional, tuple(sorted(arguments.keywords.items(), key=_first)))
+            key = (*given, hot, guarded)
             known = self._memo.get(key, self)
+            if known is self and (guarded or not hot):
+                # Hot code that nothing guards shows all that the same code shows elsewhere, and more plainly.
+                known = self._memo.get((*given, True, False)) or self
         except TypeError:
             key, known = None, self
         if known is not self:
