@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,17 +12,18 @@ import graphsafe
 from graphsafe.config import Config, is_project_root
 from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
 from graphsafe.rulebook import Rulebook, load_rulebook
-from graphsafe.scan.cache import Cache, digest, index_key, report_key
 from graphsafe.scan.deep import with_room
+from graphsafe.scan.earlier import Earlier
 from graphsafe.scan.files import Files, outermost_package
 from graphsafe.scan.find import python_files
 from graphsafe.scan.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.lint import Linter
 from graphsafe.scan.pool import build_indexes
+from graphsafe.scan.project import Project
 from graphsafe.scan.reader import Reader
 from graphsafe.scan.record import Record
 from graphsafe.scan.roots import Paths
-from graphsafe.scan.starts import Starts, find_starts
+from graphsafe.scan.starts import Starts, entrances, find_starts
 
 Progress = Callable[[int, int], None]
 
@@ -51,32 +51,19 @@ def scan_paths(
         rulebook.codes(codes, "per-file-ignores")
     given = _given(paths, config)
     files = Files(dict.fromkeys([*_project_files(paths, config), *given]))
-    kept = Cache(cache)
-    contents = _contents(files) if cache is not None else {}
-    key = report_key(contents, map(str, given), config, confidence, rulebook)
-    known = kept.report(key)
+    wanted = [str(path) for path in given]
+    ways = entrances(config, rulebook)
+    earlier = Earlier(cache, files, wanted, config, confidence, rulebook, ways)
+    known = earlier.report()
     if known is not None:
         return replace(known, created=_now())
-    wanted = [str(path) for path in given]
-    starts = find_starts(files, wanted, config, rulebook)
-    keys = {path: index_key(path, *files.names[path], content) for path, content in contents.items()}
-    known_indexes, readable = kept.indexes(keys)
-    files.indexes.update(known_indexes)
-    missing = {path: files.names[path] for path in starts.paths if path in files.names and path not in known_indexes}
+    starts = find_starts(files, wanted, config, ways)
+    settled = earlier.indexes().union(starts.paths)
+    missing = {path: files.names[path] for path in starts.paths if path in files.names and path not in files.indexes}
     files.indexes.update(build_indexes(missing, jobs))
-    settled = readable.union(starts.paths)
     others = [path for path in wanted if path not in settled]
-    report = with_room(lambda: _scan(files, starts, others, wanted, config, confidence, rulebook, progress))
-    if contents and contents == _contents(files):
-        # Nothing was edited meanwhile: what was read is what the keys name.
-        made = {path: index for path, index in files.indexes.items() if path in keys and path not in known_indexes}
-        plain = [path for path in others if path in keys and path not in files.indexes]
-        kept.keep_indexes(
-            {keys[path]: index for path, index in made.items() if index and path not in files.rewritten},
-            [keys[path] for path in plain],
-        )
-        if not any(limit.kind == "internal-error" for limit in report.limits):
-            kept.keep_report(key, report)
+    report, project = with_room(lambda: _scan(files, starts, others, wanted, config, confidence, rulebook, progress))
+    earlier.keep(report, project, others)
     return report
 
 
@@ -91,20 +78,11 @@ def explain_path(
     given = _given(paths, config)
     files = Files(dict.fromkeys([*_project_files(paths, config), *given]))
     wanted = definitions(files, config.root, name)
-    starts = find_starts(files, list(files.paths), config, rulebook)
+    starts = find_starts(files, list(files.paths), config, entrances(config, rulebook))
     missing = {path: files.names[path] for path in starts.paths if path in files.names}
     files.indexes.update(build_indexes(missing, jobs))
     reader = with_room(lambda: _read(files, starts, config, rulebook, progress))
     return hotness_of(wanted, files, reader.record, Paths(config), frozenset(map(str, given)))
-
-
-def _contents(files: Files) -> dict[str, str]:
-    """The digest of every file that can be read."""
-    found: dict[str, str] = {}
-    for path in files.paths:
-        with suppress(OSError):
-            found[path] = digest(Path(path).read_bytes())
-    return found
 
 
 def _given(paths: Iterable[Path], config: Config) -> list[Path]:
@@ -150,14 +128,14 @@ def _scan(
     confidence: Confidence,
     rulebook: Rulebook,
     progress: Progress | None,
-) -> Report:
+) -> tuple[Report, Project]:
     """`starts` are read; `others` of the wanted files hold no word that would make them one, and need only be legal."""
     reader = _read(files, starts, config, rulebook, progress)
     for path in others:
         files.check(path)
     record = reader.record
     linter = Linter(reader.project, record, rulebook, config, confidence)
-    return Report(
+    report = Report(
         tool=Tool("graphsafe", graphsafe.__version__),
         command="scan",
         created=_now(),
@@ -169,6 +147,7 @@ def _scan(
         limits=tuple(_limits(record, linter, starts)),
         devices=None,
     )
+    return report, reader.project
 
 
 def _read(files: Files, starts: Starts, config: Config, rulebook: Rulebook, progress: Progress | None) -> Reader:

@@ -26,6 +26,7 @@ from graphsafe.scan.index import ClassFacts, FileIndex, FunctionFacts
 
 FOLDER = ".graphsafe_cache"
 MAX_REPORTS = 16
+MAX_FOOTPRINTS = 4
 MAX_INDEXES = 50_000
 "Of about 2 kB each; the oldest go first."
 LOCK_SECONDS = 5.0
@@ -35,6 +36,7 @@ LEGAL = ""
 _TABLES = (
     "create table if not exists reports (key text primary key, data text)",
     "create table if not exists indexes (key text primary key, data text)",
+    "create table if not exists footprints (key text primary key, data text)",
 )
 
 
@@ -55,6 +57,14 @@ class Cache:
 
     def keep_report(self, key: str, report: Report) -> None:
         self._write("reports", {key: render_json(report)}, MAX_REPORTS)
+
+    def footprint(self, key: str) -> str | None:
+        """What the last scan under `key` looked at, as footprint.py writes it."""
+        rows = self._select("select data from footprints where key = ?", [key])
+        return rows[0][0] if rows else None
+
+    def keep_footprint(self, key: str, text: str) -> None:
+        self._write("footprints", {key: text}, MAX_FOOTPRINTS)
 
     def indexes(self, keys: Mapping[str, str]) -> tuple[dict[str, FileIndex], frozenset[str]]:
         """The indexes that are known, by path, and the files known to be legal, no more; `keys`: path -> key."""

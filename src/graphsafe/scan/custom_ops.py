@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from graphsafe.scan.project import Project
 
@@ -31,10 +32,14 @@ class CustomOps:
     def _read(self) -> dict[str, tuple[str, str]]:
         table: dict[str, tuple[str, str]] = {}
         for path in self._project.paths:
-            data = self._project.files.data(path) or b""
-            if not any(word in data for word in (b"custom_op(", b"op_name", b".impl(")):
-                continue
-            for pattern in (_DECORATED, _REGISTERED, _IMPLEMENTED):
-                for operator, function in pattern.findall(data):
-                    table.setdefault(operator.decode(), (path, function.decode()))
+            for operator, function in operators_in(self._project.files.data(path) or b""):
+                table.setdefault(operator, (path, function))
         return table
+
+
+def operators_in(data: bytes) -> Iterator[tuple[str, str]]:
+    """The operators that a file registers, each with the name of its function."""
+    if any(word in data for word in (b"custom_op(", b"op_name", b".impl(")):
+        for pattern in (_DECORATED, _REGISTERED, _IMPLEMENTED):
+            for operator, function in pattern.findall(data):
+                yield operator.decode(), function.decode()

@@ -37,6 +37,10 @@ class Files:
         self._trees: OrderedDict[str, Mapping[tuple[int, int], ast.stmt]] = OrderedDict()
         "Path -> the statements of the module and of its classes, by first and last line."
         self._tables: dict[str, object] = {}
+        self.read_spans: dict[str, set[tuple[int, int]]] = {}
+        "Path -> first and last lines of the statements that were asked for."
+        self.read_whole: set[str] = set()
+        "Files whose text was asked for."
         packages: dict[Path, Path | None] = {}
         for path in paths:
             name, is_package = module_name(path, packages)
@@ -108,6 +112,11 @@ class Files:
             self.problems[path] = Unreadable(error.strerror or type(error).__name__)
             return None
 
+    def text(self, path: str) -> Source:
+        """The source of a file in which every character may count. Raises as `source` does."""
+        self.read_whole.add(path)
+        return self.source(path)
+
     def source(self, path: str) -> Source:
         """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
         if path in self._sources:
@@ -133,6 +142,7 @@ class Files:
         if key in self._nodes:
             self._nodes.move_to_end(key)
             return self._nodes[key]
+        self.read_spans.setdefault(path, set()).add((first, last))
         try:
             parsed = self._trees.get(path, {}).get((first, last))
             node = parsed if parsed is not None else self.source(path).slice_tree(first, last)

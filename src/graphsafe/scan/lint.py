@@ -121,7 +121,7 @@ class Linter:
         if ref in self._record.roots:
             data["root"] = self._record.roots[ref]
         line, column, end_line, end_column = event.span
-        source = self._project.source(place.path)
+        source = self._project.files.source(place.path)
         function = place.function.partition(".<lambda>")[0] or None
         return Finding(
             code=rule.code,
@@ -248,7 +248,7 @@ class Linter:
 
     def _lines(self, path: str) -> Sequence[str] | None:
         try:
-            return self._project.source(path).lines
+            return self._project.files.source(path).lines
         except (KeyError, Unreadable):
             return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from graphsafe.scan.project import Project
 
@@ -55,10 +56,16 @@ class Overrides:
         """Name of a base -> path and name of the classes that are written with it."""
         table: dict[str, list[tuple[str, str]]] = {}
         for path in self._project.paths:
-            for match in _CLASS.finditer(self._project.files.data(path) or b""):
-                for base in _NAME.findall(match.group(2)):
-                    table.setdefault(base.decode(), []).append((path, match.group(1).decode()))
+            for base, name in subclasses_in(self._project.files.data(path) or b""):
+                table.setdefault(base, []).append((path, name))
         return table
+
+
+def subclasses_in(data: bytes) -> Iterator[tuple[str, str]]:
+    """The bases that a file's classes are written with, each with the class."""
+    for match in _CLASS.finditer(data):
+        for base in _NAME.findall(match.group(2)):
+            yield base.decode(), match.group(1).decode()
 
 
 def is_abstract(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -46,7 +46,7 @@ class Project:
 
     def source(self, path: str) -> Source:
         """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
-        return self.files.source(path)
+        return self.files.text(path)
 
     def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
         """The statement on these lines; None where it does not stand alone."""
@@ -132,6 +132,13 @@ class Project:
             else:
                 return Binding("assign", f"{binding.name}.{name}", binding.path)
         return binding
+
+    def asked(self) -> dict[str, list[str]]:
+        """Path -> the names that somebody has looked for at the module level, there or not."""
+        found: dict[str, list[str]] = {}
+        for path, name in self._bindings:
+            found.setdefault(path, []).append(name)
+        return found
 
     # classes and functions, by `path::Qual.name`
 

@@ -14,7 +14,7 @@ from graphsafe.scan.reach import reaching
 from graphsafe.scan.reader import TARGETS
 
 FEW = 10
-"With fewer than one file in so many given, it pays to find out which of the others lead to them."
+"Files are few that are less than one in so many of the project."
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,35 +25,49 @@ class Starts:
     "Where only a few files are in question: these, and the nearest whose roots lead to them. None: all are."
 
 
-def find_starts(files: Files, wanted: Sequence[str], config: Config, rulebook: Rulebook) -> Starts:
-    """`wanted`: the files to report on. Files that cannot be opened are noted among the problems of `files`."""
+@dataclass(frozen=True, slots=True)
+class Entrances:
+    """What makes a function a root, as far as its file's words and its name tell."""
+
+    names: tuple[str, ...]
+    words: re.Pattern[bytes]
+    "One of them is in every file that holds a root, a replay, a promise about graphs, or a comment for this tool."
+    anywhere: bool
+    "Configured patterns may name any function."
+
+
+def entrances(config: Config, rulebook: Rulebook) -> Entrances:
     names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in rulebook.entry_points})
-    words = _words(names)
-    if len(wanted) * FEW < len(files.names):
+    plain = [*CAPTURE_WORDS, ".replay(", "graphsafe:", *names]
+    words = re.compile("|".join(["forward", "cuda_?graph", *map(re.escape, plain)]).encode())
+    return Entrances(("forward", *names), words, any(config.hot_paths))
+
+
+def find_starts(files: Files, wanted: Sequence[str], config: Config, entrances: Entrances) -> Starts:
+    """`wanted`: the files to report on. Files that cannot be opened are noted among the problems of `files`."""
+    if are_few(wanted, files):
         sources = {path: data for path in files.names if (data := files.data(path)) is not None}
-        reach = reaching(files, wanted, sources, _definitions(names).search)
+        reach = reaching(files, wanted, sources, _definitions(entrances.names).search)
         candidates = [path for path in dict.fromkeys([*wanted, *files.paths]) if path in reach.starts]
         near = None if reach.whole else reach.starts
     else:
         sources = {}
         candidates = list(dict.fromkeys([*wanted, *files.paths]))
         near = None
-    marked = any(config.hot_paths)
     found: list[str] = []
     for path in candidates:
         data = sources.get(path) or files.data(path)
-        if data is not None and (marked or words.search(data)):
+        if data is not None and (entrances.anywhere or entrances.words.search(data)):
             found.append(path)
     return Starts((*found, TARGETS) if config.targets else tuple(found), near)
+
+
+def are_few(wanted: Sequence[str], files: Files) -> bool:
+    """Whether it pays to find out which of the other files lead to these."""
+    return len(wanted) * FEW < len(files.names)
 
 
 def _definitions(names: Iterable[str]) -> re.Pattern[bytes]:
     """What defines a root, or as good as: the other words may also stand in a file that only speaks of one."""
     captures = "|".join(map(re.escape, CAPTURE_WORDS))
-    return re.compile(rf"def (?:{'|'.join(map(re.escape, ['forward', *names]))})\b|graphsafe: hot|{captures}".encode())
-
-
-def _words(names: Iterable[str]) -> re.Pattern[bytes]:
-    """What a file says that holds a root, a replay, a promise about graphs, or a comment for this tool."""
-    plain = [*CAPTURE_WORDS, ".replay(", "graphsafe:", *names]
-    return re.compile("|".join(["forward", "cuda_?graph", *map(re.escape, plain)]).encode())
+    return re.compile(rf"def (?:{'|'.join(map(re.escape, names))})\b|graphsafe: hot|{captures}".encode())

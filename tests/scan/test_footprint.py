@@ -1,0 +1,154 @@
+"""After an edit to what no scan has looked at, the report from before holds; after any other edit it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.report.forms import render
+from graphsafe.report.model import Report
+from graphsafe.scan import api
+from graphsafe.scan.cache import FOLDER
+
+MODEL = """\
+import torch
+from torch import nn
+
+from helper import scaled
+
+
+def describe(model):
+    return str(model)
+
+
+class Step(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return scaled(x)
+"""
+HELPER = """\
+import torch
+
+from settings import LIMIT
+
+
+def unused(x):
+    return x
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * x.sum().item() * LIMIT
+"""
+FILES = {"model.py": MODEL, "helper.py": HELPER, "settings.py": "OTHER = 1\n", "notes.py": "TEXT = 'nothing'\n"}
+
+Scan = Callable[[], Report]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text("")
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def again(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[Report, bool]]:
+    """Scan with the cache: the report, which is that of a scan without one, and whether anything was read for it."""
+    read: list[bool] = []
+    original = api._scan
+
+    def noted(*arguments: object) -> object:
+        read.append(True)
+        return original(*arguments)  # type: ignore[arg-type]
+
+    def scan() -> tuple[Report, bool]:
+        monkeypatch.setattr(api, "_scan", noted)
+        read.clear()
+        report = api.scan_paths([root], Config(root=root), cache=root / FOLDER)
+        monkeypatch.setattr(api, "_scan", original)
+        assert text(report) == text(api.scan_paths([root], Config(root=root)))
+        return report, bool(read)
+
+    report, _ = scan()
+    assert [finding.code for finding in report.findings] == ["GS101"]
+    return scan
+
+
+def text(report: Report) -> str:
+    return render(replace(report, created=""), "json")
+
+
+def edit(root: Path, name: str, old: str, new: str) -> None:
+    before = (root / name).read_text()
+    assert before.count(old) == 1
+    (root / name).write_text(before.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("helper.py", "def unused(x):\n    return x\n", "def unused(x):\n    x = x.item()\n\n    return x\n"),
+        ("helper.py", "import torch\n", "# About this file.\n\nimport torch\n"),
+        ("helper.py", "def unused", "ADDED = 1\n\n\ndef added():\n    return ADDED\n\n\ndef unused"),
+        ("model.py", "def describe(model):\n    return", "def describe(model):\n    # In words.\n    return"),
+        ("notes.py", "'nothing'", "'something else'"),
+    ],
+    ids=["a function that no step runs", "a comment", "new names", "above a root", "a file apart"],
+)
+def test_the_report_holds_with_its_lines_of_today(
+    root: Path, again: Callable[[], tuple[Report, bool]], name: str, old: str, new: str
+) -> None:
+    edit(root, name, old, new)
+    report, read = again()
+    assert not read
+    (finding,) = report.findings
+    source = (root / "helper.py").read_text().splitlines()
+    assert ".item() * LIMIT" in source[finding.location.line - 1]
+    # The next edit begins where this one ended.
+    edit(root, "helper.py", "def scaled", "# Below.\ndef scaled")
+    assert again()[1] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "codes"),
+    [
+        ("helper.py", "x.sum().item() * LIMIT", "x.sum() * LIMIT", []),
+        ("helper.py", "    return x * x.sum()", "\n    return x * x.sum()", ["GS101"]),
+        ("settings.py", "OTHER = 1", "LIMIT = 2", ["GS101"]),
+        ("model.py", "    def forward(", "    def other(self, x):\n        return x\n\n    def forward(", ["GS101"]),
+        ("notes.py", "TEXT = 'nothing'", "TEXT = (", ["GS101", "GS900"]),
+        ("notes.py", "TEXT = 'nothing'", "from model import Step\nclass Sub(Step):\n    pass", ["GS101"]),
+        ("helper.py", ".item() * LIMIT", ".item() * LIMIT  # graphsafe: ignore[GS101] once", ["GS101"]),
+        ("helper.py", "def unused(x):", "# graphsafe: hot\ndef unused(x):", ["GS101"]),
+        ("notes.py", "TEXT = 'nothing'", "def forward(self, x):\n    return x", ["GS101"]),
+    ],
+    ids=[
+        "hot code",
+        "a line in hot code",
+        "a name that was missed",
+        "a method",
+        "a syntax error",
+        "a subclass",
+        "a suppression",
+        "a mark",
+        "a word of a root",
+    ],
+)
+def test_what_the_scan_has_seen_is_read_again(
+    root: Path, again: Callable[[], tuple[Report, bool]], name: str, old: str, new: str, codes: list[str]
+) -> None:
+    edit(root, name, old, new)
+    report, read = again()
+    assert read
+    assert sorted(finding.code for finding in report.findings) == codes
+
+
+def test_files_that_come_or_go_are_read_again(root: Path, again: Callable[[], tuple[Report, bool]]) -> None:
+    (root / "notes.py").rename(root / "letters.py")
+    assert again()[1]
+    (root / "letters.py").unlink()
+    assert again()[1]
