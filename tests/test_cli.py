@@ -183,6 +183,7 @@ def test_the_cache_goes_where_it_is_told_or_nowhere(project: Path, capsys: pytes
     assert (project / ".graphsafe_cache").exists()
 
 
+@pytest.mark.skipif(not tensors.__file__.endswith(".py"), reason="machine code does not look its functions up")
 def test_a_fault_in_one_function_is_a_line_on_stderr_and_the_rest_goes_on(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,7 @@ class Argument:
 
     kind: ArgumentKind | None = None
     "`None` where nothing is known of it."
-    literal: object = UNKNOWN
+    literal: Any = UNKNOWN
     text: str = ""
     "Its source text, for `same`; empty where there is none."
 

@@ -48,6 +48,7 @@ def test_what_is_nested_deeply_costs_only_itself(tmp_path: Path, deep: str) -> N
     assert ("fine", "GS101") in found(report)
 
 
+@pytest.mark.skipif(not tensors.__file__.endswith(".py"), reason="machine code does not look its functions up")
 def test_an_error_of_graphsafe_costs_one_root_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     method = tensors.method
 

@@ -6,6 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 ALWAYS_SKIPPED = frozenset(
     (
@@ -31,12 +35,12 @@ class Ignore:
     """The patterns of one ignore file, relative to its folder."""
 
     folder: Path
-    spec: object
+    spec: GitIgnoreSpec
 
     def match(self, path: Path, is_folder: bool) -> bool | None:
         """True: ignored; False: a `!` pattern brings it back; None: no word on it."""
         text = path.relative_to(self.folder).as_posix() + ("/" if is_folder else "")
-        return self.spec.check_file(text).include  # type: ignore[attr-defined, no-any-return]
+        return self.spec.check_file(text).include
 
 
 def python_files(top: Path, exclude: Sequence[str] = (), root: Path | None = None) -> Iterator[Path]:
@@ -101,14 +105,14 @@ def _outer_ignores(top: Path) -> list[Ignore]:
     return []
 
 
-def _read_spec(path: Path) -> object | None:
+def _read_spec(path: Path) -> GitIgnoreSpec | None:
     try:
         return _spec(path.read_text(encoding="utf-8", errors="replace").splitlines())
     except OSError:
         return None
 
 
-def _spec(lines: Sequence[str]) -> object:
+def _spec(lines: Sequence[str]) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec
 
     return GitIgnoreSpec.from_lines(lines)
