@@ -189,6 +189,7 @@ FOR_SOME_DEVICE = """\
         ("attention.py", 1),
         ("cpu_attention.py", 0),
         ("xpu.py", 0),
+        ("intel_amx_backend.py", 0),
         ("cpu_gpu_copies.py", 1),
         ("image_processing_x.py", 0),
     ],
@@ -491,7 +492,10 @@ def test_the_logarithm_of_a_tensor_is_one(scan: Scan) -> None:
     assert scan(source) == [("GS101", "return torch.cat([torch.log(x)[:1], x])[rows], torch.log(x).tolist()")]
 
 
-@pytest.mark.parametrize("name", ["capture", "_capture_graph", "capture_model", "teardown_pool", "try_recover"])
+@pytest.mark.parametrize(
+    "name",
+    ["capture", "_capture_graph", "capture_model", "teardown_pool", "try_recover", "after_rank_fault", "_scale_up"],
+)
 def test_what_makes_graphs_or_ends_the_process_is_no_step(scan: Scan, name: str) -> None:
     source = f"""\
         class Layer(nn.Module):
@@ -681,3 +685,162 @@ def test_an_entry_point_may_be_known_by_a_parameter(scan: Scan) -> None:
                 return layout.cpu()
         """
     assert scan(source) == [("GS103", "return common_attn_metadata.seq_lens.cpu()")]
+
+
+def test_python_runs_no_kernel(scan: Scan) -> None:
+    source = """\
+        import tilelang
+        import tilelang.language as T
+
+        @tilelang.jit
+        def compiled(lengths: torch.Tensor):
+            return lengths.max().item()
+
+        def made(rows):
+            @T.prim_func
+            def kernel(lengths: torch.Tensor):
+                if lengths[rows] > 0:
+                    T.copy(lengths[: lengths[rows]], lengths)
+
+            return kernel
+
+        @torch.jit.script
+        def scripted(lengths: torch.Tensor):
+            return lengths.max().item()
+
+        class Layer(nn.Module):
+            def forward(self, lengths: torch.Tensor):
+                compiled(lengths)
+                made(3)(lengths)
+                return scripted(lengths)
+        """
+    assert scan(source) == [("GS101", "return lengths.max().item()")]
+
+
+def test_a_name_says_that_the_host_keeps_a_value_whatever_else_is_known(scan: Scan) -> None:
+    source = """\
+        def report(totals_host, host_data):
+            return totals_host.sum().item(), host_data["sum"].float().sum().item()
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, staged):
+                return report(x * 2, staged.fetch(x))
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("_host", "").replace("host_", ""))] == ["GS101"]
+
+
+def test_torch_mixes_no_devices(scan: Scan) -> None:
+    source = """\
+        from dataclasses import dataclass
+
+        @dataclass
+        class Batch:
+            lengths: torch.Tensor
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, batch: Batch):
+                rows = torch.repeat_interleave(torch.arange(4), batch.lengths)
+                longest = (torch.ones(4) * batch.lengths).max()
+                scaled = torch.tensor(0.5) * batch.lengths
+                return x, rows, longest.item(), scaled.max().item()
+        """
+    assert scan(source) == [("GS101", "return x, rows, longest.item(), scaled.max().item()")]
+    assert scan(source.replace("scaled.max().item()", "scaled")) == []
+
+
+def test_an_attribute_that_is_none_at_first_is_where_it_is_made(scan: Scan) -> None:
+    source = """\
+        class Planner:
+            def __init__(self):
+                self.history: torch.Tensor | None = None
+                self.given: torch.Tensor | None = None
+
+            def ensure(self):
+                self.history = torch.zeros(8, 4)
+
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.planner = Planner()
+
+            def forward(self, x: torch.Tensor):
+                return x, self.planner.history.max().item(), self.planner.given
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("self.planner.given", "self.planner.given.tolist()"))] == ["GS101"]
+
+
+def test_where_the_sizes_are_that_a_root_is_given_only_its_caller_knows(scan: Scan) -> None:
+    source = """\
+        class Resampler(nn.Module):
+            def forward(self, x: torch.Tensor, tgt_sizes: torch.Tensor, lengths: torch.Tensor):
+                return x[: tgt_sizes.max().item()], lengths.max().item()
+        """
+    assert [code for code, _ in scan(source)] == ["GS101"]
+    assert scan(source.replace("lengths.max().item()", "lengths")) == []
+
+
+def test_the_bias_of_a_recurrent_layer_is_a_flag(scan: Scan) -> None:
+    source = """\
+        def step(x, cell: nn.GRU):
+            return x + 1 if cell.bias else x
+
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell = nn.GRU(4, 4)
+
+            def forward(self, x: torch.Tensor):
+                return step(x, self.cell)
+        """
+    assert scan(source) == []
+
+
+@pytest.mark.parametrize(("default", "count"), [("0.0", 0), ("0.5", 1)])
+def test_a_configuration_holds_what_the_environment_says(scan: Scan, default: str, count: int) -> None:
+    source = f"""\
+        import os
+        from dataclasses import dataclass
+
+        class EnvFloat:
+            def __init__(self, name, default):
+                self.name, self.default = name, default
+
+            def get(self):
+                return float(os.environ.get(self.name, self.default))
+
+        SHARE = EnvFloat("SHARE", {default})
+
+        @dataclass
+        class Perturbation:
+            share: float
+
+            @classmethod
+            def from_env(cls):
+                return cls(share=SHARE.get())
+
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.perturbation = Perturbation.from_env()
+
+            def forward(self, x: torch.Tensor):
+                if self.perturbation.share <= 0.0:
+                    return x
+                return x.sum().item()
+        """
+    assert len(scan(source)) == count
+
+
+def test_a_test_knows_the_device_that_it_captures_on(scan: Scan) -> None:
+    source = """\
+        def {name}():
+            x = torch.zeros(4, device="cuda")
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                y = x + 1
+            return y
+        """
+    assert [code for code, _ in scan(source.format(name="captured"))] == ["GS601"]
+    assert scan(source.format(name="test_captured")) == []

@@ -36,6 +36,8 @@ class AttributeTables:
         self._engine = engine
         self._now: dict[str, dict[str, Value]] = {}
         self._initial: dict[str, dict[str, Value]] = {}
+        self._expected: dict[tuple[str, str], Value] = {}
+        "What attributes that are None at first will hold, by their annotation: tensors."
         self._done: set[tuple[str, str]] = set()
         self._constructing: list[str] = []
         self._modules: dict[str, bool] = {}
@@ -58,8 +60,11 @@ class AttributeTables:
 
     def expect(self, ref: str, name: str, value: Value) -> None:
         """An attribute that is None at first will hold such a value."""
-        table = self._now.setdefault(ref, {})
-        table[name] = join(table.get(name, value), value)
+        if as_tensor(value)[0] is not None:
+            self._expected[ref, name] = value
+        else:
+            table = self._now.setdefault(ref, {})
+            table[name] = join(table.get(name, value), value)
 
     def of_instance(self, ref: str, name: str) -> Value | None:
         """The value of an attribute that is no method; None where nothing in the project defines it."""
@@ -70,6 +75,9 @@ class AttributeTables:
         for writer in writers[:MAX_WRITERS]:
             self._run(ref, writer)
         value = self._now.get(ref, {}).get(name)
+        expected = self._expected.get((ref, name))
+        if expected is not None:
+            value = expected if value is None else _filled(value, expected)
         of_class = self.of_class(ref, name)
         if value is None:
             return (
@@ -219,10 +227,13 @@ class AttributeTables:
         return [m for m, f in made if f is not None and not FACTORY_DECORATORS.isdisjoint(f.decorators)][:MAX_WRITERS]
 
     def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Note the tensors that a call of a class of plain fields puts into them."""
+        """Note the tensors and numbers that a call of a class of plain fields puts into them."""
         for name, value in values.items():
-            declared, _ = as_tensor(self.of_class(ref, name))
-            if declared is not None:
+            of_class = self.of_class(ref, name)
+            declared, _ = as_tensor(of_class)
+            if type(of_class) is Number:
+                self.record(ref, name, value)
+            elif declared is not None:
                 given = as_tensor(value)[0] or declared
                 self.record(ref, name, replace(declared, where=given.where, dtype=given.dtype or declared.dtype))
 
@@ -235,6 +246,12 @@ class AttributeTables:
         from graphsafe.scan.engine import Arguments
 
         self._engine.read(method, Instance(ref), Arguments(), hot=False, guarded=False, depth=0)
+
+
+def _filled(value: Value, expected: Value) -> Value:
+    """What an attribute holds that is declared to hold something: where the tensor is, those know best who make it."""
+    made = as_tensor(value)[0]
+    return value if made is not None and made.where != "any" else join(value, expected)
 
 
 MODULE_ATTRIBUTES: dict[str, Value] = {

@@ -25,6 +25,7 @@ from graphsafe.scan.environment import Variables
 from graphsafe.scan.events import Event, EventKind, Span
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
+from graphsafe.scan.kernels import is_kernel
 from graphsafe.scan.overrides import Overrides
 from graphsafe.scan.project import Binding, Project
 from graphsafe.scan.record import ENTRY_POINT, Edge, Failure, Place, Record
@@ -188,6 +189,8 @@ class Engine:
     def function_value(self, ref: str) -> Value:
         facts = self.project.function_facts(ref)
         if facts is not None:
+            if is_kernel(facts.decorators):
+                return UNKNOWN
             for decorator in facts.decorators:
                 if decorator.endswith(("lru_cache", "functools.cache")) or decorator == "cache":
                     return Function(ref, closure_id=-1)

@@ -75,7 +75,7 @@ def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
             return Verdict(dead=not value)
         if not value and (known.soft in ("environment", "platform") or _is_debug(test)):
             return Verdict(guarded=True, text=_text(test))
-        if value and known.soft == "platform":
+        if value and known.soft in ("environment", "platform"):
             return Verdict(guarded=False, text=_text(test))
     elif _is_debug(test):
         return Verdict(guarded=True, text=_text(test))

@@ -123,7 +123,7 @@ class _Builder:
     def _class(self, node: ast.ClassDef, prefix: str) -> None:
         name = f"{prefix}{node.name}"
         bases = tuple(text for base in node.bases if (text := dotted(base)))
-        facts = ClassFacts(name, node.lineno, bases, tuple(filter(None, map(_decorator, node.decorator_list))))
+        facts = ClassFacts(name, node.lineno, bases, tuple(filter(None, map(decorator_name, node.decorator_list))))
         self.index.classes[name] = facts
         for statement in _flat(node.body):
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -151,7 +151,7 @@ class _Builder:
             name=f"{prefix}{node.name}",
             line=first,
             end_line=node.end_lineno or node.lineno,
-            decorators=tuple(filter(None, map(_decorator, node.decorator_list))),
+            decorators=tuple(filter(None, map(decorator_name, node.decorator_list))),
             owner=owner,
             mark=mark,
             captures=self._captures(node),
@@ -202,7 +202,7 @@ def dotted(node: ast.expr) -> str | None:
         node = node.value  # type: ignore[attr-defined]
 
 
-def _decorator(node: ast.expr) -> str | None:
+def decorator_name(node: ast.expr) -> str | None:
     """A decorator's dotted name, with the mode of a `torch.compile` in parentheses: it decides what is captured."""
     if isinstance(node, ast.Call):
         name = dotted(node.func)

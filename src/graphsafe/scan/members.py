@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 _VIEWS = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
+_RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
+"Modules whose `bias` is a flag: their parameters have a layer's number in the name."
 _HOST = frozenset(
     (
         "ndim",
@@ -183,6 +186,8 @@ def _of_class(engine: Engine, owner: ClassValue, name: str) -> Value:
 
 def _of_handle(owner: Handle, name: str) -> Value:
     if owner.kind == "module":
+        if name == "bias" and _RECURRENT.search(owner.detail or ""):
+            return Number(type="bool", soft="attribute")
         if name in ("weight", "bias", "in_proj_weight"):
             return Tensor(dtype="float", name=f"….{name}")
         if name in ("in_features", "out_features", "num_embeddings", "embedding_dim", "padding_idx", "num_heads"):

@@ -37,6 +37,7 @@ from graphsafe.scan.values import (
     of_elements,
     options,
     sequence,
+    together,
 )
 
 if TYPE_CHECKING:
@@ -176,14 +177,12 @@ def _placement(
         if frame.contexts and frame.contexts[-1] in ("device", "host"):
             return frame.contexts[-1]  # type: ignore[return-value]
         return "host"
-    if any(tensor.where == "device" for tensor in involved):
-        return "device"
-    if any(tensor.where == "any" for tensor in involved):
-        return "any"
-    if not involved and values and all(type(value) in (Number, DtypeValue, NoneValue) for value in values):
+    if involved:
+        return together(involved)
+    if values and all(type(value) in (Number, DtypeValue, NoneValue) for value in values):
         # What torch makes of Python's numbers alone.
         return "host"
-    return "host" if involved else "any"
+    return "any"
 
 
 def _note_state(engine: Engine, frame: Frame, node: ast.Call, involved: list[Tensor], values: Seq[Value]) -> None:
@@ -206,7 +205,7 @@ def _emit_effects(
     involved: list[Tensor],
     values: Seq[Value],
 ) -> None:
-    on_device = where != "host" or any(tensor.where != "host" for tensor in involved)
+    on_device = where != "host" or together(involved) != "host"
     unknown = not involved and any(type(value) is Unknown and value.device for value in values)
     guessed = (receiver is not None and not receiver.sure) or all_doubtful(involved) or any(map(_is_doubtful, values))
     subject = next((tensor for tensor in involved if tensor.where != "host"), None)

@@ -38,6 +38,7 @@ from graphsafe.scan.values import (
     number,
     of_elements,
     sequence,
+    together,
 )
 
 if TYPE_CHECKING:
@@ -125,16 +126,11 @@ def _fold(op: ast.operator, left: Number, right: Number) -> Number:
 
 def elementwise(tensors: tuple[Tensor, ...], dtype: Dtype | None) -> Tensor:
     """The new tensor that an elementwise operation makes of these."""
-    where = tensors[0].where
     ndim: int | None = 0
     for tensor in tensors:
-        if tensor.where == "device":
-            where = "device"
-        elif tensor.where == "any" and where == "host":
-            where = "any"
         ndim = None if ndim is None or tensor.ndim is None else max(ndim, tensor.ndim)
     return Tensor(
-        where=where,
+        where=together(tensors),
         dtype=dtype,
         ndim=ndim,
         step=any(tensor.step for tensor in tensors),

@@ -46,8 +46,12 @@ ColdTest = Callable[[str, FunctionFacts], bool]
 
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 "Names by which engines keep the host's copy of a tensor apart from the device's."
+SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
+"Names that say so whatever else is known of the value; the other words may also mean a list."
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 "Sizes of images, which engines keep on the host and transformers sends to the device."
+SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
+"Sizes that are on the device where something says so; of a root's parameter nothing does."
 MASK_NAME = re.compile(r"(^|_)mask(s|_bool)?$")
 
 TENSOR_USES = frozenset(
@@ -100,8 +104,8 @@ def says_host(node: ast.AST) -> bool:
     """Whether the name of an expression says that the host keeps it: `batch.seq_lens_cpu[0]`, `table["lens_cpu"]`."""
     while isinstance(node, ast.Subscript):
         key = node.slice
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            return HOST_NAME.search(key.value) is not None
+        if isinstance(key, ast.Constant) and isinstance(key.value, str) and HOST_NAME.search(key.value):
+            return True
         node = node.value
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     return HOST_NAME.search(name) is not None
@@ -111,15 +115,15 @@ def bound_to(value: Value, name: str) -> Value:
     """A value under its new name, which says where a tensor is of which nothing else does."""
     if type(value) is not Tensor or value.name == name:
         return value
+    where, doubtful, aside = _told_by(name)
     if value.where != "any":
-        return replace(value, name=name)
-    where, doubtful = _told_by(name)
+        return replace(value, name=name, where="host" if aside else value.where)
     return replace(value, name=name, where=where, doubtful=value.doubtful or doubtful)
 
 
 @lru_cache(maxsize=4096)
-def _told_by(name: str) -> tuple[Where, bool]:
-    return where_of(name, "any"), GRID_NAME.search(name) is not None
+def _told_by(name: str) -> tuple[Where, bool, bool]:
+    return where_of(name, "any"), GRID_NAME.search(name) is not None, SIDE_NAME.search(name) is not None
 
 
 def bind(
@@ -253,8 +257,8 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
     """An annotation's value with the name, and the device that the name and the place suggest."""
     if type(value) is Tensor:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
-        doubtful = GRID_NAME.search(name) is not None
-        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, doubtful=doubtful)
+        sizes = GRID_NAME.search(name) or (where == "device" and SIZES_NAME.search(name))
+        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, doubtful=bool(sizes))
     if type(value).__name__ == "Union":
         return join_all(placed(option, name, step, where) for option in value.options)  # type: ignore[union-attr]
     if type(value) is Sequence:

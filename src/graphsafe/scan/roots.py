@@ -28,7 +28,8 @@ COLD_NAMES = frozenset(
 )
 "Functions that run once, before the first step."
 OTHER_HARDWARE = re.compile(
-    r"(?<![^_.])(npu|xpu|hpu|tpu|musa|mlx|forward_cpu)(?![^_.])|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|Ascend)(?![a-z])"
+    r"(?<![^_.])(npu|xpu|hpu|tpu|musa|mlx|amx|mindspore|forward_cpu)(?![^_.])"
+    r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"
 )
 "Words in the name of a module, class or function by which it is for other hardware than CUDA graphs are."
 HOST_MODULE = re.compile(r"(?<![^_.])cpu(?![^_.])")
@@ -50,9 +51,9 @@ COLD_BEGINNINGS = (
 )
 COLD_ENDINGS = ("weight_loader", "_load_weights")
 COLD_WORDS = re.compile(
-    r"^_?capture(_model|_\w*graphs?(_|$)\w*)?$|(?<![^_])(teardown|shutdown|destroy|recover)(?![^_])"
+    r"^_?capture(_model|_\w*graphs?(_|$)\w*)?$|(?<![^_])(teardown|shutdown|destroy|recover|fault|failover|scale_up|scale_down)(?![^_])"
 )
-"Names of what makes the graphs, ends the process, or starts again after a failure."
+"Names of what makes the graphs, ends the process, changes its size, or starts again after a failure."
 
 
 @cache

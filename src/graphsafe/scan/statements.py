@@ -13,7 +13,8 @@ from graphsafe.scan.checks.origin import capacity_tests, has_alternative
 from graphsafe.scan.conditions import truth
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame, LazyTest
-from graphsafe.scan.index import dotted, import_targets
+from graphsafe.scan.index import decorator_name, dotted, import_targets
+from graphsafe.scan.kernels import is_kernel
 from graphsafe.scan.values import (
     NONE,
     UNKNOWN,
@@ -79,7 +80,9 @@ def _global(engine: Engine, frame: Frame, node: ast.Global) -> None:
 
 
 def _function(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    if frame.function or frame.depth:
+    if node.decorator_list and is_kernel(filter(None, map(decorator_name, node.decorator_list))):
+        frame.env[node.name] = UNKNOWN
+    elif frame.function or frame.depth:
         frame.env[node.name] = engine.nested(frame, node, node.name)
     else:
         frame.env[node.name] = engine.global_value(frame.file, node.name)

@@ -70,7 +70,9 @@ def method_of_unknown(
     step = depends_on_step(receiver)
     device = type(receiver) is Unknown and receiver.device
     if isinstance(node.func, ast.Attribute) and says_host(node.func.value):
-        return engine.after_unknown(arguments)
+        if engine.ops.method(name) is None or name in _SHARED_NAMES:
+            return engine.after_unknown(arguments)
+        return method(engine, frame, node, Tensor(where="host", step=step, sure=False), name, arguments)
     if name in UNMISTAKABLE and type(receiver) is Unknown and frame.hot:
         tensor = Tensor(where="any", step=step, sure=device)
         return method(engine, frame, node, tensor, name, arguments)

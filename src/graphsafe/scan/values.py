@@ -422,6 +422,20 @@ def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
     return "likely" if certain and tensor.sure and not tensor.doubtful else "possible"
 
 
+def together(tensors: Iterable[Tensor]) -> Where:
+    """Where an operation on all of these happens: torch mixes devices only where a host tensor is 0-d."""
+    where: Where = "host"
+    on_host = False
+    for tensor in tensors:
+        if tensor.where == "device":
+            return "device"
+        if tensor.where == "any":
+            where = "any"
+        elif tensor.ndim != 0 and not (tensor.ndim is None and tensor.literal):
+            on_host = True
+    return "host" if on_host else where
+
+
 def all_doubtful(tensors: Iterable[Tensor]) -> bool:
     """Whether every tensor that may be on the device is a doubtful one."""
     doubts = [tensor.doubtful for tensor in tensors if tensor.where != "host"]
