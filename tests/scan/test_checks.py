@@ -398,3 +398,43 @@ def test_the_fields_of_a_result_are_no_state(scan):
                 return output.pooled
     """
     assert scan("GS703", source) == []
+
+
+def test_what_is_put_back_does_not_change_from_step_to_step(scan):
+    source = """
+        class Step(nn.Module):
+            def __init__(self, scale: float):
+                super().__init__()
+                self.scale = scale
+
+            def forward(self, x: torch.Tensor, scale: float) -> torch.Tensor:
+                was = self.scale
+                self.scale = scale
+                try:
+                    return self.scaled(x)
+                finally:
+                    self.scale = was
+
+            def scaled(self, x):
+                return x * self.scale
+    """
+    assert scan("GS702", source) == []
+    assert len(scan("GS702", source.replace("was = self.scale", "was = self.scale + 1"))) == 1
+
+
+def test_what_an_unknown_call_makes_first_may_be_no_tensor(scan):
+    source = """
+        import kernels
+
+        class Step(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.kernel = None
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                if self.kernel is None:
+                    self.kernel = kernels.compiled_for(x)
+                return self.kernel(x)
+    """
+    assert scan("GS701", source) == []
+    assert [finding.confidence for finding in scan("GS701", source, "possible")] == ["possible"]

@@ -844,3 +844,57 @@ def test_a_test_knows_the_device_that_it_captures_on(scan: Scan) -> None:
         """
     assert [code for code, _ in scan(source.format(name="captured"))] == ["GS601"]
     assert scan(source.format(name="test_captured")) == []
+
+
+def test_a_field_of_a_subclass_is_on_the_host_if_its_name_says_so(scan: Scan) -> None:
+    source = """\
+        from dataclasses import dataclass
+
+        @dataclass
+        class Batch:
+            ranks: torch.Tensor
+
+        @dataclass
+        class NativeBatch(Batch):
+            ranks_cpu: torch.Tensor | None = None
+
+        def scaled(x, weights: torch.Tensor, ranks: torch.Tensor):
+            for index, rank in enumerate(ranks):
+                if rank > 0:
+                    x = x + weights[rank, :4]
+            return x
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, weights: torch.Tensor, batch: Batch):
+                return scaled(x, weights, batch.ranks_cpu)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("batch.ranks_cpu", "batch.ranks"))][:1] == ["GS102"]
+
+
+@pytest.mark.parametrize(
+    ("key", "codes"), [("(x.shape[0], x.device)", ["GS701"]), ("(x.data_ptr(), x.device)", ["GS201"])]
+)
+def test_what_fills_a_missing_entry_of_a_table_runs_once_a_key(scan: Scan, key: str, codes: list[str]) -> None:
+    source = f"""\
+        class Context:
+            def __init__(self):
+                self.plans = {{}}
+
+        def plan_of(context: Context, x):
+            key = {key}
+            cached = context.plans.get(key)
+            if cached is not None:
+                return cached
+            plan = make(x)
+            context.plans[key] = plan
+            return plan
+
+        def make(x):
+            return torch.nonzero(x)
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, context: Context):
+                return x + plan_of(context, x)
+        """
+    assert [code for code, _ in scan(source)] == codes

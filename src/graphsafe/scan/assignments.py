@@ -17,6 +17,7 @@ from graphsafe.scan.checks.origin import (
     is_rare,
     mentions,
     origin,
+    puts_back,
     sources,
     tells_identity,
 )
@@ -251,6 +252,8 @@ def _record_write(
     span: Span = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
     written = getattr(node, "value", None)
     assigned = origin(frame, written)
+    if assigned is not written and puts_back(assigned, text):
+        return
     reads_self = augmented or (isinstance(assigned, ast.expr) and mentions(assigned, text))
     base = text.partition("[")[0]
     lazy = is_lazy(frame, text, written if keyed else None)

@@ -86,7 +86,9 @@ def element(engine: Engine, value: Value) -> Value:
             found.append(option.elem)
         elif isinstance(option, Tensor):
             ndim = option.ndim - 1 if option.ndim is not None and option.ndim > 0 else None
-            found.append(replace(option, ndim=ndim, fresh=False, name=None))
+            # An element of a host tensor may well be 0-d, which is as good as a number.
+            sure = option.sure and not (option.where == "host" and option.ndim is None)
+            found.append(replace(option, ndim=ndim, fresh=False, name=None, sure=sure))
         elif isinstance(option, Dict):
             keys = [number(key) for key, _ in option.items]
             found.append(join_all(keys) if keys else UNKNOWN)

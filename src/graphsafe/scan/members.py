@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.attributes import MODULE_ATTRIBUTES, named_attribute
+from graphsafe.scan.parameters import known_by
 from graphsafe.scan.values import (
     ARRAY,
     INT,
@@ -151,7 +152,7 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
             return DeviceValue("device" if engine.attributes.is_module(owner.ref) else "any")
         if name == "dtype":
             return DtypeValue(None)
-        return Unknown(owner.step, owner.step)
+        return known_by(Unknown(owner.step, owner.step), name)
     if type(found) is Function and found.bound is None and _is_method(engine, found.ref):
         # `forward_core = Other.forward_core` in a class body.
         return replace(found, bound=owner)
@@ -159,7 +160,7 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
     if owner.step and type(value) is Tensor:
         return replace(value, step=True)
     if owner.step and type(value) is Unknown:
-        return Unknown(True, value.device)
+        return replace(value, step=True)
     return value
 
 
@@ -222,4 +223,4 @@ def _of_unknown(owner: Unknown, name: str) -> Value:
         return ON_CUDA
     if name == "ndim":
         return NUMBER
-    return owner
+    return known_by(owner, name)

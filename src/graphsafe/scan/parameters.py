@@ -113,12 +113,19 @@ def says_host(node: ast.AST) -> bool:
 
 def bound_to(value: Value, name: str) -> Value:
     """A value under its new name, which says where a tensor is of which nothing else does."""
+    if type(value) is Unknown:
+        return known_by(value, name)
     if type(value) is not Tensor or value.name == name:
         return value
     where, doubtful, aside = _told_by(name)
     if value.where != "any":
         return replace(value, name=name, where="host" if aside else value.where)
     return replace(value, name=name, where=where, doubtful=value.doubtful or doubtful)
+
+
+def known_by(value: Unknown, name: str) -> Unknown:
+    """Something unknown by a name that may say that the host keeps it."""
+    return Unknown(value.step, host=True) if _told_by(name)[2] else value
 
 
 @lru_cache(maxsize=4096)
@@ -235,7 +242,8 @@ def _parameter(
     elif type(declared) is Number and default is not None and passed is None:
         value = _default(engine, frame, default, soft="default")
         return value if type(value) is Number else join(declared, value)
-    declared = placed(declared, name, step, "device" if frame.hot and unknown_caller else "any")
+    on_host = type(passed) is Unknown and passed.host
+    declared = placed(declared, name, step, "host" if on_host else "device" if frame.hot and unknown_caller else "any")
     if default is not None and passed is None and _is_none(default):
         declared = join(declared, NONE)
     return declared

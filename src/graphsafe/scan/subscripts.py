@@ -107,7 +107,7 @@ def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Va
         tensor, _ = as_tensor(index)
         if owner.device:
             _mask_by_name(engine, frame, node, node.slice, index)
-        return Unknown(owner.step or (tensor is not None and tensor.step), owner.device)
+        return replace(owner, step=owner.step or (tensor is not None and tensor.step))
     return UNKNOWN
 
 

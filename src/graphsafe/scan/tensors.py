@@ -69,9 +69,10 @@ def method_of_unknown(
         engine.note_passed(name, arguments)
     step = depends_on_step(receiver)
     device = type(receiver) is Unknown and receiver.device
-    if isinstance(node.func, ast.Attribute) and says_host(node.func.value):
+    on_host = type(receiver) is Unknown and receiver.host
+    if on_host or (isinstance(node.func, ast.Attribute) and says_host(node.func.value)):
         if engine.ops.method(name) is None or name in _SHARED_NAMES:
-            return engine.after_unknown(arguments)
+            return Unknown(step, host=True)
         return method(engine, frame, node, Tensor(where="host", step=step, sure=False), name, arguments)
     if name in UNMISTAKABLE and type(receiver) is Unknown and frame.hot:
         tensor = Tensor(where="any", step=step, sure=device)

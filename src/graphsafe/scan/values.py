@@ -33,6 +33,8 @@ class Unknown:
     step: bool = False
     device: bool = False
     "May hold device tensors: it came out of a call that was given some."
+    host: bool = False
+    "Its name says that the host keeps it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +296,16 @@ def _join_unknown(a: Value, b: Value) -> Value:
     if functions and len(functions) <= MAX_FUNCTIONS:
         # What may be called is read; what else it may be costs no more than not knowing the result.
         return Union((*functions, UNKNOWN))
-    return Unknown(depends_on_step(a) or depends_on_step(b), holds_device(a) or holds_device(b))
+    on_host = _is_kept(a) and _is_kept(b)
+    return Unknown(depends_on_step(a) or depends_on_step(b), holds_device(a) or holds_device(b), on_host)
+
+
+def _is_kept(value: Value) -> bool:
+    """Whether the host keeps a value, as far as a place or a name says so."""
+    return all(
+        option.host if type(option) is Unknown else type(option) is Tensor and option.where == "host"
+        for option in options(value)
+    )
 
 
 def _can_be_called(value: Value) -> bool:

@@ -184,6 +184,8 @@ def is_filled_here(engine: Engine, frame: Frame) -> bool:
 
 
 def _is_filled(engine: Engine, frame: Frame, test: LazyTest) -> bool:
+    if _fills_table(frame, test):
+        return True
     if test.target != "*" and not test.target.startswith("self."):
         return False
     if frame.node is None:
@@ -196,6 +198,43 @@ def _is_filled(engine: Engine, frame: Frame, test: LazyTest) -> bool:
         if writers <= here and (target in assigned or not writers.isdisjoint(called)):
             return True
     return False
+
+
+def _fills_table(frame: Frame, test: LazyTest) -> bool:
+    """`plan = tables.plans.get(key); if plan is None: …; tables.plans[key] = plan`, or the same by `not in`."""
+    if frame.node is None:
+        return False
+    bound = _bound_to(frame, test) if "." not in test.target else None
+    table = test.target if bound is None else _table(bound)
+    if table is None or (table in frame.env and table not in frame.globals):
+        return False
+    keys = [key for held, line, key in _entries(frame.node) if held == table and line > test.line]
+    return bool(keys) and not any(tells_identity(frame, key) for key in keys)
+
+
+def _table(node: ast.expr) -> str | None:
+    """What an expression looks an entry up in: `self.tables[key]`, `self.tables.get(key)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        return dotted(node.func.value)
+    return dotted(node.value) if isinstance(node, ast.Subscript) else None
+
+
+@kept
+def _entries(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[tuple[str, int, ast.expr]]:
+    """The entries that a function puts into tables: table, line, key."""
+    return tuple(
+        (table, target.lineno, target.slice)
+        for inner in statements_within(function)
+        if isinstance(inner, ast.Assign)
+        for target in inner.targets
+        if isinstance(target, ast.Subscript) and (table := dotted(target.value)) is not None
+    )
+
+
+def puts_back(node: ast.expr | None, text: str) -> bool:
+    """What was read from an attribute before: `was = self.mode; …; self.mode = was`, alone or among others."""
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(isinstance(part, ast.Attribute) and dotted(part) == text for part in parts)
 
 
 def _writers(engine: Engine, frame: Frame, attribute: str) -> set[str]:

@@ -63,7 +63,8 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
         container = any(type(option) is Dict or _is_list(option) for option in options(write.value))
         # An object may have looked no further than the shapes of what it was given.
         made = write.constructed or any(type(option) is Instance for option in options(write.value))
-        doubtful = made or container or not write.alone
+        # A call that nothing is known of may as well return a kernel or the name of one.
+        doubtful = made or container or not write.alone or type(write.value) is Unknown
         confidence = "possible" if doubtful else _confidence(write.value)
         return _event(write, "AttrWrite", "lazy-init", confidence)
     if write.sources & log.inputs:
