@@ -898,3 +898,29 @@ def test_what_fills_a_missing_entry_of_a_table_runs_once_a_key(scan: Scan, key: 
                 return x + plan_of(context, x)
         """
     assert [code for code, _ in scan(source)] == codes
+
+
+def test_a_cache_around_a_method_keeps_what_it_does_to_the_first_call(scan: Scan) -> None:
+    source = """\
+        import functools
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, shape: tuple[int, ...]):
+                return x + self.offsets(shape, x.device)
+
+            @functools.lru_cache(maxsize=16)
+            def offsets(self, shape, device):
+                return torch.tensor(shape, device=device)
+        """
+    assert [code for code, _ in scan(source)] == ["GS705"]
+    assert [code for code, _ in scan(source.replace("@functools.lru_cache(maxsize=16)", ""))] == ["GS301"]
+
+
+def test_a_copy_of_image_sizes_to_the_host_may_be_none(scan: Scan) -> None:
+    source = """\
+        class Encoder(nn.Module):
+            def forward(self, x: torch.Tensor, grid_thw: torch.Tensor):
+                return x, grid_thw.cpu()
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("grid_thw", "lengths"))] == ["GS103"]

@@ -146,12 +146,16 @@ def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arg
 
 def _function(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
     if function.closure_id == -1 and function.node is None:
-        containers.cached_call(engine, frame, node, function, arguments)
-        frame.guards.append("the cache around the function")
-        value = engine.call(frame, node, function, arguments)
-        frame.guards.pop()
-        return value
+        return _cached(engine, frame, node, function, arguments)
     return engine.call(frame, node, function, arguments)
+
+
+def _cached(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
+    containers.cached_call(engine, frame, node, function, arguments)
+    frame.guards.append("the cache around the function")
+    value = engine.call(frame, node, function, arguments)
+    frame.guards.pop()
+    return value
 
 
 def _construct(engine: Engine, cls: ClassValue, arguments: Arguments) -> Value:
@@ -238,7 +242,7 @@ def _instance_method(
         bound: Value = ClassValue(receiver.ref) if "classmethod" in decorators else receiver
         target = Function(method, bound)
         if any("cache" in decorator for decorator in decorators):
-            containers.cached_call(engine, frame, node, target, arguments)
+            return _cached(engine, frame, node, target, arguments)
         return engine.call(frame, node, target, arguments)
     if name in ("register_buffer", "register_parameter"):
         _register(engine, frame, node, receiver, name, arguments)

@@ -27,9 +27,11 @@ from graphsafe.scan.values import (
     Number,
     Sequence,
     Tensor,
+    Union,
     Unknown,
     Value,
     Where,
+    depends_on_step,
     join,
     join_all,
     number,
@@ -113,8 +115,11 @@ def says_host(node: ast.AST) -> bool:
 
 def bound_to(value: Value, name: str) -> Value:
     """A value under its new name, which says where a tensor is of which nothing else does."""
-    if type(value) is Unknown:
-        return known_by(value, name)
+    kind = type(value)
+    if kind is Unknown:
+        return known_by(value, name)  # type: ignore[arg-type]
+    if (kind is Union or kind is Dict or kind is Sequence) and _told_by(name)[2]:
+        return placed(value, name, depends_on_step(value), "host")
     if type(value) is not Tensor or value.name == name:
         return value
     where, doubtful, aside = _told_by(name)
@@ -267,15 +272,16 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
         sizes = GRID_NAME.search(name) or (where == "device" and SIZES_NAME.search(name))
         return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, doubtful=bool(sizes))
-    if type(value).__name__ == "Union":
-        return join_all(placed(option, name, step, where) for option in value.options)  # type: ignore[union-attr]
+    if type(value) is Union:
+        return join_all(placed(option, name, step, where) for option in value.options)
     if type(value) is Sequence:
         elem = placed(value.elem, name, step, where)
         return replace(
             value, elem=elem, items=tuple(placed(v, name, step, where) for v in value.items) if value.items else None
         )
     if type(value) is Dict:
-        return replace(value, elem=placed(value.elem, name, step, where))
+        items = tuple((key, placed(item, name, step, where)) for key, item in value.items)
+        return replace(value, elem=placed(value.elem, name, step, where), items=items)
     if type(value) is Instance and step:
         return replace(value, step=True)
     return value

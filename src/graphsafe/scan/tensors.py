@@ -107,9 +107,7 @@ def _read(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor) -> None:
 
 def _cpu(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
     if tensor.where != "host":
-        # Whoever writes this does not doubt where the tensor is.
-        confidence = confidence_of(replace(tensor, doubtful=False), True)
-        engine.emit(frame, "Transfer", "to-host", node, confidence, value=describe(tensor))
+        engine.emit(frame, "Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
     return replace(tensor, where="host", fresh=True, attr=None, pinned=False)
 
 

@@ -206,7 +206,7 @@ def _fills_table(frame: Frame, test: LazyTest) -> bool:
         return False
     bound = _bound_to(frame, test) if "." not in test.target else None
     table = test.target if bound is None else _table(bound)
-    if table is None or (table in frame.env and table not in frame.globals):
+    if table is None or ("." not in table and table in frame.env and table not in frame.globals):
         return False
     keys = [key for held, line, key in _entries(frame.node) if held == table and line > test.line]
     return bool(keys) and not any(tells_identity(frame, key) for key in keys)
