@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from graphsafe.scan.project import Project
 from graphsafe.scan.source import Unreadable
 
-KEPT = re.compile(r"\b(keep|stay)_on_(cpu|host)\b")
+KEPT = re.compile(r"\b(?:keep|stay)_on_(?:cpu|host)\b")
 
 
 def kept_on_host(project: Project, path: str) -> frozenset[str]:
@@ -29,7 +29,7 @@ def _declared_in(project: Project, path: str) -> frozenset[str]:
 def _declared(project: Project, path: str) -> frozenset[str]:
     file = project.index(path)
     try:
-        lines = project.source(path).lines
+        lines = project.source(path).lines if project.files.search(path, KEPT) else ()
     except (KeyError, Unreadable):
         return frozenset()
     told = [number for number, line in enumerate(lines, 1) if "_on_" in line and KEPT.search(line)]

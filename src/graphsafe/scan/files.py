@@ -6,6 +6,7 @@ A file is read when something asks for it, never before; what cannot be read is 
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +42,8 @@ class Files:
         "Path -> first and last lines of the statements that were asked for."
         self.read_whole: set[str] = set()
         "Files whose text was asked for."
+        self.searches: dict[str, set[re.Pattern[str]]] = {}
+        "Path -> what its text was searched for."
         packages: dict[Path, Path | None] = {}
         for path in paths:
             name, is_package = module_name(path, packages)
@@ -116,6 +119,11 @@ class Files:
         """The source of a file in which every character may count. Raises as `source` does."""
         self.read_whole.add(path)
         return self.source(path)
+
+    def search(self, path: str, pattern: re.Pattern[str]) -> list[str]:
+        """What a pattern of one group or none finds in a file's text. Raises as `source` does."""
+        self.searches.setdefault(path, set()).add(pattern)
+        return pattern.findall(self.source(path).text)
 
     def source(self, path: str) -> Source:
         """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""

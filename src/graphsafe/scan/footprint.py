@@ -36,8 +36,10 @@ class Seen:
     "That were asked for at its module level, there or not."
     spans: Mapping[str, Span]
     "The statements that were read, and their first and last lines."
+    searches: tuple[tuple[str, int], ...]
+    "What its text was searched for: patterns and their flags."
     digest: str
-    "Of these statements' text, of what the names mean, and of the classes and methods."
+    "Of these statements' text, of what the names mean and the searches find, and of the classes and methods."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,9 @@ def footprint(
                 whole.append(path)
             else:
                 spans = {lines[span]: span for span in sorted(read)}
-                names = tuple(sorted(asked.get(path, ())))
-                seen[path] = Seen(names, spans, _digest(files, index, names, spans, entrances))
+                searches = sorted((pattern.pattern, pattern.flags) for pattern in files.searches.get(path, ()))
+                now = Seen(tuple(sorted(asked.get(path, ()))), spans, tuple(searches), "")
+                seen[path] = replace(now, digest=_digest(files, index, now, entrances))
     return Footprint(report, dict(contents), told, seen, whole)
 
 
@@ -120,10 +123,8 @@ def _again(files: Files, path: str, known: Seen, entrances: Entrances) -> Seen |
     now = _spans(index)
     if not known.spans.keys() <= now.keys():
         return None
-    spans = {name: now[name] for name in known.spans}
-    if _digest(files, index, known.names, spans, entrances) != known.digest:
-        return None
-    return replace(known, spans=spans)
+    seen = replace(known, spans={name: now[name] for name in known.spans})
+    return seen if _digest(files, index, seen, entrances) == known.digest else None
 
 
 # what a file shows
@@ -144,16 +145,15 @@ def _spans(index: FileIndex) -> dict[str, Span]:
     return found
 
 
-def _digest(
-    files: Files, index: FileIndex, names: Sequence[str], spans: Mapping[str, Span], entrances: Entrances
-) -> str:
-    lines = files.source(index.path).lines
+def _digest(files: Files, index: FileIndex, seen: Seen, entrances: Entrances) -> str:
+    source = files.source(index.path)
     parts = (
         (index.module, index.is_package, index.stars, index.captures),
-        [_meaning(index, name) for name in names],
+        [_meaning(index, name) for name in seen.names],
         [_class(facts) for facts in index.classes.values()],
-        [_function(facts) for facts in index.functions.values() if _counts(facts, names, entrances)],
-        [(name, lines[first - 1 : last]) for name, (first, last) in sorted(spans.items())],
+        [_function(facts) for facts in index.functions.values() if _counts(facts, seen.names, entrances)],
+        [(name, source.lines[first - 1 : last]) for name, (first, last) in sorted(seen.spans.items())],
+        [re.findall(pattern, source.text, flags) for pattern, flags in seen.searches],
     )
     return digest(repr(parts).encode("utf-8", "surrogatepass"))
 
@@ -249,6 +249,7 @@ def parse_footprint(text: str) -> Footprint | None:
             path: Seen(
                 tuple(one["names"]),
                 {name: (first, last) for name, (first, last) in one["spans"].items()},
+                tuple((pattern, flags) for pattern, flags in one["searches"]),
                 one["digest"],
             )
             for path, one in data.pop("seen").items()

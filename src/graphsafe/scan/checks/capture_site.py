@@ -23,6 +23,7 @@ FAILURES = frozenset(("Exception", "BaseException", "RuntimeError", "Accelerator
 "What catches a failed capture: it raises RuntimeError, or torch's AcceleratorError, which derives from it."
 
 TEST = re.compile(r"(^|\.)test_")
+WARM_UP = re.compile("warm", re.IGNORECASE)
 "Module or function of a test, which knows the one device that it captures on."
 
 
@@ -107,7 +108,7 @@ def _never_warmed(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) 
     unless the function shows its own idea of a warm-up: of something else, or too late.
     """
     captured = list(_calls(engine, frame, node.body))
-    if frame.node is None or not captured or "warm" in engine.project.source(frame.path).text.lower():
+    if frame.node is None or not captured or engine.project.files.search(frame.path, WARM_UP):
         return None
     names = {dotted(call.func) for call in captured}
     others = [inner for inner in ast.walk(frame.node) if isinstance(inner, ast.Call)]

@@ -22,13 +22,13 @@ def is_registered(engine: Engine, frame: Frame, node: ast.Call) -> bool:
     if given is None:
         return False
     name = ast.unparse(given).rpartition(".")[2]
-    text = engine.project.source(frame.path).text
-    return any(known.rpartition(".")[2] == name for known in REGISTERED.findall(text))
+    registered = engine.project.files.search(frame.path, REGISTERED)
+    return any(known.rpartition(".")[2] == name for known in registered)
 
 
 def is_seeded(engine: Engine, frame: Frame) -> bool:
     """Whether this file seeds the host's generators: eager steps may then repeat the draw as replays do."""
-    return SEEDED.search(engine.project.source(frame.path).text) is not None
+    return bool(engine.project.files.search(frame.path, SEEDED))
 
 
 def only_in_training(engine: Engine, frame: Frame, node: ast.Call) -> bool:
