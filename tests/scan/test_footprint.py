@@ -152,3 +152,20 @@ def test_files_that_come_or_go_are_read_again(root: Path, again: Callable[[], tu
     assert again()[1]
     (root / "letters.py").unlink()
     assert again()[1]
+
+
+def test_a_finding_that_names_other_lines_is_made_again(root: Path, again: Callable[[], tuple[Report, bool]]) -> None:
+    counting = MODEL.replace(
+        "        return scaled(x)\n",
+        "        x = x[: self.count]\n        self.count += 1\n        return x\n",
+    ).replace(
+        "    def forward",
+        "    def __init__(self):\n        super().__init__()\n        self.count = 0\n\n    def forward",
+    )
+    (root / "model.py").write_text(counting)
+    report, _ = again()
+    (finding,) = (finding for finding in report.findings if "uses" in finding.data)
+    edit(root, "model.py", "import torch\n", "# Above.\nimport torch\n")
+    report, read = again()
+    (moved,) = (finding for finding in report.findings if "uses" in finding.data)
+    assert read and int(moved.data["uses"]) == int(finding.data["uses"]) + 1

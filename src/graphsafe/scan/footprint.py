@@ -24,6 +24,8 @@ from graphsafe.scan.starts import Entrances
 MAX_CHANGED = 32
 "Files; after a larger edit, such as another branch, hardly any report holds."
 OWN_COMMENT = b"graphsafe:"
+LINES = re.compile(r"\.py:\d|\blines? \d|^\d+(, \d+)*$")
+"Text that names lines of a file."
 
 Span = tuple[int, int]
 
@@ -106,7 +108,8 @@ def carried(
             files.check(path)
             if path in files.problems:
                 return None
-    moves = {path: _Move(before.seen[path].spans, seen[path].spans) for path in changed if path in seen}
+    moved = [path for path in changed if path in seen and seen[path].spans != before.seen[path].spans]
+    moves = {path: _Move(before.seen[path].spans, seen[path].spans) for path in moved}
     try:
         findings = in_order(_moved(finding, moves) for finding in report.findings)
     except _Unclear:
@@ -232,7 +235,7 @@ def _texts(finding: Finding) -> Iterator[str]:
 
 
 def _names_a_line(text: str) -> bool:
-    return "<lambda>" in text or re.search(r"\.py:\d|\bline \d", text) is not None
+    return "<lambda>" in text or LINES.search(text) is not None
 
 
 # in the cache
