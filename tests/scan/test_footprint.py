@@ -169,3 +169,14 @@ def test_a_finding_that_names_other_lines_is_made_again(root: Path, again: Calla
     report, read = again()
     (moved,) = (finding for finding in report.findings if "uses" in finding.data)
     assert read and int(moved.data["uses"]) == int(finding.data["uses"]) + 1
+
+
+def test_an_edit_taken_back_leaves_the_report_before_it_to_go_on_from(
+    root: Path, again: Callable[[], tuple[Report, bool]]
+) -> None:
+    edit(root, "helper.py", "x.sum().item() * LIMIT", "x.sum() * LIMIT")
+    assert again()[1]
+    (root / "helper.py").write_text(HELPER)
+    edit(root, "notes.py", "'nothing'", "'something else'")
+    report, read = again()
+    assert not read and [finding.code for finding in report.findings] == ["GS101"]

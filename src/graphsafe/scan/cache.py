@@ -58,13 +58,13 @@ class Cache:
     def keep_report(self, key: str, report: Report) -> None:
         self._write("reports", {key: render_json(report)}, MAX_REPORTS)
 
-    def footprint(self, key: str) -> str | None:
-        """What the last scan under `key` looked at, as footprint.py writes it."""
-        rows = self._select("select data from footprints where key = ?", [key])
-        return rows[0][0] if rows else None
+    def footprints(self, settings: str) -> list[str]:
+        """What scans under these settings looked at, the last one first, as footprint.py writes it."""
+        query = "select data from footprints where key like ? order by rowid desc"
+        return [data for (data,) in self._select(query, [f"{settings} %"])]
 
-    def keep_footprint(self, key: str, text: str) -> None:
-        self._write("footprints", {key: text}, MAX_FOOTPRINTS)
+    def keep_footprint(self, settings: str, report: str, text: str) -> None:
+        self._write("footprints", {f"{settings} {report}": text}, MAX_FOOTPRINTS)
 
     def indexes(self, keys: Mapping[str, str]) -> tuple[dict[str, FileIndex], frozenset[str]]:
         """The indexes that are known, by path, and the files known to be legal, no more; `keys`: path -> key."""

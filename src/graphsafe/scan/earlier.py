@@ -11,7 +11,7 @@ from graphsafe.report.model import Confidence, Report
 from graphsafe.rulebook import Rulebook
 from graphsafe.scan.cache import Cache, digest, index_key, report_key
 from graphsafe.scan.files import Files
-from graphsafe.scan.footprint import carried, footprint, footprint_text, parse_footprint
+from graphsafe.scan.footprint import Footprint, carried, footprint, footprint_text, parse_footprint
 from graphsafe.scan.project import Project
 from graphsafe.scan.starts import Entrances, are_few
 
@@ -36,27 +36,33 @@ class Earlier:
         self._key = report_key(self._contents, wanted, config, confidence, rulebook)
         # What is read for a few files depends on the imports of all the others.
         follows = bool(self._contents) and not are_few(wanted, files)
-        self._last = report_key({}, wanted, config, confidence, rulebook) if follows else None
+        self._settings = report_key({}, wanted, config, confidence, rulebook) if follows else None
         self._keys = {path: index_key(path, *files.names[path], content) for path, content in self._contents.items()}
         self._known: frozenset[str] = frozenset()
 
     def report(self) -> Report | None:
         """The report that a scan would make, but for its time."""
-        return self._cache.report(self._key) or (self._carried(self._last) if self._last is not None else None)
+        known = self._cache.report(self._key)
+        if known is not None or self._settings is None:
+            return known
+        for text in self._cache.footprints(self._settings):
+            found = self._after_edit(text)
+            if found is not None:
+                if not self._is_unchanged():
+                    return None
+                report, steps = found
+                self._keep_indexes(())
+                self._cache.keep_report(self._key, report)
+                self._cache.keep_footprint(self._settings, self._key, footprint_text(steps))
+                return report
+        return None
 
-    def _carried(self, last: str) -> Report | None:
-        before = parse_footprint(self._cache.footprint(last) or "")
+    def _after_edit(self, text: str) -> tuple[Report, Footprint] | None:
+        before = parse_footprint(text)
         report = self._cache.report(before.report) if before is not None else None
         if before is None or report is None:
             return None
-        found = carried(before, report, self._files, self._contents, self._entrances, self._key)
-        if found is None or not self._is_unchanged():
-            return None
-        report, after = found
-        self._cache.keep_report(self._key, report)
-        self._cache.keep_footprint(last, footprint_text(after))
-        self._keep_indexes(())
-        return report
+        return carried(before, report, self._files, self._contents, self._entrances, self._key)
 
     def indexes(self) -> frozenset[str]:
         """Give `files` the indexes that are known; the files that need not be read to know that they can be."""
@@ -72,9 +78,9 @@ class Earlier:
         self._keep_indexes(checked)
         if not any(limit.kind == "internal-error" for limit in report.limits):
             self._cache.keep_report(self._key, report)
-            if self._last is not None:
+            if self._settings is not None:
                 steps = footprint(self._files, project, self._contents, self._entrances, self._key)
-                self._cache.keep_footprint(self._last, footprint_text(steps))
+                self._cache.keep_footprint(self._settings, self._key, footprint_text(steps))
 
     def _keep_indexes(self, checked: Iterable[str]) -> None:
         files = self._files
