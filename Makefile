@@ -22,7 +22,7 @@ wheel: .venv/test-ready
 	$(BIN)/python -m hatchling build -t sdist
 	HATCH_BUILD_HOOK_ENABLE_MYPYC=1 $(BIN)/pip wheel --quiet --no-deps -w dist dist/*.tar.gz
 	$(PYTHON) -m venv .venv-wheel
-	.venv-wheel/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl numpy pytest pytest-xdist
+	.venv-wheel/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl jsonschema pytest pytest-xdist
 	.venv-wheel/bin/pytest -n $(JOBS) --dist loadfile tests/scan tests/test_cli.py tests/test_bad_files.py
 
 # Where torch, its GPU and pytest are already: the interpreter that runs the models. The log is gpu-test.log.
