@@ -924,3 +924,51 @@ def test_a_copy_of_image_sizes_to_the_host_may_be_none(scan: Scan) -> None:
         """
     assert scan(source) == []
     assert [code for code, _ in scan(source.replace("grid_thw", "lengths"))] == ["GS103"]
+
+
+def test_what_runs_where_there_is_no_cuda_is_quiet(scan: Scan) -> None:
+    source = """\
+        from engine import is_cuda, is_hip
+
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                has_kernel = is_cuda() or is_hip()
+                self.fast = has_kernel
+
+            def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+                if self.fast:
+                    return x
+                return x[: lengths.max().item()]
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("is_cuda", "is_fast").replace("is_hip", "is_new"))] == ["GS101"]
+
+
+def test_a_generator_that_is_an_option_is_mostly_none(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, generator: torch.Generator | None = None):
+                return x + torch.randn(4, device=x.device, generator=generator)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace(" | None = None", ""))] == ["GS502"]
+
+
+def test_a_parameter_declared_to_be_a_list_of_numbers_holds_the_numbers(scan: Scan) -> None:
+    source = """\
+        def padded(x, lengths: list[int] | torch.Tensor):
+            return x if all(int(length) > 4 for length in lengths) else None
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, given: torch.Tensor | None = None):
+                lengths = []
+                for row in range(4):
+                    if given is None:
+                        lengths.append(x.shape[row])
+                    else:
+                        lengths.append(given[row])
+                return padded(x, lengths)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("list[int] | torch.Tensor", "list"))] == ["GS101"]

@@ -11,6 +11,7 @@ from graphsafe.scan.checks import arms, capturing_branch
 from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
     BOOL,
+    ON_CUDA,
     UNKNOWN,
     UNSET,
     DeviceValue,
@@ -19,6 +20,7 @@ from graphsafe.scan.values import (
     NoneValue,
     Number,
     Sequence,
+    Unknown,
     Value,
     as_tensor,
     confidence_of,
@@ -45,7 +47,7 @@ def boolean(engine: Engine, frame: Frame, node: ast.BoolOp) -> Value:
             break
         known = truth(engine, frame, part, how, node)
         value = expressions.evaluate_quietly(engine, frame, part)
-        if known is not None and known.soft == "environment" and bool(known.const) is (how == "or"):
+        if known is not None and known.soft in ("environment", "platform") and bool(known.const) is (how == "or"):
             switch = known
         if known is not None and known.soft is None and bool(known.const) is (how == "or"):
             results.append(value)
@@ -55,8 +57,8 @@ def boolean(engine: Engine, frame: Frame, node: ast.BoolOp) -> Value:
         guards.narrow(engine, frame, frame.env, part, how == "and")
     frame.env = {**before, **{k: v for k, v in frame.env.items() if k not in before}} if frame.env != before else before
     result = join_all(results) if results else UNKNOWN
-    # A switch that nobody sets decides: the flag made of it is as much a switch.
-    return switch if switch is not None and type(result) is Number else result
+    # A switch that nobody sets decides, or the platform: the flag made of it is as much a switch.
+    return switch if switch is not None and type(result) in (Number, Unknown) else result
 
 
 def truth(engine: Engine, frame: Frame, node: ast.expr, how: str, whole: ast.AST) -> Number | None:
@@ -72,7 +74,9 @@ def truth(engine: Engine, frame: Frame, node: ast.expr, how: str, whole: ast.AST
         engine.emit(frame, "Branch", how, node, confidence_of(tensor, certain), value=describe(value))
         return None
     use_number(engine, frame, value, "branch", node)
-    return number(False) if guards.is_other_platform(frame, node) else _known(value)
+    if guards.is_other_platform(frame, node):
+        return number(False)
+    return ON_CUDA if guards.is_own_platform(frame, node) else _known(value)
 
 
 def _known(value: Value) -> Number | None:

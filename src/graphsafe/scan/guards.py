@@ -45,6 +45,8 @@ OTHER_PLATFORM = re.compile(
     r"(^|\.)_?is_(torch_)?(npu|xpu|hpu|tpu|mps|musa|xla|cpu)(_available)?$|^torch\.(xpu|mps|npu|hpu)\.is_available$"
 )
 "Questions whether the code runs on something else than the GPUs that CUDA graphs are for."
+OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
+"Questions whether it runs on these."
 READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
@@ -159,12 +161,21 @@ def _is_debug(test: ast.expr) -> bool:
 
 def is_other_platform(frame: Frame, test: ast.expr) -> bool:
     """`is_npu()`, the global `_is_xpu`, `platform.is_tpu()`: no, wherever there are CUDA graphs."""
-    name = None
-    if isinstance(test, ast.Call) and not test.args:
-        name = dotted(test.func)
-    elif isinstance(test, ast.Name) and test.id not in frame.env:
-        name = test.id
+    name = _asked(frame, test)
     return name is not None and bool(OTHER_PLATFORM.search(name))
+
+
+def is_own_platform(frame: Frame, test: ast.expr) -> bool:
+    """`is_cuda()`, the global `_is_cuda`."""
+    name = _asked(frame, test)
+    return name is not None and bool(OWN_PLATFORM.search(name))
+
+
+def _asked(frame: Frame, test: ast.expr) -> str | None:
+    """The name of a function or of a global whose answer is tested."""
+    if isinstance(test, ast.Call):
+        return None if test.args else dotted(test.func)
+    return test.id if isinstance(test, ast.Name) and test.id not in frame.env else None
 
 
 def _text(test: ast.expr) -> str:
@@ -219,7 +230,10 @@ def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.
             return value
         kept = [option for option in options(value) if _is_a(option, wanted) is not (not branch)]
         if branch:
-            kept = [replace(option, sure=True) if type(option) is Tensor else option for option in kept]
+            kept = [
+                replace(option, sure=True) if type(option) is Tensor and option.where != "any" else option
+                for option in kept
+            ]
         if not branch and may_be_none(value) is not False:
             kept.append(NONE)
         return join_all(kept) if kept else value

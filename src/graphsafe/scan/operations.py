@@ -34,6 +34,7 @@ from graphsafe.scan.values import (
     as_tensor,
     depends_on_step,
     describe,
+    may_be_none,
     of_elements,
     options,
     sequence,
@@ -131,7 +132,7 @@ def by_table(
             fixed_device.named(engine, frame, node)
     call = _call(op, node, values, arguments, receiver is not None, where)
     if frame.hot and op.effects:
-        _emit_effects(engine, frame, node, op, call, name, where, receiver, involved, everything)
+        _emit_effects(engine, frame, node, op, call, name, where, receiver, involved, everything, arguments)
     if any(effect.kind == "host-value" for effect in op.effects):
         return clock.read(engine, frame, node)
     return _result(op.result_of(call), op, where, involved, receiver, values, arguments, call)
@@ -204,6 +205,7 @@ def _emit_effects(
     receiver: Tensor | None,
     involved: list[Tensor],
     values: Seq[Value],
+    arguments: Arguments,
 ) -> None:
     on_device = where != "host" or together(involved) != "host"
     unknown = not involved and any(type(value) is Unknown and value.device for value in values)
@@ -225,6 +227,12 @@ def _emit_effects(
         doubtful = rule == "GS203" and all_doubtful(tensor for tensor in involved if tensor is not receiver)
         confidence: Confidence = "likely" if hit.certain and not guessed and not doubtful else "possible"
         if not involved and op.placement == "same" and not unknown and rule not in WHATEVER_DEVICE:
+            confidence = "possible"
+        if (
+            hit.effect.how == "private-generator"
+            and may_be_none(arguments.keywords.get("generator", NONE)) is not False
+        ):
+            # An option that defaults to None is mostly left at that.
             confidence = "possible"
         words = {"value": describe(subject) if subject is not None else "a device tensor", "op": name}
         engine.emit(frame, EVENT_OF_RULE[rule], hit.effect.how, node, confidence, None, **words)

@@ -221,6 +221,8 @@ def _parameter(
     name = parameter.arg
     if type(passed) is Instance and parameter.annotation is not None and not passed.declared:
         passed = _of_declared_class(engine, frame, passed, parameter.annotation)
+    if type(passed) is Sequence and type(passed.elem) is Union and parameter.annotation is not None:
+        passed = _of_declared_numbers(engine, frame, passed, parameter.annotation)
     if passed is not None and type(passed) is not Unknown:
         return bound_to(passed, name)
     if passed is None and not unknown_caller and default is not None and not arguments.open:
@@ -264,6 +266,15 @@ def _of_declared_class(engine: Engine, frame: Frame, passed: Instance, annotatio
     if any(cls.ref in mro(passed.ref) or passed.ref in mro(cls.ref) for cls in classes):
         return passed
     return join_all(replace(cls, step=passed.step) for cls in classes)
+
+
+def _of_declared_numbers(engine: Engine, frame: Frame, passed: Sequence, annotation: ast.expr) -> Value:
+    """A list of what may be numbers or tensors, for a parameter that is declared to be one of numbers."""
+    declared = annotated(engine, frame.file, annotation)
+    numbers = [option for option in options(passed.elem) if type(option) is Number]
+    if numbers and any(type(option) is Sequence and type(option.elem) is Number for option in options(declared)):
+        return of_elements(passed.kind, join_all(numbers))
+    return passed
 
 
 def placed(value: Value, name: str, step: bool, where: Where) -> Value:
