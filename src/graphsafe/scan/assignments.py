@@ -157,7 +157,7 @@ def _assign_attribute(
         if type(option) is not Instance:
             continue
         if frame.hot:
-            key = f"{engine.attributes.owner(option.ref, target.attr)}.{target.attr}"
+            key = engine.attributes.key(option.ref, target.attr)
             text = f"{dotted(target.value) or '…'}.{target.attr}"
             before = engine.attributes.initial(option.ref, target.attr)
             _record_write(engine, frame, key, text, value, before, node, augmented, borrowed=option.step)
@@ -197,7 +197,7 @@ def _assign_item(
             if type(instance) is not Instance:
                 continue
             if frame.hot:
-                attribute = f"{engine.attributes.owner(instance.ref, holder.attr)}.{holder.attr}"
+                attribute = engine.attributes.key(instance.ref, holder.attr)
                 held = engine.attributes.initial(instance.ref, holder.attr)
                 _record_item(engine, frame, attribute, held, target, key, value, node, augmented, instance.step)
             else:

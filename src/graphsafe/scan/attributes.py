@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from sys import intern
 from typing import TYPE_CHECKING
 
 from graphsafe.scan import parameters
@@ -42,10 +43,10 @@ class AttributeTables:
         self._constructing: list[str] = []
         self._modules: dict[str, bool] = {}
         self._plain: dict[str, bool] = {}
-        self._owners: dict[tuple[str, str], str] = {}
-        self._writing: dict[tuple[str, str], Sequence[str]] = {}
+        self._keys: dict[str, dict[str, str]] = {}
+        self._writing: dict[str, dict[str, Sequence[str]]] = {}
         "Class and attribute -> the methods that assign it, constructors aside."
-        self._class_values: dict[tuple[str, str], Value | None] = {}
+        self._class_values: dict[str, dict[str, Value | None]] = {}
 
     def record(self, ref: str, name: str, value: Value) -> None:
         """A cold assignment to `self.name` of an instance of class `ref`."""
@@ -69,9 +70,10 @@ class AttributeTables:
     def of_instance(self, ref: str, name: str) -> Value | None:
         """The value of an attribute that is no method; None where nothing in the project defines it."""
         self._construct(ref)
-        writers = self._writing.get((ref, name))
-        if writers is None:
-            writers = self._writing[ref, name] = self._writers(ref, name)
+        writing = self._writing.setdefault(ref, {})
+        if name not in writing:
+            writing[name] = self._writers(ref, name)
+        writers = writing[name]
         for writer in writers[:MAX_WRITERS]:
             self._run(ref, writer)
         value = self._now.get(ref, {}).get(name)
@@ -106,18 +108,18 @@ class AttributeTables:
         """Whether a constructor or class body of the project mentions the attribute at all."""
         return self.initial(ref, name) is not None or self._declared(ref, name)
 
-    def owner(self, ref: str, name: str) -> str:
-        """The class, furthest up, that assigns the attribute: one key for it whatever subclass is read."""
-        key = (ref, name)
-        if key not in self._owners:
+    def key(self, ref: str, name: str) -> str:
+        """`path::Class.name`, of the class furthest up that assigns it: one key whatever subclass is read."""
+        keys = self._keys.setdefault(ref, {})
+        if name not in keys:
             owner = ref
             for base in self._engine.project.mro(ref):
                 if "::" in base:
                     facts = self._engine.project.class_facts(base)
                     if facts is not None and (name in facts.writers or name in facts.fields):
                         owner = base
-            self._owners[key] = owner
-        return self._owners[key]
+            keys[name] = intern(f"{owner}.{name}")
+        return keys[name]
 
     def is_module(self, ref: str) -> bool:
         """Whether instances are torch modules: `forward` runs when they are called, buffers move with them."""
@@ -131,12 +133,12 @@ class AttributeTables:
 
     def of_class(self, ref: str, name: str) -> Value:
         """What the class body binds to a name, through the bases."""
-        key = (ref, name)
-        if key in self._class_values:
-            return self._class_values[key] or UNKNOWN
-        self._class_values[key] = None
+        values = self._class_values.setdefault(ref, {})
+        if name in values:
+            return values[name] or UNKNOWN
+        values[name] = None
         value = self._class_body(ref, name)
-        self._class_values[key] = value
+        values[name] = value
         return value
 
     def _class_body(self, ref: str, name: str) -> Value:
@@ -179,7 +181,7 @@ class AttributeTables:
             if "::" in base and (facts := project.class_facts(base)) is not None
         )
 
-    def _writers(self, ref: str, name: str) -> list[str]:
+    def _writers(self, ref: str, name: str) -> Sequence[str]:
         found: list[str] = []
         project = self._engine.project
         for base in project.mro(ref):
@@ -188,7 +190,7 @@ class AttributeTables:
                 for method in facts.writers.get(name, ()):
                     if method not in CONSTRUCTORS:
                         found.append(f"{base.partition('::')[0]}::{facts.name}.{method}")
-        return found
+        return tuple(found)
 
     def _construct(self, ref: str) -> None:
         if (ref, "__init__") in self._done:

@@ -181,7 +181,7 @@ def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, adde
         text = dotted(holder) or holder.attr
         engine.state.write(
             Write(
-                key=f"{engine.attributes.owner(owner.ref, holder.attr)}.{holder.attr}",
+                key=engine.attributes.key(owner.ref, holder.attr),
                 text=text,
                 path=frame.path,
                 function=frame.function,

@@ -22,7 +22,7 @@ Table = TypeVar("Table")
 MAX_SOURCES = 64
 MAX_NODES = 1024
 MAX_TREES = 24
-"Whole files parsed last: what is hot in a file is mostly read right after the file itself."
+"Whole files used last: what is hot in a file is mostly read right after the file itself."
 
 
 class Files:
@@ -152,6 +152,8 @@ class Files:
             return self._nodes[key]
         self.read_spans.setdefault(path, set()).add((first, last))
         try:
+            if path in self._trees:
+                self._trees.move_to_end(path)
             parsed = self._trees.get(path, {}).get((first, last))
             node = parsed if parsed is not None else self.source(path).slice_tree(first, last)
         except (SyntaxError, ValueError, IndexError, KeyError, RecursionError, MemoryError, Unreadable):

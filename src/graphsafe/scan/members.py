@@ -139,7 +139,7 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
                 frame.guards.pop()
             return named_attribute(value, text, f"{owner.ref}.{name}") if type(value) is Tensor else value
         return Function(method, owner)
-    key = f"{engine.attributes.owner(owner.ref, name)}.{name}"
+    key = engine.attributes.key(owner.ref, name)
     if frame.hot:
         engine.state.read(key)
     found = engine.attributes.of_instance(owner.ref, name)

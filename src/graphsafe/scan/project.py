@@ -34,7 +34,8 @@ class Project:
         self._bindings: dict[tuple[str, str], Binding | None] = {}
         self._classes: dict[str, ClassFacts | None] = {}
         self._functions: dict[str, FunctionFacts | None] = {}
-        self._methods: dict[tuple[str, str, str | None], str | None] = {}
+        self._methods: dict[object, dict[str, str | None]] = {}
+        "Class, and the class after which to look where there is one -> name -> method."
 
     @property
     def paths(self) -> Iterable[str]:
@@ -195,10 +196,10 @@ class Project:
 
     def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:
         """The ref of the function that `name` means on an instance of class `ref`, or on `super()` of class `after`."""
-        key = (ref, name, after)
-        if key not in self._methods:
-            self._methods[key] = self._find_method(ref, name, after)
-        return self._methods[key]
+        methods = self._methods.setdefault(ref if after is None else (ref, after), {})
+        if name not in methods:
+            methods[name] = self._find_method(ref, name, after)
+        return methods[name]
 
     def _find_method(self, ref: str, name: str, after: str | None) -> str | None:
         order = self.mro(ref)
