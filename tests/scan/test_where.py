@@ -494,7 +494,16 @@ def test_the_logarithm_of_a_tensor_is_one(scan: Scan) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["capture", "_capture_graph", "capture_model", "teardown_pool", "try_recover", "after_rank_fault", "_scale_up"],
+    [
+        "capture",
+        "_capture_graph",
+        "capture_model",
+        "teardown_pool",
+        "try_recover",
+        "after_rank_fault",
+        "_scale_up",
+        "set_dummy_state",
+    ],
 )
 def test_what_makes_graphs_or_ends_the_process_is_no_step(scan: Scan, name: str) -> None:
     source = f"""\
@@ -972,3 +981,132 @@ def test_a_parameter_declared_to_be_a_list_of_numbers_holds_the_numbers(scan: Sc
         """
     assert scan(source) == []
     assert [code for code, _ in scan(source.replace("list[int] | torch.Tensor", "list"))] == ["GS101"]
+
+
+def test_a_field_may_be_declared_to_stay_on_the_host_by_an_entry_of_a_table(scan: Scan) -> None:
+    source = """\
+        def fields(inputs):
+            declared = {}
+            declared["lengths"] = field("audio", keep_on_cpu=True)
+            for key in ("counts", "kinds"):
+                declared[key] = field("video", keep_on_cpu=True)
+            declared["sizes"] = field("video")
+            return declared
+
+        class Encoder(nn.Module):
+            def forward(self, x: torch.Tensor, **kwargs):
+                lengths = kwargs["lengths"]
+                counts = kwargs["counts"]
+                return lengths.item(), counts.item(), kwargs["sizes"].item()
+        """
+    assert [code for code, _ in scan(source)] == ["GS101"]
+    assert scan(source.replace('kwargs["sizes"]', 'kwargs["kinds"]')) == []
+
+
+def test_an_assertion_that_cannot_hold_ends_its_way(scan: Scan) -> None:
+    source = """\
+        def fields():
+            return dict(lengths=field("audio", keep_on_cpu=True))
+
+        class Encoder(nn.Module):
+            def forward(self, x: torch.Tensor, **kwargs):
+                lengths = kwargs.get("lengths")
+                if isinstance(lengths, torch.Tensor):
+                    lengths = lengths.flatten()
+                else:
+                    assert isinstance(lengths, (list, tuple))
+                    lengths = torch.cat([part.flatten() for part in lengths])
+                return x[: lengths.max().item()]
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("keep_on_cpu=True", "keep=True"))] == ["GS101"]
+
+
+def test_an_assertion_says_where_a_tensor_is(scan: Scan) -> None:
+    source = """\
+        class Builder:
+            def build(self, common_attn_metadata, x: torch.Tensor):
+                flags = common_attn_metadata.flags
+                device = flags.device
+                assert flags.device.type == "cpu"
+                order = torch.arange(flags.shape[0], device=device)
+                return x[: flags.sum().item()] if (order > 2).all().item() else x
+        """
+    hot = source.replace("class Builder:", "class Builder(nn.Module):").replace("build(", "forward(")
+    assert scan(hot) == []
+    assert [code for code, _ in scan(hot.replace('"cpu"', '"cuda"'))] == ["GS101"]
+
+
+def test_a_local_beside_a_tensor_of_the_host_is_there_too(scan: Scan) -> None:
+    source = """\
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor, metadata):
+                flags = metadata.flags
+                seen = flags & (metadata.lengths_cpu > 4)
+                flags = flags.clone()
+                flags[seen] = False
+                return x
+        """
+    assert scan(source) == []
+
+
+@pytest.mark.parametrize("asked", ["current.is_cpu()", "current.is_xpu()"])
+def test_a_local_or_an_argument_may_hold_what_the_platform_answers(scan: Scan, asked: str) -> None:
+    source = f"""\
+        from engine import current
+
+        def filtered(x, k: torch.Tensor, allow_wait: bool = False):
+            return x.topk(k.max(), dim=1) if allow_wait else x
+
+        class Sampler(nn.Module):
+            def forward(self, x: torch.Tensor, k: torch.Tensor):
+                waits = {asked}
+                return filtered(x, k, allow_wait=waits)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace(asked, "current.is_small()"))] == ["GS203"]
+
+
+def test_host_memory_can_be_pinned_where_there_are_graphs(scan: Scan) -> None:
+    source = """\
+        from engine import is_pin_memory_available
+
+        PIN = is_pin_memory_available()
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor, lens_cpu: torch.Tensor, small: bool):
+                if PIN:
+                    lens_cpu = lens_cpu.pin_memory()
+                return x + lens_cpu.to(x.device, non_blocking=True)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("if PIN:", "if small:"))] == ["GS304"]
+
+
+def test_of_several_receivers_a_call_means_those_that_take_its_keywords(scan: Scan) -> None:
+    source = """\
+        class Wrapper:
+            def plan(self, *, limits, table):
+                return table
+
+        class Planner:
+            def plan(self, *, bounds: torch.Tensor, table: torch.Tensor):
+                return table[: int(bounds.max())]
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, bounds: torch.Tensor, planner: Wrapper | Planner):
+                return planner.plan(limits=bounds, table=x)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("limits=bounds", "bounds=bounds"))] == ["GS101"]
+
+
+@pytest.mark.parametrize(("name", "count"), [("run_graphs.py", 1), ("test_graphs.py", 0), ("bench_graphs.py", 0)])
+def test_what_tests_or_measures_graphs_may_wait_between_them(scan: Scan, name: str, count: int) -> None:
+    source = """\
+        def run(graphs: list[torch.cuda.CUDAGraph]):
+            for graph in graphs:
+                graph.replay()
+                torch.cuda.synchronize()
+        """
+    assert [code for code, _ in scan(source, name)] == ["GS610"] * count

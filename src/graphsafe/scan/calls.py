@@ -7,7 +7,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graphsafe.scan import containers, handles, library, members, tensors
+from graphsafe.scan import containers, guards, handles, library, members, tensors
 from graphsafe.scan.overrides import is_abstract
 from graphsafe.scan.values import (
     ARRAY,
@@ -51,29 +51,42 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
     function = node.func
     if isinstance(function, ast.Name) and function.id == "super":
         return Handle("super")
+    name = getattr(function, "attr", None) or getattr(function, "id", "")
+    if name.startswith(("is_", "_is_")):
+        answer = guards.answered(name, bool(node.args or node.keywords))
+        if answer is not None:
+            return answer
     if isinstance(function, ast.Attribute):
         receiver = evaluate(engine, frame, function.value)
         arguments = evaluated(engine, frame, node)
-        receivers = _able(engine, options(receiver), function.attr)
+        receivers = _able(engine, options(receiver), function.attr, node.keywords)
         found = [_method(engine, frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
     value = evaluate(engine, frame, function)
     return call_value(engine, frame, node, value, evaluated(engine, frame, node))
 
 
-def _able(engine: Engine, receivers: Seq[Value], name: str) -> Seq[Value]:
-    """Those of several that can have such a method: on the others the code would raise."""
+def _able(engine: Engine, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
+    """Those of several that can have such a method with such arguments: on the others the code would raise."""
     if len(receivers) < 2:
         return receivers
     able = [
         option
         for option in receivers
         if type(option) is not Instance
-        or engine.project.find_method(option.ref, name) is not None
+        or _takes(engine, engine.project.find_method(option.ref, name), keywords)
         or engine.attributes.of_instance(option.ref, name) is not None
         or any("::" not in base and base not in _PLAIN_BASES for base in engine.project.mro(option.ref))
     ]
     return able or receivers
+
+
+def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bool:
+    node = engine.project.function_node(method) if method is not None else None
+    if node is None or node.args.kwarg is not None:
+        return method is not None
+    names = {parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)}
+    return all(keyword.arg is None or keyword.arg in names for keyword in keywords)
 
 
 def evaluated(engine: Engine, frame: Frame, node: ast.Call) -> Arguments:

@@ -53,6 +53,22 @@ def _names(tree: ast.stmt) -> Iterator[str]:
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str) and _is_kept(value):
                     yield key.value
+        elif isinstance(node, ast.Assign) and _is_kept(node.value):
+            for target in node.targets:
+                if isinstance(target, ast.Subscript):
+                    yield from _keys(target.slice, tree)
+
+
+def _keys(key: ast.expr, tree: ast.stmt) -> Iterator[str]:
+    """What a key may be: itself, or what the loop that binds it goes through."""
+    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+        yield key.value
+    elif isinstance(key, ast.Name):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and node.target.id == key.id:
+                for part in getattr(node.iter, "elts", ()):
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        yield part.value
 
 
 def _is_kept(node: ast.expr) -> bool:

@@ -12,7 +12,9 @@ from graphsafe.scan.index import dotted
 from graphsafe.scan.kept import kept
 from graphsafe.scan.values import (
     NONE,
+    ON_CUDA,
     ClassValue,
+    DeviceValue,
     Instance,
     NoneValue,
     Number,
@@ -20,8 +22,10 @@ from graphsafe.scan.values import (
     Union,
     Unknown,
     Value,
+    Where,
     join_all,
     may_be_none,
+    number,
     options,
     without_none,
 )
@@ -47,6 +51,8 @@ OTHER_PLATFORM = re.compile(
 "Questions whether the code runs on something else than the GPUs that CUDA graphs are for."
 OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
 "Questions whether it runs on these."
+PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
+"Questions whether host memory can be pinned, as it can be where there are CUDA graphs."
 READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
@@ -62,6 +68,7 @@ class Verdict:
 
 
 NOTHING = Verdict()
+DEVICE_TYPE = ".device.type"
 MAX_LOCALS = 3
 "Local names that are followed, one out of the other."
 
@@ -159,6 +166,15 @@ def _is_debug(test: ast.expr) -> bool:
     return name is not None and bool(DEBUG_NAME.search(name))
 
 
+def answered(name: str, arguments: bool) -> Number | None:
+    """What a function of such a name returns where there are CUDA graphs; None where the name does not tell."""
+    if PINNABLE.search(name):
+        return number(True)
+    if arguments:
+        return None
+    return number(False) if OTHER_PLATFORM.search(name) else ON_CUDA if OWN_PLATFORM.search(name) else None
+
+
 def is_other_platform(frame: Frame, test: ast.expr) -> bool:
     """`is_npu()`, the global `_is_xpu`, `platform.is_tpu()`: no, wherever there are CUDA graphs."""
     name = _asked(frame, test)
@@ -208,6 +224,29 @@ def _narrow_none(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.
     is_none = isinstance(test.ops[0], (ast.Is, ast.Eq)) is branch
     if isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
         _update(engine, frame, env, test.left, (lambda value: NONE) if is_none else without_none)
+
+
+def place(engine: Engine, frame: Frame, test: ast.expr) -> None:
+    """`assert x.device.type == "cpu"` tells where `x` is; a branch only asks, mostly to move `x` then."""
+    if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)):
+        return
+    kind, right = test.left, test.comparators[0]
+    if (
+        isinstance(right, ast.Constant)
+        and right.value in ("cpu", "cuda")
+        and (dotted(kind) or "").endswith(DEVICE_TYPE)
+    ):
+        where: Where = "host" if right.value == "cpu" else "device"
+        tensor = kind.value.value  # type: ignore[attr-defined]
+
+        def put(value: Value) -> Value:
+            return join_all(replace(v, where=where) if type(v) is Tensor else v for v in options(value))
+
+        _update(engine, frame, frame.env, tensor, put)
+        for name, value in frame.env.items():
+            if type(value) is DeviceValue and value.where == "any":
+                # `device = x.device` before the assertion.
+                frame.env[name] = replace(value, where=where)
 
 
 def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.Call, branch: bool) -> None:

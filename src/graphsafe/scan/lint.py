@@ -88,7 +88,7 @@ class Linter:
         for path in paths:
             file = self._project.index(path)
             if file is not None and file.replays:
-                for function, event in replay_site.events(parse(self._project.source(path).text)):
+                for function, event in replay_site.events(parse(self._project.source(path).text), file.module):
                     yield Place(path, function, event.span, event.kind, event.how), event
 
     def _enabled(self, code: str, path: str) -> bool:

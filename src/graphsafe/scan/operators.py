@@ -81,6 +81,9 @@ def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: 
         use_number(engine, frame, left, "operand", node)
         use_number(engine, frame, right, "operand", node)
         if lt is not None and rt is not None:
+            if type(node) is ast.BinOp and lt.where != rt.where:
+                _told_by_company(frame, node.left, lt, rt)
+                _told_by_company(frame, node.right, rt, lt)
             return elementwise((lt, rt), None if isinstance(op, ast.Div) else promote(lt.dtype, rt.dtype))
         tensor, other = (lt, right) if lt is not None else (rt, left)
         assert tensor is not None
@@ -106,6 +109,14 @@ def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: 
     if type(left) is Dict and type(right) is Dict:
         return join(left, right)
     return Unknown(depends_on_step(left) or depends_on_step(right), holds_device(left) or holds_device(right))
+
+
+def _told_by_company(frame: Frame, node: ast.expr, tensor: Tensor, other: Tensor) -> None:
+    """A local of which nothing says where it is, beside a tensor of the host: it is there, too."""
+    if tensor.where != "any" or not isinstance(node, ast.Name) or type(frame.env.get(node.id)) is not Tensor:
+        return
+    if together((tensor, other)) == "host":
+        frame.env[node.id] = replace(tensor, where="host")
 
 
 def _fold(op: ast.operator, left: Number, right: Number) -> Number:

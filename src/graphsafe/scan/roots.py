@@ -40,8 +40,6 @@ PREPARING_MODULE = re.compile(r"(^|\.)(processors\.|((image|video)_)?processing_
 COLD_BEGINNINGS = (
     "load_",
     "test_",
-    "_dummy",
-    "dummy_",
     "profile_",
     "_profile",
     "warmup",
@@ -51,7 +49,7 @@ COLD_BEGINNINGS = (
 )
 COLD_ENDINGS = ("weight_loader", "_load_weights")
 COLD_WORDS = re.compile(
-    r"^_?capture(_model|_\w*graphs?(_|$)\w*)?$|(?<![^_])(teardown|shutdown|destroy|recover|fault|failover|scale_up|scale_down)(?![^_])"
+    r"^_?capture(_model|_\w*graphs?(_|$)\w*)?$|(?<![^_])(dummy|teardown|shutdown|destroy|recover|fault|failover|scale_up|scale_down)(?![^_])"
 )
 "Names of what makes the graphs, ends the process, changes its size, or starts again after a failure."
 

@@ -107,10 +107,12 @@ def _stop(engine: Engine, frame: Frame, node: ast.stmt) -> bool:
     return False
 
 
-def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> None:
-    if frame.hot:
-        truth(engine, frame, node.test, "assert", node)
+def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> bool:
+    known = truth(engine, frame, node.test, "assert", node) if frame.hot else None
     guards.narrow(engine, frame, frame.env, node.test, True)
+    guards.place(engine, frame, node.test)
+    # `isinstance(x, list)` of what cannot be one: the way here is not taken.
+    return known is None or known.soft is not None or bool(known.const) or not isinstance(node.test, ast.Call)
 
 
 # ways

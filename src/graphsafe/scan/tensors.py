@@ -70,6 +70,8 @@ def method_of_unknown(
     step = depends_on_step(receiver)
     device = type(receiver) is Unknown and receiver.device
     on_host = type(receiver) is Unknown and receiver.host
+    if name == "pin_memory":
+        return Tensor(where="host", pinned=True, step=step, sure=False)
     if on_host or (isinstance(node.func, ast.Attribute) and says_host(node.func.value)):
         if engine.ops.method(name) is None or name in _SHARED_NAMES:
             return Unknown(step, host=True)

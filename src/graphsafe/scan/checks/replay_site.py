@@ -31,21 +31,23 @@ class Captured:
     blocks: list[ast.With | ast.AsyncWith] = field(default_factory=list)
 
 
-def events(tree: ast.Module) -> Iterator[tuple[str, Event]]:
+def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
     """The qualified function and the event of each line at fault."""
-    yield from _of_scope(tree.body, "", {})
+    yield from _of_scope(tree.body, "", {}, bool(MEASURES.search(module.rpartition(".")[2])))
 
 
-def _of_scope(body: Iterable[ast.stmt], prefix: str, shared: dict[str, Captured]) -> Iterator[tuple[str, Event]]:
+def _of_scope(
+    body: Iterable[ast.stmt], prefix: str, shared: dict[str, Captured], measures: bool
+) -> Iterator[tuple[str, Event]]:
     for node in _definitions(body):
         if isinstance(node, ast.ClassDef):
-            yield from _of_scope(node.body, f"{prefix}{node.name}.", {"self": _captured(node, own=True)})
+            yield from _of_scope(node.body, f"{prefix}{node.name}.", {"self": _captured(node, own=True)}, measures)
         else:
             name = f"{prefix}{node.name}"
-            site = _Site(node, [_captured(node, own=False), *shared.values()], measures=bool(MEASURES.search(name)))
+            site = _Site(node, [_captured(node, own=False), *shared.values()], measures or bool(MEASURES.search(name)))
             for event in site.events():
                 yield name, event
-            yield from _of_scope(node.body, f"{name}.", shared)
+            yield from _of_scope(node.body, f"{name}.", shared, measures)
 
 
 def _definitions(body: Iterable[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
