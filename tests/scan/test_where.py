@@ -1110,3 +1110,42 @@ def test_what_tests_or_measures_graphs_may_wait_between_them(scan: Scan, name: s
                 torch.cuda.synchronize()
         """
     assert [code for code, _ in scan(source, name)] == ["GS610"] * count
+
+
+def test_what_may_be_a_tensor_or_a_list_holds_numbers_where_it_is_declared_a_list_of_them(scan: Scan) -> None:
+    source = """\
+        def padded(x, lengths: list[int] | torch.Tensor):
+            if not torch.is_tensor(lengths):
+                return x if all(int(length) > 4 for length in lengths) else None
+            return x[lengths]
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, given: torch.Tensor, rows: list[torch.Tensor] | None = None):
+                lengths = given
+                if rows is not None:
+                    lengths = []
+                    for i, row in enumerate(rows):
+                        lengths.append(row.shape[0] if i else given[i])
+                return padded(x, lengths)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("list[int] | torch.Tensor", "list"))] == ["GS101"]
+
+
+def test_what_is_not_pinned_is_staged(scan: Scan) -> None:
+    source = """\
+        from engine import is_pin_memory_available
+
+        PIN = is_pin_memory_available()
+
+        def moved(t: torch.Tensor, device):
+            if PIN and not t.is_pinned():
+                t = torch.empty(t.shape, dtype=t.dtype, device="cpu", pin_memory=True).copy_(t)
+            return t.to(device, non_blocking=True)
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor, small: bool):
+                return x + moved(torch.arange(4), x.device)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("if PIN and", "if device and"))] == ["GS304"]

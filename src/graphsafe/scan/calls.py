@@ -51,7 +51,7 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
     function = node.func
     if isinstance(function, ast.Name) and function.id == "super":
         return Handle("super")
-    name = getattr(function, "attr", None) or getattr(function, "id", "")
+    name: str = getattr(function, "attr", "") or getattr(function, "id", "")
     if name.startswith(("is_", "_is_")):
         answer = guards.answered(name, bool(node.args or node.keywords))
         if answer is not None:

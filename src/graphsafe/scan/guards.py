@@ -209,12 +209,23 @@ def narrow(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.expr, 
         if isinstance(test.op, ast.And) is branch:
             for value in test.values:
                 narrow(engine, frame, env, value, branch)
+        else:
+            # Of `PIN and not x.is_pinned()` only one part can have decided, where the other is known.
+            open_parts = [value for value in test.values if not _is_fixed(engine, frame, value, not branch)]
+            if len(open_parts) == 1:
+                narrow(engine, frame, env, open_parts[0], branch)
     elif isinstance(test, ast.Compare) and len(test.ops) == 1:
         _narrow_none(engine, frame, env, test, branch)
     elif isinstance(test, ast.Call):
         _narrow_call(engine, frame, env, test, branch)
     elif branch:
         _update(engine, frame, env, test, without_none)
+
+
+def _is_fixed(engine: Engine, frame: Frame, node: ast.expr, truth: bool) -> bool:
+    """Whether a name is known to hold what leaves the decision to the parts beside it."""
+    value = engine.name(frame, node.id) if isinstance(node, ast.Name) else None
+    return type(value) is Number and value.soft is None and value.const is truth
 
 
 def _narrow_none(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.Compare, branch: bool) -> None:
@@ -255,6 +266,9 @@ def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.
         wanted = _types(test.args[1])
     elif name in ("torch.is_tensor", "is_tensor") and test.args:
         wanted = {"Tensor"}
+    elif branch and isinstance(test.func, ast.Attribute) and test.func.attr == "is_pinned":
+        _update(engine, frame, env, test.func.value, _pinned)
+        return
     else:
         return
 
@@ -278,6 +292,10 @@ def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.
         return join_all(kept) if kept else value
 
     _update(engine, frame, env, test.args[0], keep)
+
+
+def _pinned(value: Value) -> Value:
+    return join_all(replace(v, pinned=True, where="host") if type(v) is Tensor else v for v in options(value))
 
 
 def _as_subclass(engine: Engine, frame: Frame, value: Instance, node: ast.expr) -> Value:

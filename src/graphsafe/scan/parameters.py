@@ -221,7 +221,7 @@ def _parameter(
     name = parameter.arg
     if type(passed) is Instance and parameter.annotation is not None and not passed.declared:
         passed = _of_declared_class(engine, frame, passed, parameter.annotation)
-    if type(passed) is Sequence and type(passed.elem) is Union and parameter.annotation is not None:
+    if parameter.annotation is not None and passed is not None and any(map(_is_mixed, options(passed))):
         passed = _of_declared_numbers(engine, frame, passed, parameter.annotation)
     if passed is not None and type(passed) is not Unknown:
         return bound_to(passed, name)
@@ -268,13 +268,21 @@ def _of_declared_class(engine: Engine, frame: Frame, passed: Instance, annotatio
     return join_all(replace(cls, step=passed.step) for cls in classes)
 
 
-def _of_declared_numbers(engine: Engine, frame: Frame, passed: Sequence, annotation: ast.expr) -> Value:
+def _is_mixed(value: Value) -> bool:
+    return type(value) is Sequence and type(value.elem) is Union
+
+
+def _of_declared_numbers(engine: Engine, frame: Frame, passed: Value, annotation: ast.expr) -> Value:
     """A list of what may be numbers or tensors, for a parameter that is declared to be one of numbers."""
     declared = annotated(engine, frame.file, annotation)
-    numbers = [option for option in options(passed.elem) if type(option) is Number]
-    if numbers and any(type(option) is Sequence and type(option.elem) is Number for option in options(declared)):
-        return of_elements(passed.kind, join_all(numbers))
-    return passed
+    if not any(type(option) is Sequence and type(option.elem) is Number for option in options(declared)):
+        return passed
+    return join_all(_numbers_of(option) if type(option) is Sequence else option for option in options(passed))
+
+
+def _numbers_of(value: Sequence) -> Sequence:
+    numbers = [option for option in options(value.elem) if type(option) is Number]
+    return of_elements(value.kind, join_all(numbers)) if numbers else value
 
 
 def placed(value: Value, name: str, step: bool, where: Where) -> Value:
