@@ -1149,3 +1149,15 @@ def test_what_is_not_pinned_is_staged(scan: Scan) -> None:
         """
     assert scan(source) == []
     assert [code for code, _ in scan(source.replace("if PIN and", "if device and"))] == ["GS304"]
+
+
+def test_what_a_file_holds_is_loaded_to_the_host_unless_a_device_is_given(scan: Scan) -> None:
+    source = """\
+        import safetensors.torch
+
+        class Connector(nn.Module):
+            def forward(self, x: torch.Tensor, name: str, device: str):
+                return safetensors.torch.load_file(name)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("(name)", "(name, device=device)"))] == ["GS106"]

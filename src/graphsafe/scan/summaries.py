@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def call(engine: Engine, frame: Frame, node: ast.Call, name: str, summary: Summary, arguments: Arguments) -> Value:
     """`name` is the dotted name that was called; an object keeps it, so that its methods can be found behind it."""
-    if summary.waits and not _reads_host(node, arguments):
+    if summary.waits and not _reads_host(node, arguments) and not _loads_to_host(summary, arguments):
         engine.emit(frame, "HostRead", "library", node, value=f"`{name}`")
     return returned(name, summary, arguments)
 
@@ -42,6 +42,11 @@ def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
         return False
     first = as_tensor(arguments.positional[0])[0]
     return first.where == "host" if first is not None else bool(node.args) and says_host(node.args[0])
+
+
+def _loads_to_host(summary: Summary, arguments: Arguments) -> bool:
+    """Whether a call that makes tensors on the host, where it is given no other device, is given none."""
+    return summary.returns == "host-tensors" and not arguments.open and arguments.get(1, "device") is None
 
 
 def method(engine: Engine, frame: Frame, node: ast.Call, owner: Handle, name: str, arguments: Arguments) -> Value:
