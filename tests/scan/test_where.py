@@ -1161,3 +1161,15 @@ def test_what_a_file_holds_is_loaded_to_the_host_unless_a_device_is_given(scan: 
         """
     assert scan(source) == []
     assert [code for code, _ in scan(source.replace("(name)", "(name, device=device)"))] == ["GS106"]
+
+
+def test_what_is_written_to_a_pinned_tensor_is_pinned(scan: Scan) -> None:
+    source = """\
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor):
+                parts = [torch.arange(4), torch.arange(3)]
+                staged = torch.cat(parts, out=torch.empty(7, dtype=torch.int64, pin_memory=True))
+                return x + staged.to(x.device, non_blocking=True)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("pin_memory=True", "device='cpu'"))] == ["GS304"]

@@ -297,6 +297,10 @@ def argument(value: Value, text: str = "") -> Argument:
     return Argument(None, text=text)
 
 
+def _is_pinned(value: Value | None) -> bool:
+    return type(value) is Tensor and value.pinned
+
+
 def _result(
     result: Result,
     op: Op,
@@ -327,7 +331,9 @@ def _result(
             fresh=not shares,
             attr=first.attr if shares and first is not None else None,
             name=first.name if shares and first is not None else None,
-            pinned=may_be_true(arguments.keywords.get("pin_memory")) or (shares and first is not None and first.pinned),
+            pinned=may_be_true(arguments.keywords.get("pin_memory"))
+            or (shares and first is not None and first.pinned)
+            or _is_pinned(arguments.keywords.get("out")),
             literal=op.aten == "aten::tensor" and where == "host",
             # torch takes nothing but tensors: what it was given is one, whatever suggested it.
             sure=receiver is None or receiver.sure,
