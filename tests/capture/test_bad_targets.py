@@ -119,6 +119,11 @@ def test_a_parent_that_is_killed_takes_its_children_along(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def _interruptible() -> None:
+    """Whatever runs the tests in the background may have them ignore Ctrl-C, which their children would inherit."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _stepping_for_ever(folder: Path, device: str) -> subprocess.Popen[str]:
     """A capture of a step that hangs, once the step is under way."""
     paths = os.pathsep.join(path for path in sys.path if path)
@@ -130,6 +135,7 @@ def _stepping_for_ever(folder: Path, device: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_interruptible,
     )
     deadline = time.monotonic() + 120
     while not _a_child_runs(folder) and time.monotonic() < deadline:
