@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import guards
+from graphsafe.scan.annotations import annotated
 from graphsafe.scan.checks.origin import (
     constructs,
     converts,
@@ -25,7 +26,7 @@ from graphsafe.scan.events import Span
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import dotted
-from graphsafe.scan.parameters import bound_to
+from graphsafe.scan.naming import bound_to, placed
 from graphsafe.scan.state import Write
 from graphsafe.scan.subscripts import subscript_store
 from graphsafe.scan.values import (
@@ -56,8 +57,6 @@ def plain(engine: Engine, frame: Frame, node: ast.Assign) -> None:
 
 
 def annotated_assignment(engine: Engine, frame: Frame, node: ast.AnnAssign) -> None:
-    from graphsafe.scan.parameters import annotated, placed
-
     if node.value is None:
         return
     value = evaluate(engine, frame, node.value)

@@ -8,8 +8,9 @@ from dataclasses import replace
 from sys import intern
 from typing import TYPE_CHECKING
 
-from graphsafe.scan import parameters
+from graphsafe.scan.annotations import annotated
 from graphsafe.scan.frame import Frame
+from graphsafe.scan.naming import MASK_NAME, placed, where_of
 from graphsafe.scan.values import (
     UNKNOWN,
     Instance,
@@ -157,9 +158,7 @@ class AttributeTables:
             frame = Frame(file, f"{path}::{facts.name}", {}, hot=False, depth=2)
             value = getattr(statement, "value", None)
             if isinstance(statement, ast.AnnAssign):
-                declared = parameters.placed(
-                    parameters.annotated(self._engine, file, statement.annotation), name, False, "any"
-                )
+                declared = placed(annotated(self._engine, file, statement.annotation), name, False, "any")
                 if value is None or (type(declared) is not Unknown and type(declared) is not Number):
                     return declared
                 if isinstance(value, ast.Constant) and value.value is None:
@@ -265,9 +264,9 @@ def named_attribute(value: Value, text: str, key: str) -> Value:
     """An attribute's value as an expression sees it: with its name, its identity, and as state of the host."""
     if isinstance(value, Tensor):
         name = text.rpartition(".")[2]
-        where = parameters.where_of(name, value.where)
+        where = where_of(name, value.where)
         dtype = value.dtype
-        if dtype is None and parameters.MASK_NAME.search(name) and name != "attention_mask":
+        if dtype is None and MASK_NAME.search(name) and name != "attention_mask":
             dtype = "bool"
         return replace(value, name=text, attr=key, fresh=False, where=where, dtype=dtype)
     if isinstance(value, Number):

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graphsafe.scan import containers, guards, handles, library, members, tensors
+from graphsafe.scan import containers, handles, library, members, platforms, tensors
 from graphsafe.scan.overrides import is_abstract
 from graphsafe.scan.values import (
     ARRAY,
@@ -53,7 +53,7 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
         return Handle("super")
     name: str = getattr(function, "attr", "") or getattr(function, "id", "")
     if name.startswith(("is_", "_is_")):
-        answer = guards.answered(name, bool(node.args or node.keywords))
+        answer = platforms.answered(name, bool(node.args or node.keywords))
         if answer is not None:
             return answer
     if isinstance(function, ast.Attribute):

@@ -6,12 +6,11 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graphsafe.scan import expressions, guards
+from graphsafe.scan import expressions, guards, platforms
 from graphsafe.scan.checks import arms, capturing_branch
 from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
     BOOL,
-    ON_CUDA,
     UNKNOWN,
     UNSET,
     DeviceValue,
@@ -74,9 +73,7 @@ def truth(engine: Engine, frame: Frame, node: ast.expr, how: str, whole: ast.AST
         engine.emit(frame, "Branch", how, node, confidence_of(tensor, certain), value=describe(value))
         return None
     use_number(engine, frame, value, "branch", node)
-    if guards.is_other_platform(frame, node):
-        return number(False)
-    return ON_CUDA if guards.is_own_platform(frame, node) else _known(value)
+    return platforms.tested(frame, node) or _known(value)
 
 
 def _known(value: Value) -> Number | None:

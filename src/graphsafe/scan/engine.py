@@ -18,6 +18,7 @@ from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan import attributes, parameters, statements
+from graphsafe.scan.annotations import annotated
 from graphsafe.scan.checks import draws
 from graphsafe.scan.checks.origin import first_step_only, is_filled_here
 from graphsafe.scan.custom_ops import CustomOps
@@ -290,7 +291,7 @@ class Engine:
             if outermost:
                 self._active.discard(ref)
         if type(result) is Unknown and node.returns is not None:
-            declared = parameters.annotated(self, file, node.returns)
+            declared = annotated(self, file, node.returns)
             if type(declared) is not Unknown:
                 result = _marked(declared, depends_on_step(result) or any(map(depends_on_step, arguments.values())))
         if key is not None:
@@ -363,7 +364,7 @@ class Engine:
         step = arguments is not None and any(map(depends_on_step, arguments.values()))
         if node is None or file is None or node.returns is None:
             return Unknown(step, arguments is not None and any(map(holds_device, arguments.values())))
-        return _marked(parameters.annotated(self, file, node.returns), step)
+        return _marked(annotated(self, file, node.returns), step)
 
     @staticmethod
     def after_unknown(arguments: Arguments) -> Value:

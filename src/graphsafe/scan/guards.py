@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from graphsafe.scan import platforms
 from graphsafe.scan.index import dotted
 from graphsafe.scan.kept import kept
 from graphsafe.scan.values import (
     NONE,
-    ON_CUDA,
     ClassValue,
     DeviceValue,
     Instance,
@@ -25,7 +25,6 @@ from graphsafe.scan.values import (
     Where,
     join_all,
     may_be_none,
-    number,
     options,
     without_none,
 )
@@ -45,14 +44,6 @@ DEBUG_NAME = re.compile(
     r"(^|[._])(debug\w*|\w*_debug|verbose|verbosity|trace_\w+|log_level|profil\w+|sanity_check\w*|check_nan\w*|dump\w*|isEnabledFor)$",
     re.I,
 )
-OTHER_PLATFORM = re.compile(
-    r"(^|\.)_?is_(torch_)?(npu|xpu|hpu|tpu|mps|musa|xla|cpu)(_available)?$|^torch\.(xpu|mps|npu|hpu)\.is_available$"
-)
-"Questions whether the code runs on something else than the GPUs that CUDA graphs are for."
-OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
-"Questions whether it runs on these."
-PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
-"Questions whether host memory can be pinned, as it can be where there are CUDA graphs."
 READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
@@ -101,7 +92,7 @@ def _captured(frame: Frame, test: ast.expr, depth: int = 0) -> bool | None:
     if isinstance(test, ast.Name):
         bound = origin(frame, test)
         if bound is None or bound is test:
-            return False if depth and is_other_platform(frame, test) else None
+            return False if depth and platforms.is_other(frame, test) else None
         return _captured(frame, bound, depth + 1)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _captured(frame, test.operand, depth)
@@ -164,34 +155,6 @@ def _is_debug(test: ast.expr) -> bool:
         return isinstance(test.func, ast.Attribute) and bool(DEBUG_NAME.search(test.func.attr))
     name = dotted(test)
     return name is not None and bool(DEBUG_NAME.search(name))
-
-
-def answered(name: str, arguments: bool) -> Number | None:
-    """What a function of such a name returns where there are CUDA graphs; None where the name does not tell."""
-    if PINNABLE.search(name):
-        return number(True)
-    if arguments:
-        return None
-    return number(False) if OTHER_PLATFORM.search(name) else ON_CUDA if OWN_PLATFORM.search(name) else None
-
-
-def is_other_platform(frame: Frame, test: ast.expr) -> bool:
-    """`is_npu()`, the global `_is_xpu`, `platform.is_tpu()`: no, wherever there are CUDA graphs."""
-    name = _asked(frame, test)
-    return name is not None and bool(OTHER_PLATFORM.search(name))
-
-
-def is_own_platform(frame: Frame, test: ast.expr) -> bool:
-    """`is_cuda()`, the global `_is_cuda`."""
-    name = _asked(frame, test)
-    return name is not None and bool(OWN_PLATFORM.search(name))
-
-
-def _asked(frame: Frame, test: ast.expr) -> str | None:
-    """The name of a function or of a global whose answer is tested."""
-    if isinstance(test, ast.Call):
-        return None if test.args else dotted(test.func)
-    return test.id if isinstance(test, ast.Name) and test.id not in frame.env else None
 
 
 def _text(test: ast.expr) -> str:

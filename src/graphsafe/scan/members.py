@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.attributes import MODULE_ATTRIBUTES, named_attribute
-from graphsafe.scan.parameters import known_by
+from graphsafe.scan.naming import known_by
 from graphsafe.scan.values import (
     ARRAY,
     INT,

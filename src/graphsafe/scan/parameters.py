@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.annotations import annotated
 from graphsafe.scan.declared_fields import kept_on_host
-from graphsafe.scan.index import FileIndex, FunctionFacts, dotted
-from graphsafe.scan.kept import kept
+from graphsafe.scan.index import FunctionFacts
+from graphsafe.scan.naming import MASK_NAME, bound_to, placed
+from graphsafe.scan.uses import STEP_USES, TENSOR_USES, is_used_as
 from graphsafe.scan.values import (
-    ARRAY,
     NONE,
-    STR,
     UNKNOWN,
     ClassValue,
-    DeviceValue,
     Dict,
-    Dtype,
-    DtypeValue,
-    Handle,
     Instance,
     Number,
     Sequence,
@@ -30,11 +24,8 @@ from graphsafe.scan.values import (
     Union,
     Unknown,
     Value,
-    Where,
-    depends_on_step,
     join,
     join_all,
-    number,
     of_elements,
     options,
     sequence,
@@ -45,97 +36,6 @@ if TYPE_CHECKING:
     from graphsafe.scan.frame import Frame
 
 ColdTest = Callable[[str, FunctionFacts], bool]
-
-HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
-"Names by which engines keep the host's copy of a tensor apart from the device's."
-SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
-"Names that say so whatever else is known of the value; the other words may also mean a list."
-GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
-"Sizes of images, which engines keep on the host and transformers sends to the device."
-SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
-"Sizes that are on the device where something says so; of a root's parameter nothing does."
-MASK_NAME = re.compile(r"(^|_)mask(s|_bool)?$")
-
-TENSOR_USES = frozenset(
-    (
-        "shape size view reshape transpose permute unsqueeze squeeze contiguous numel ndim dim new_zeros "
-        "new_empty new_ones new_full new_tensor masked_fill masked_fill_ expand flatten softmax log_softmax "
-        "argmax cuda cpu detach is_cuda unbind chunk index_select gather scatter scatter_ copy_ fill_ zero_ "
-        "add_ mul_ index_copy_ data_ptr nonzero masked_select topk cumsum bincount item tolist requires_grad "
-        "t T half stride view_as expand_as type_as to"
-    ).split()
-)
-"Attributes that, read from a parameter of hot code, make it a tensor: arrays share some, but are no step's inputs."
-
-STEP_USES = TENSOR_USES | frozenset(
-    (
-        "max min sum mean float long int bool any all amax amin norm abs clamp pow sqrt exp repeat tile sort argsort"
-        " std var"
-    ).split()
-)
-"Attributes that make a tensor of an argument of a root, which is given tensors if anything."
-
-_TENSOR_TYPES: dict[str, Dtype | None] = {
-    "Tensor": None,
-    "FloatTensor": "float",
-    "HalfTensor": "float",
-    "BFloat16Tensor": "float",
-    "DoubleTensor": "float",
-    "LongTensor": "int",
-    "IntTensor": "int",
-    "ShortTensor": "int",
-    "ByteTensor": "int",
-    "BoolTensor": "bool",
-    "Parameter": "float",
-}
-_HANDLES = {
-    "torch.cuda.Stream": "stream",
-    "torch.Stream": "stream",
-    "torch.cuda.Event": "event",
-    "torch.Event": "event",
-    "torch.Generator": "generator",
-    "torch.cuda.CUDAGraph": "graph",
-}
-
-
-def where_of(name: str, otherwise: Where) -> Where:
-    return "host" if HOST_NAME.search(name) else otherwise
-
-
-def says_host(node: ast.AST) -> bool:
-    """Whether the name of an expression says that the host keeps it: `batch.seq_lens_cpu[0]`, `table["lens_cpu"]`."""
-    while isinstance(node, ast.Subscript):
-        key = node.slice
-        if isinstance(key, ast.Constant) and isinstance(key.value, str) and HOST_NAME.search(key.value):
-            return True
-        node = node.value
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    return HOST_NAME.search(name) is not None
-
-
-def bound_to(value: Value, name: str) -> Value:
-    """A value under its new name, which says where a tensor is of which nothing else does."""
-    kind = type(value)
-    if kind is Unknown:
-        return known_by(value, name)  # type: ignore[arg-type]
-    if (kind is Union or kind is Dict or kind is Sequence) and _told_by(name)[2]:
-        return placed(value, name, depends_on_step(value), "host")
-    if type(value) is not Tensor or value.name == name:
-        return value
-    where, doubtful, aside = _told_by(name)
-    if value.where != "any":
-        return replace(value, name=name, where="host" if aside else value.where)
-    return replace(value, name=name, where=where, doubtful=value.doubtful or doubtful)
-
-
-def known_by(value: Unknown, name: str) -> Unknown:
-    """Something unknown by a name that may say that the host keeps it."""
-    return Unknown(value.step, host=True) if _told_by(name)[2] else value
-
-
-@lru_cache(maxsize=4096)
-def _told_by(name: str) -> tuple[Where, bool, bool]:
-    return where_of(name, "any"), GRID_NAME.search(name) is not None, SIDE_NAME.search(name) is not None
 
 
 def bind(
@@ -237,7 +137,7 @@ def _parameter(
         # What came out of a call with device tensors is one, if the body then treats it as one.
         from_step = unknown_caller or (type(passed) is Unknown and passed.device)
         if frame.hot and (
-            _is_used_as(function, name, STEP_USES if from_step else TENSOR_USES)
+            is_used_as(function, name, STEP_USES if from_step else TENSOR_USES)
             or (unknown_caller and MASK_NAME.search(name) is not None)
         ):
             declared = Tensor(where="device" if unknown_caller else "any", sure=from_step)
@@ -285,27 +185,6 @@ def _numbers_of(value: Sequence) -> Sequence:
     return of_elements(value.kind, join_all(numbers)) if numbers else value
 
 
-def placed(value: Value, name: str, step: bool, where: Where) -> Value:
-    """An annotation's value with the name, and the device that the name and the place suggest."""
-    if type(value) is Tensor:
-        dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
-        sizes = GRID_NAME.search(name) or (where == "device" and SIZES_NAME.search(name))
-        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, doubtful=bool(sizes))
-    if type(value) is Union:
-        return join_all(placed(option, name, step, where) for option in value.options)
-    if type(value) is Sequence:
-        elem = placed(value.elem, name, step, where)
-        return replace(
-            value, elem=elem, items=tuple(placed(v, name, step, where) for v in value.items) if value.items else None
-        )
-    if type(value) is Dict:
-        items = tuple((key, placed(item, name, step, where)) for key, item in value.items)
-        return replace(value, elem=placed(value.elem, name, step, where), items=items)
-    if type(value) is Instance and step:
-        return replace(value, step=True)
-    return value
-
-
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
@@ -319,204 +198,3 @@ def _default(engine: Engine, frame: Frame, node: ast.expr, soft: str | None) -> 
     if type(value) is Number and soft is not None:
         return replace(value, soft=soft)
     return value
-
-
-def _is_used_as(function: ast.AST, name: str, telling: frozenset[str]) -> bool:
-    """Whether the body uses a parameter in one of these ways."""
-    return not telling.isdisjoint(_all_uses(function).get(name, ()))
-
-
-@kept
-def _all_uses(function: ast.AST) -> Mapping[str, Set[str]]:
-    found: dict[str, set[str]] = {}
-    for used, attribute in _uses(function):
-        found.setdefault(used, set()).add(attribute)
-    return found
-
-
-_NOT_TENSORS_FIRST = (
-    "is_tensor",
-    "tensor",
-    "device",
-    "full",
-    "zeros",
-    "ones",
-    "empty",
-    "arange",
-    "Size",
-    "rand",
-    "randn",
-)
-"Functions of torch whose first argument is no tensor."
-
-
-def _uses(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Names and how they are used: an attribute; `view` stands for a tensor's place in a torch call or a product."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Attribute):
-            if isinstance(inner.value, ast.Name):
-                yield inner.value.id, inner.attr
-        elif isinstance(inner, ast.Call):
-            name = dotted(inner.func) or ""
-            head, _, last = name.rpartition(".")
-            if head in ("torch", "F", "torch.nn.functional") and last not in _NOT_TENSORS_FIRST:
-                for argument in inner.args[:1]:
-                    if isinstance(argument, ast.Name):
-                        yield argument.id, "view"
-        elif isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.MatMult):
-            for side in (inner.left, inner.right):
-                if isinstance(side, ast.Name):
-                    yield side.id, "view"
-
-
-@lru_cache(maxsize=4096)
-def _parsed(annotation: str) -> ast.expr:
-    return ast.parse(annotation.strip(), mode="eval").body
-
-
-def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
-    """The value that an annotation promises; UNKNOWN where it promises nothing that matters here."""
-    if isinstance(node, ast.Constant):
-        if node.value is None:
-            return NONE
-        if isinstance(node.value, str):
-            try:
-                return annotated(engine, file, _parsed(node.value))
-            except (SyntaxError, ValueError, RecursionError):
-                return UNKNOWN
-        return UNKNOWN
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return _either([annotated(engine, file, node.left), annotated(engine, file, node.right)])
-    if isinstance(node, ast.Subscript):
-        return _generic(engine, file, node)
-    name = dotted(node)
-    if name is None:
-        return UNKNOWN
-    return _named_type(engine, file, name)
-
-
-def _either(parts: list[Value]) -> Value:
-    """A choice that only the caller knows; that it is a tensor rather than a number is not sure."""
-    if any(type(part) is Number for part in parts):
-        parts = [replace(part, sure=False) if type(part) is Tensor else part for part in parts]
-    return join_all(parts)
-
-
-def _generic(engine: Engine, file: FileIndex, node: ast.Subscript) -> Value:
-    name = (dotted(node.value) or "").rpartition(".")[2]
-    arguments = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-    if name in ("Optional", "Union"):
-        parts = [annotated(engine, file, argument) for argument in arguments]
-        return _either([*parts, NONE] if name == "Optional" else parts)
-    if name in ("list", "List", "Sequence", "Iterable", "Iterator", "Collection", "MutableSequence", "deque"):
-        return of_elements("list", annotated(engine, file, arguments[0]))
-    if name in ("set", "Set", "frozenset", "FrozenSet"):
-        return of_elements("set", annotated(engine, file, arguments[0]))
-    if name in ("tuple", "Tuple"):
-        if len(arguments) == 2 and isinstance(arguments[1], ast.Constant) and arguments[1].value is Ellipsis:
-            return of_elements("tuple", annotated(engine, file, arguments[0]))
-        return sequence("tuple", (annotated(engine, file, argument) for argument in arguments))
-    if (
-        name in ("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict", "DefaultDict")
-        and len(arguments) == 2
-    ):
-        return Dict((), annotated(engine, file, arguments[1]))
-    if name == "Literal":
-        return join_all(number(a.value) for a in arguments if isinstance(a, ast.Constant)) if arguments else UNKNOWN
-    if name in ("Annotated", "ClassVar", "Final", "Required", "NotRequired", "Unpack"):
-        return annotated(engine, file, arguments[0])
-    if name in ("Float", "Float32", "Float16", "BFloat16", "Int", "Int32", "Int64", "Bool", "Shaped", "Num", "Integer"):
-        # jaxtyping: Float[Tensor, "batch dim"]
-        inner = annotated(engine, file, arguments[0])
-        dtype: Dtype | None = (
-            "bool" if name == "Bool" else "int" if name.startswith("Int") else "float" if "F" in name else None
-        )
-        return replace(inner, dtype=dtype) if type(inner) is Tensor else inner
-    return annotated(engine, file, node.value)
-
-
-_BUILTIN_TYPES: Mapping[str, Value] = {
-    "int": Number(type="int"),
-    "float": Number(type="float"),
-    "bool": Number(type="bool"),
-    "str": STR,
-    "bytes": STR,
-    "list": of_elements("list", UNKNOWN),
-    "tuple": of_elements("tuple", UNKNOWN),
-    "dict": Dict((), UNKNOWN),
-}
-
-
-def _named_type(engine: Engine, file: FileIndex, name: str) -> Value:
-    key = (file.path, name)
-    if key not in engine.types:
-        engine.types[key] = _BUILTIN_TYPES[name] if name in _BUILTIN_TYPES else _resolved_type(engine, file, name)
-    return engine.types[key]
-
-
-def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
-    head, *rest = name.split(".")
-    binding = engine.project.resolve(file, head)
-    if binding is None:
-        return UNKNOWN
-    binding = engine.project.member(binding, rest)
-    if binding.kind == "class":
-        ref = f"{binding.path}::{binding.name}"
-        bases = engine.project.mro(ref)
-        if any(base in ("enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag") for base in bases):
-            return Number()
-        if any(base.endswith(("Protocol", "typing.Any")) for base in bases if "::" not in base):
-            return UNKNOWN
-        return Instance(ref, declared=True)
-    if binding.kind == "assign":
-        return _type_alias(engine, binding.path, binding.name)
-    if binding.kind == "lib":
-        return _library_type(engine, binding.name)
-    return UNKNOWN
-
-
-def _type_alias(engine: Engine, path: str, name: str) -> Value:
-    """What `Name = list[Tensor] | None` promises; one that names itself promises nothing there."""
-    known = engine.aliases.get((path, name))
-    if known is None:
-        engine.aliases[path, name] = UNKNOWN
-        known = engine.aliases[path, name] = _aliased(engine, path, name)
-    return known
-
-
-def _aliased(engine: Engine, path: str, name: str) -> Value:
-    file = engine.project.index(path)
-    if file is None or name not in file.assigns:
-        return UNKNOWN
-    statement = engine.project.statement(path, *file.assigns[name][-1])
-    value = getattr(statement, "value", None)
-    if isinstance(value, (ast.Subscript, ast.BinOp)):
-        return annotated(engine, file, value)
-    return UNKNOWN
-
-
-def _library_type(engine: Engine, name: str) -> Value:
-    last = name.rpartition(".")[2]
-    summary = engine.libraries.find(name)
-    if summary is not None and summary.returns == "object":
-        return Handle("library", name)
-    if name.startswith("torch"):
-        if last in _TENSOR_TYPES:
-            return Tensor(where="any", dtype=_TENSOR_TYPES[last])
-        if name in _HANDLES:
-            return Handle(_HANDLES[name])
-        if name == "torch.device":
-            return DeviceValue("any")
-        if name == "torch.dtype":
-            return DtypeValue(None)
-        if name == "torch.Size":
-            return of_elements("size", Number(type="int"))
-        if name.startswith("torch.nn."):
-            return Handle("module", name)
-    if name.startswith(("numpy", "np")) and last in ("ndarray", "NDArray", "ArrayLike"):
-        return ARRAY
-    if name in ("typing.Callable", "collections.abc.Callable", "typing.Any"):
-        return UNKNOWN
-    if name in ("logging.Logger",):
-        return Handle("logger")
-    return UNKNOWN

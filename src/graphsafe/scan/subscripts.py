@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.index import dotted
-from graphsafe.scan.parameters import MASK_NAME
+from graphsafe.scan.naming import MASK_NAME
 from graphsafe.scan.values import (
     NUMBER,
     UNKNOWN,

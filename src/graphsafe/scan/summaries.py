@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.libraries import Summary
-from graphsafe.scan.parameters import says_host
+from graphsafe.scan.naming import says_host
 from graphsafe.scan.values import (
     ARRAY,
     NONE,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from graphsafe.report.model import Confidence
 from graphsafe.scan import operations
 from graphsafe.scan.checks import fixed_device
-from graphsafe.scan.parameters import says_host
+from graphsafe.scan.naming import says_host
 from graphsafe.scan.values import (
     ARRAY,
     INT,

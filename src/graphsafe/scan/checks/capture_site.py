@@ -23,8 +23,8 @@ FAILURES = frozenset(("Exception", "BaseException", "RuntimeError", "Accelerator
 "What catches a failed capture: it raises RuntimeError, or torch's AcceleratorError, which derives from it."
 
 TEST = re.compile(r"(^|\.)test_")
-WARM_UP = re.compile("warm", re.IGNORECASE)
 "Module or function of a test, which knows the one device that it captures on."
+WARM_UP = re.compile("warm", re.IGNORECASE)
 
 
 def entered(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
