@@ -18,14 +18,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scan_identical import project_of
-from scan_speed import measured
+from scan_speed import SCAN, measured
+
+from graphsafe.scan.index import first_line
 
 SEED = 11
-SCAN = (sys.executable, "-m", "graphsafe", "scan", ".", "-j1", "--format", "json")
 
 
 def scan(project: Path, *options: str) -> tuple[float, dict[str, object]]:
-    cost, text = measured(*SCAN, *options, cwd=project)
+    cost, text = measured(*SCAN, ".", "-j1", *options, cwd=project)
     report: dict[str, object] = json.loads(text)
     del report["created"]
     return cost.cpu, report
@@ -59,10 +60,6 @@ def inside(lines: list[str], tree: ast.Module, draw: random.Random, text: str) -
     if own_lines:
         first = draw.choice(own_lines).body[0]
         lines.insert(first_line(first) - 1, " " * first.col_offset + text)
-
-
-def first_line(node: ast.stmt) -> int:
-    return min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
 
 
 EDITS: tuple[Callable[[list[str], ast.Module, random.Random], None], ...] = (

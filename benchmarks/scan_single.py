@@ -13,15 +13,14 @@ import statistics
 import sys
 from pathlib import Path
 
-from scan_speed import measured
+from scan_speed import SCAN, measured
 
 SEED = 7
 
 
 def scan(path: Path) -> tuple[float, dict[Path, set[tuple[int, str]]]]:
     """CPU seconds of a process of its own, and lines and codes of the findings by file."""
-    command = (sys.executable, "-m", "graphsafe", "scan", "--no-cache", "--format", "json", str(path))
-    cost, report = measured(*command)
+    cost, report = measured(*SCAN, "--no-cache", str(path))
     found: dict[Path, set[tuple[int, str]]] = {}
     for finding in json.loads(report)["findings"]:
         at = finding["location"]

@@ -38,6 +38,9 @@ print(time.monotonic() - start, used.ru_utime + used.ru_stime, used.ru_maxrss, f
 """
 
 
+SCAN = (sys.executable, "-m", "graphsafe", "scan", "--format", "json")
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     wall: float
@@ -58,12 +61,12 @@ def run(*command: str, cwd: Path | None = None) -> Cost:
 
 
 def scan(folder: Path, *options: str, path: str = ".") -> Cost:
-    return run(sys.executable, "-m", "graphsafe", "scan", path, "--format", "json", *options, cwd=folder)
+    return run(*SCAN, path, *options, cwd=folder)
 
 
 def hot_line(project: Path) -> tuple[Path, int]:
     """Where the first finding of a scan is."""
-    _, text = measured(sys.executable, "-m", "graphsafe", "scan", ".", "--format", "json", cwd=project)
+    _, text = measured(*SCAN, ".", cwd=project)
     at = json.loads(text)["findings"][0]["location"]
     return project / at["path"], at["line"]
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpus import unpack
-from scan_speed import measured
+from scan_speed import SCAN, measured
 from vllm_recall import Block, prepare
 
 Line = tuple[str, int]
@@ -68,7 +68,7 @@ class Tool:
     "What is linted, from the folder that holds the package; default: `vllm/v1`."
 
 
-SCAN = (sys.executable, "-m", "graphsafe", "scan", "--no-cache", "-j1", "--format", "json")
+ALONE = (*SCAN, "--no-cache", "-j1")
 TOOLS = (
     Tool("TorchFix, all rules", ("{tools}/torchfix/bin/torchfix", "--select=ALL", "-j1"), package="torchfix"),
     Tool(
@@ -88,8 +88,8 @@ TOOLS = (
         package="ruff",
     ),
     Tool("names alone", (sys.executable, "-c", NAMES)),
-    Tool("graphsafe", SCAN, graphsafe),
-    Tool("graphsafe, with the whole package to follow calls into", SCAN, graphsafe, around=("vllm",)),
+    Tool("graphsafe", ALONE, graphsafe),
+    Tool("graphsafe, with the whole package to follow calls into", ALONE, graphsafe, around=("vllm",)),
 )
 
 

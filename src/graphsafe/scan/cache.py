@@ -161,13 +161,16 @@ def index_key(path: str, module: str, is_package: bool, content: str) -> str:
     return digest(f"{path}\0{module}\0{is_package}\0{content}".encode("utf-8", "surrogateescape"))
 
 
-def report_key(
-    contents: Mapping[str, str], given: Iterable[str], config: Config, confidence: Confidence, rulebook: Rulebook
-) -> str:
-    """`contents`: the digest of every file of the project. The working directory counts: reports name files from it."""
+def settings_key(given: Sequence[str], config: Config, confidence: Confidence, rulebook: Rulebook) -> str:
+    """All that a report depends on but the files' contents. The working directory counts: paths are shown from it."""
     ops = [digest(file.read_bytes()) for file in sorted((rulebook.home / "ops").glob("*.json"))]
-    parts = (sorted(contents.items()), list(given), repr(config), confidence, rulebook.digest, ops, os.getcwd())
+    parts = (list(given), repr(config), confidence, rulebook.digest, ops, os.getcwd())
     return digest(repr(parts).encode("utf-8", "surrogateescape"))
+
+
+def report_key(settings: str, contents: Mapping[str, str]) -> str:
+    """`contents`: the digest of every file of the project."""
+    return digest(repr((settings, sorted(contents.items()))).encode("utf-8", "surrogateescape"))
 
 
 def _tools() -> str:

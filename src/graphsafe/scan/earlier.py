@@ -9,7 +9,7 @@ from pathlib import Path
 from graphsafe.config import Config
 from graphsafe.report.model import Confidence, Report
 from graphsafe.rulebook import Rulebook
-from graphsafe.scan.cache import Cache, digest, index_key, report_key
+from graphsafe.scan.cache import Cache, digest, index_key, report_key, settings_key
 from graphsafe.scan.files import Files
 from graphsafe.scan.footprint import Footprint, carried, footprint, footprint_text, parse_footprint
 from graphsafe.scan.project import Project
@@ -33,17 +33,16 @@ class Earlier:
         self._files = files
         self._entrances = entrances
         self._contents = contents_of(files) if folder is not None else {}
-        self._key = report_key(self._contents, wanted, config, confidence, rulebook)
+        self._settings = settings_key(wanted, config, confidence, rulebook)
+        self._key = report_key(self._settings, self._contents)
         # What is read for a few files depends on the imports of all the others.
-        follows = bool(self._contents) and not are_few(wanted, files)
-        self._settings = report_key({}, wanted, config, confidence, rulebook) if follows else None
-        self._keys = {path: index_key(path, *files.names[path], content) for path, content in self._contents.items()}
+        self._follows_edits = bool(self._contents) and not are_few(wanted, files)
         self._known: frozenset[str] = frozenset()
 
     def report(self) -> Report | None:
         """The report that a scan would make, but for its time."""
         known = self._cache.report(self._key)
-        if known is not None or self._settings is None:
+        if known is not None or not self._follows_edits:
             return known
         for text in self._cache.footprints(self._settings):
             found = self._after_edit(text)
@@ -66,7 +65,7 @@ class Earlier:
 
     def indexes(self) -> frozenset[str]:
         """Give `files` the indexes that are known; the files that need not be read to know that they can be."""
-        known, legal = self._cache.indexes(self._keys)
+        known, legal = self._cache.indexes(self._index_keys())
         self._known = frozenset(known)
         self._files.indexes.update(known)
         return legal
@@ -78,17 +77,22 @@ class Earlier:
         self._keep_indexes(checked)
         if not any(limit.kind == "internal-error" for limit in report.limits):
             self._cache.keep_report(self._key, report)
-            if self._settings is not None:
+            if self._follows_edits:
                 steps = footprint(self._files, project, self._contents, self._entrances, self._key)
                 self._cache.keep_footprint(self._settings, self._key, footprint_text(steps))
 
     def _keep_indexes(self, checked: Iterable[str]) -> None:
         files = self._files
-        made = {path: index for path, index in files.indexes.items() if path in self._keys and path not in self._known}
+        keys = self._index_keys()
+        made = {path: index for path, index in files.indexes.items() if path in keys and path not in self._known}
         self._cache.keep_indexes(
-            {self._keys[path]: index for path, index in made.items() if index and path not in files.rewritten},
-            [self._keys[path] for path in checked if path in self._keys and path not in files.indexes],
+            {keys[path]: index for path, index in made.items() if index and path not in files.rewritten},
+            [keys[path] for path in checked if path in keys and path not in files.indexes],
         )
+
+    def _index_keys(self) -> dict[str, str]:
+        names = self._files.names
+        return {path: index_key(path, *names[path], content) for path, content in self._contents.items()}
 
     def _is_unchanged(self) -> bool:
         """Whether nothing was edited meanwhile, so that what was read is what the keys name."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from graphsafe.report.model import CallSite, Finding, Report, in_order
@@ -73,16 +73,23 @@ def footprint(
         if path in files.problems or path in files.read_whole or path in files.rewritten or OWN_COMMENT in data:
             whole.append(path)
         elif index is not None:
-            lines = {span: name for name, span in _spans(index).items()}
-            read = files.read_spans.get(path, set())
-            if index.replays or not read <= lines.keys():
-                whole.append(path)
+            now = _seen(files, index, asked.get(path, ()), entrances)
+            if now is not None:
+                seen[path] = now
             else:
-                spans = {lines[span]: span for span in sorted(read)}
-                searches = sorted((pattern.pattern, pattern.flags) for pattern in files.searches.get(path, ()))
-                now = Seen(tuple(sorted(asked.get(path, ()))), spans, tuple(searches), "")
-                seen[path] = replace(now, digest=_digest(files, index, now, entrances))
+                whole.append(path)
     return Footprint(report, dict(contents), told, seen, whole)
+
+
+def _seen(files: Files, index: FileIndex, asked: Iterable[str], entrances: Entrances) -> Seen | None:
+    """None where a statement was read that the index has no name for."""
+    names = {span: name for name, span in _spans(index).items()}
+    read = files.read_spans.get(index.path, set())
+    if not read <= names.keys():
+        return None
+    searches = sorted((pattern.pattern, pattern.flags) for pattern in files.searches.get(index.path, ()))
+    seen = Seen(tuple(sorted(asked)), {names[span]: span for span in sorted(read)}, tuple(searches), "")
+    return replace(seen, digest=_digest(files, index, seen, entrances))
 
 
 def carried(
@@ -121,7 +128,7 @@ def carried(
 def _again(files: Files, path: str, known: Seen, entrances: Entrances) -> Seen | None:
     """What the scan would see of a file now, if that is what it saw."""
     index = files.index(path)
-    if index is None or path in files.rewritten or index.replays:
+    if index is None or path in files.rewritten:
         return None
     now = _spans(index)
     if not known.spans.keys() <= now.keys():
@@ -151,7 +158,7 @@ def _spans(index: FileIndex) -> dict[str, Span]:
 def _digest(files: Files, index: FileIndex, seen: Seen, entrances: Entrances) -> str:
     source = files.source(index.path)
     parts = (
-        (index.module, index.is_package, index.stars, index.captures),
+        (index.module, index.is_package, index.stars, index.captures, index.replays),
         [_meaning(index, name) for name in seen.names],
         [_class(facts) for facts in index.classes.values()],
         [_function(facts) for facts in index.functions.values() if _counts(facts, seen.names, entrances)],
