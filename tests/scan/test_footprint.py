@@ -116,8 +116,6 @@ def test_the_report_holds_with_its_lines_of_today(
 @pytest.mark.parametrize(
     ("name", "old", "new", "codes"),
     [
-        ("helper.py", "x.sum().item() * LIMIT", "x.sum() * LIMIT", []),
-        ("helper.py", "    return x * x.sum()", "\n    return x * x.sum()", ["GS101"]),
         ("settings.py", "OTHER = 1", "LIMIT = 2", ["GS101"]),
         ("model.py", "    def forward(", "    def other(self, x):\n        return x\n\n    def forward(", ["GS101"]),
         ("notes.py", "TEXT = 'nothing'", "TEXT = (", ["GS101", "GS900"]),
@@ -127,8 +125,6 @@ def test_the_report_holds_with_its_lines_of_today(
         ("notes.py", "TEXT = 'nothing'", "def forward(self, x):\n    return x", ["GS101"]),
     ],
     ids=[
-        "hot code",
-        "a line in hot code",
         "a name that was missed",
         "a method",
         "a syntax error",
@@ -154,7 +150,9 @@ def test_files_that_come_or_go_are_read_again(root: Path, again: Callable[[], tu
     assert again()[1]
 
 
-def test_a_finding_that_names_other_lines_is_made_again(root: Path, again: Callable[[], tuple[Report, bool]]) -> None:
+def test_a_finding_that_names_other_lines_names_those_of_today(
+    root: Path, again: Callable[[], tuple[Report, bool]]
+) -> None:
     counting = MODEL.replace(
         "        return scaled(x)\n",
         "        x = x[: self.count]\n        self.count += 1\n        return x\n",
@@ -168,13 +166,13 @@ def test_a_finding_that_names_other_lines_is_made_again(root: Path, again: Calla
     edit(root, "model.py", "import torch\n", "# Above.\nimport torch\n")
     report, read = again()
     (moved,) = (finding for finding in report.findings if "uses" in finding.data)
-    assert read and int(moved.data["uses"]) == int(finding.data["uses"]) + 1
+    assert not read and int(moved.data["uses"]) == int(finding.data["uses"]) + 1
 
 
 def test_an_edit_taken_back_leaves_the_report_before_it_to_go_on_from(
     root: Path, again: Callable[[], tuple[Report, bool]]
 ) -> None:
-    edit(root, "helper.py", "x.sum().item() * LIMIT", "x.sum() * LIMIT")
+    edit(root, "helper.py", "x * x.sum().item() * LIMIT", "x.cpu()")
     assert again()[1]
     (root / "helper.py").write_text(HELPER)
     edit(root, "notes.py", "'nothing'", "'something else'")

@@ -19,7 +19,6 @@ from graphsafe.scan.find import python_files
 from graphsafe.scan.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.lint import Linter
 from graphsafe.scan.pool import build_indexes
-from graphsafe.scan.project import Project
 from graphsafe.scan.reader import Reader
 from graphsafe.scan.record import Record
 from graphsafe.scan.roots import Paths
@@ -62,8 +61,9 @@ def scan_paths(
     missing = {path: files.names[path] for path in starts.paths if path in files.names and path not in files.indexes}
     files.indexes.update(build_indexes(missing, jobs))
     others = [path for path in wanted if path not in settled]
-    report, project = with_room(lambda: _scan(files, starts, others, wanted, config, confidence, rulebook, progress))
-    earlier.keep(report, project, others)
+    reader = Reader(files, config, rulebook, starts.near, is_kept=earlier.follows_edits)
+    report = with_room(lambda: _scan(reader, files, starts, others, wanted, config, confidence, rulebook, progress))
+    earlier.keep(report, reader, others)
     return report
 
 
@@ -81,7 +81,8 @@ def explain_path(
     starts = find_starts(files, list(files.paths), config, entrances(config, rulebook))
     missing = {path: files.names[path] for path in starts.paths if path in files.names}
     files.indexes.update(build_indexes(missing, jobs))
-    reader = with_room(lambda: _read(files, starts, config, rulebook, progress))
+    reader = Reader(files, config, rulebook, starts.near)
+    with_room(lambda: _read(reader, starts, progress))
     return hotness_of(wanted, files, reader.record, Paths(config), frozenset(map(str, given)))
 
 
@@ -120,6 +121,7 @@ def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
 
 
 def _scan(
+    reader: Reader,
     files: Files,
     starts: Starts,
     others: Iterable[str],
@@ -128,14 +130,14 @@ def _scan(
     confidence: Confidence,
     rulebook: Rulebook,
     progress: Progress | None,
-) -> tuple[Report, Project]:
+) -> Report:
     """`starts` are read; `others` of the wanted files hold no word that would make them one, and need only be legal."""
-    reader = _read(files, starts, config, rulebook, progress)
+    _read(reader, starts, progress)
     for path in others:
         files.check(path)
     record = reader.record
     linter = Linter(reader.project, record, rulebook, config, confidence)
-    report = Report(
+    return Report(
         tool=Tool("graphsafe", graphsafe.__version__),
         command="scan",
         created=_now(),
@@ -147,17 +149,14 @@ def _scan(
         limits=tuple(_limits(record, linter, starts)),
         devices=None,
     )
-    return report, reader.project
 
 
-def _read(files: Files, starts: Starts, config: Config, rulebook: Rulebook, progress: Progress | None) -> Reader:
-    reader = Reader(files, config, rulebook, starts.near)
+def _read(reader: Reader, starts: Starts, progress: Progress | None) -> None:
     for done, path in enumerate(starts.paths):
         if progress is not None:
             progress(done, len(starts.paths))
         reader.read(path)
     reader.finish()
-    return reader
 
 
 def _now() -> str:

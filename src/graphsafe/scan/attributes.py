@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.annotations import annotated
 from graphsafe.scan.frame import Frame
+from graphsafe.scan.journal import MISSING
 from graphsafe.scan.naming import MASK_NAME, placed, where_of
 from graphsafe.scan.values import (
     UNKNOWN,
@@ -53,15 +54,23 @@ class AttributeTables:
         """A cold assignment to `self.name` of an instance of class `ref`."""
         table = self._now.setdefault(ref, {})
         known = table.get(name)
-        table[name] = (
-            value if known is None or (ref in self._constructing and type(known) is Unknown) else join(known, value)
-        )
+        now = value if known is None or (ref in self._constructing and type(known) is Unknown) else join(known, value)
+        table[name] = now
+        journal = self._engine.journal
+        if journal is not None:
+            journal.effect("record", ref, name, value)
+            if now is not known:
+                journal.changed(ref)
         if ref in self._constructing:
             initial = self._initial.setdefault(ref, {})
             initial[name] = join(initial[name], value) if name in initial else value
 
     def expect(self, ref: str, name: str, value: Value) -> None:
         """An attribute that is None at first will hold such a value."""
+        journal = self._engine.journal
+        if journal is not None:
+            journal.effect("expect", ref, name, value)
+            journal.changed(ref)
         if as_tensor(value)[0] is not None:
             self._expected[ref, name] = value
         else:
@@ -70,6 +79,16 @@ class AttributeTables:
 
     def of_instance(self, ref: str, name: str) -> Value | None:
         """The value of an attribute that is no method; None where nothing in the project defines it."""
+        journal = self._engine.journal
+        if journal is None:
+            return self._of_instance(ref, name)
+        told = journal.ask("attribute", ref, name)
+        if told is MISSING:
+            told = self._of_instance(ref, name)
+            journal.tell("attribute", ref, name, told)
+        return told  # type: ignore[return-value]
+
+    def _of_instance(self, ref: str, name: str) -> Value | None:
         self._construct(ref)
         writing = self._writing.setdefault(ref, {})
         if name not in writing:
@@ -81,7 +100,7 @@ class AttributeTables:
         expected = self._expected.get((ref, name))
         if expected is not None:
             value = expected if value is None else _filled(value, expected)
-        of_class = self.of_class(ref, name)
+        of_class = self._of_class(ref, name)
         if value is None:
             return (
                 of_class
@@ -98,16 +117,22 @@ class AttributeTables:
 
     def initial(self, ref: str, name: str) -> Value | None:
         """What the constructor leaves in an attribute, or the class body, before any other method runs."""
+        journal = self._engine.journal
+        if journal is None:
+            return self._from_constructor(ref, name)
+        told = journal.ask("initial", ref, name)
+        if told is MISSING:
+            told = self._from_constructor(ref, name)
+            journal.tell("initial", ref, name, told)
+        return told  # type: ignore[return-value]
+
+    def _from_constructor(self, ref: str, name: str) -> Value | None:
         self._construct(ref)
         value = self._initial.get(ref, {}).get(name)
         if value is None:
-            of_class = self.of_class(ref, name)
+            of_class = self._of_class(ref, name)
             return None if type(of_class) is Unknown else of_class
         return value
-
-    def known(self, ref: str, name: str) -> bool:
-        """Whether a constructor or class body of the project mentions the attribute at all."""
-        return self.initial(ref, name) is not None or self._declared(ref, name)
 
     def key(self, ref: str, name: str) -> str:
         """`path::Class.name`, of the class furthest up that assigns it: one key whatever subclass is read."""
@@ -134,6 +159,16 @@ class AttributeTables:
 
     def of_class(self, ref: str, name: str) -> Value:
         """What the class body binds to a name, through the bases."""
+        journal = self._engine.journal
+        if journal is None:
+            return self._of_class(ref, name)
+        told = journal.ask("class", ref, name)
+        if told is MISSING:
+            told = self._of_class(ref, name)
+            journal.tell("class", ref, name, told)
+        return told  # type: ignore[return-value]
+
+    def _of_class(self, ref: str, name: str) -> Value:
         values = self._class_values.setdefault(ref, {})
         if name in values:
             return values[name] or UNKNOWN

@@ -28,6 +28,8 @@ FOLDER = ".graphsafe_cache"
 MAX_REPORTS = 16
 MAX_FOOTPRINTS = 4
 MAX_INDEXES = 50_000
+MAX_READINGS = 60_000
+"Functions; of about 1 kB each."
 "Of about 2 kB each; the oldest go first."
 LOCK_SECONDS = 5.0
 LEGAL = ""
@@ -37,6 +39,7 @@ _TABLES = (
     "create table if not exists reports (key text primary key, data text)",
     "create table if not exists indexes (key text primary key, data text)",
     "create table if not exists footprints (key text primary key, data text)",
+    "create table if not exists readings (key text primary key, data text)",
 )
 
 
@@ -56,7 +59,7 @@ class Cache:
         return None
 
     def keep_report(self, key: str, report: Report) -> None:
-        self._write("reports", {key: render_json(report)}, MAX_REPORTS)
+        self._write("reports", [(key, render_json(report))], MAX_REPORTS)
 
     def footprints(self, settings: str) -> list[str]:
         """What scans under these settings looked at, the last one first, as footprint.py writes it."""
@@ -64,7 +67,21 @@ class Cache:
         return [data for (data,) in self._select(query, [f"{settings} %"])]
 
     def keep_footprint(self, settings: str, report: str, text: str) -> None:
-        self._write("footprints", {f"{settings} {report}": text}, MAX_FOOTPRINTS)
+        self._write("footprints", [(f"{settings} {report}", text)], MAX_FOOTPRINTS)
+
+    def readings(self, scan: str, names: Sequence[str]) -> dict[str, str]:
+        """What is kept of a scan under these names: of functions, or of the whole."""
+        query = f"select key, data from readings where key in ({','.join('?' * len(names))})"
+        found = self._select(query, [f"{scan} {name}" for name in names])
+        return {key.partition(" ")[2]: data for key, data in found}
+
+    def keep_readings(self, scan: str, rows: Iterable[tuple[str, str]]) -> None:
+        self._write("readings", ((f"{scan} {name}", data) for name, data in rows), MAX_READINGS)
+
+    def index(self, path: str, key: str) -> FileIndex | None:
+        for (data,) in self._select("select data from indexes where key = ?", [key]):
+            return _index(path, data) if data != LEGAL else None
+        return None
 
     def indexes(self, keys: Mapping[str, str]) -> tuple[dict[str, FileIndex], frozenset[str]]:
         """The indexes that are known, by path, and the files known to be legal, no more; `keys`: path -> key."""
@@ -84,7 +101,8 @@ class Cache:
         """`indexes` by key; `legal` are the keys of files that can be read and were not."""
         rows = dict.fromkeys(legal, LEGAL)
         rows.update((key, _text(index)) for key, index in indexes.items())
-        self._write("indexes", rows, MAX_INDEXES)
+        if rows:
+            self._write("indexes", rows.items(), MAX_INDEXES)
 
     # the database
 
@@ -103,8 +121,8 @@ class Cache:
             self._drop()
             return []
 
-    def _write(self, table: str, rows: Mapping[str, str], limit: int) -> None:
-        if self._file is None or not rows:
+    def _write(self, table: str, rows: Iterable[tuple[str, str]], limit: int) -> None:
+        if self._file is None:
             return
         try:
             make_folder(self._file.parent)
@@ -114,7 +132,7 @@ class Cache:
                     connection.execute("begin immediate")
                     for create in _TABLES:
                         connection.execute(create)
-                    connection.executemany(f"insert or replace into {table} values (?, ?)", rows.items())
+                    connection.executemany(f"insert or replace into {table} values (?, ?)", rows)
                     newest = f"select rowid from {table} order by rowid desc limit {limit}"
                     connection.execute(f"delete from {table} where rowid not in ({newest})")
             finally:

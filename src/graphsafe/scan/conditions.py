@@ -118,7 +118,7 @@ def _truth_of_parts(engine: Engine, frame: Frame, node: ast.BoolOp, how: str) ->
 def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> Value:
     uses = len(engine.state.uses)
     known = truth(engine, frame, node.test, "ifexp", node)
-    if len(engine.state.uses) > uses and not (
+    if engine.has_used(uses) and not (
         arms.is_maths(engine, frame, node.body) or arms.is_maths(engine, frame, node.orelse)
     ):
         engine.state.forget_uses(uses)

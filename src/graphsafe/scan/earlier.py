@@ -4,16 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from graphsafe.config import Config
-from graphsafe.report.model import Confidence, Report
+from graphsafe.report.model import Confidence, Finding, Report
 from graphsafe.rulebook import Rulebook
 from graphsafe.scan.cache import Cache, digest, index_key, report_key, settings_key
+from graphsafe.scan.deep import with_room
 from graphsafe.scan.files import Files
-from graphsafe.scan.footprint import Footprint, carried, footprint, footprint_text, parse_footprint
-from graphsafe.scan.project import Project
+from graphsafe.scan.footprint import (
+    Edit,
+    Footprint,
+    carried,
+    compare,
+    footprint,
+    footprint_text,
+    parse_footprint,
+    with_more,
+)
+from graphsafe.scan.index import FileIndex
+from graphsafe.scan.journal import Recorder
+from graphsafe.scan.lint import Linter
+from graphsafe.scan.moves import Move
+from graphsafe.scan.reader import Reader
+from graphsafe.scan.record import Record
+from graphsafe.scan.rereading import ALL, Kept, Reread, kept_of, reread
 from graphsafe.scan.starts import Entrances, are_few
+from graphsafe.scan.value_table import Unwritable
 
 
 class Earlier:
@@ -31,65 +51,124 @@ class Earlier:
     ) -> None:
         self._cache = Cache(folder)
         self._files = files
+        self._wanted = wanted
+        self._config = config
+        self._confidence = confidence
+        self._rulebook = rulebook
         self._entrances = entrances
         self._contents = contents_of(files) if folder is not None else {}
         self._settings = settings_key(wanted, config, confidence, rulebook)
         self._key = report_key(self._settings, self._contents)
         # What is read for a few files depends on the imports of all the others.
-        self._follows_edits = bool(self._contents) and not are_few(wanted, files)
+        self.follows_edits = bool(self._contents) and not are_few(wanted, files)
         self._known: frozenset[str] = frozenset()
 
     def report(self) -> Report | None:
         """The report that a scan would make, but for its time."""
         known = self._cache.report(self._key)
-        if known is not None or not self._follows_edits:
+        if known is not None or not self.follows_edits:
             return known
         for text in self._cache.footprints(self._settings):
             found = self._after_edit(text)
             if found is not None:
                 if not self._is_unchanged():
                     return None
-                report, steps = found
+                report, steps, again = found
                 self._keep_indexes(())
+                if again is not None:
+                    self._cache.keep_readings(self._key, [*again.kept.items(), *again.rows.items()])
                 self._cache.keep_report(self._key, report)
                 self._cache.keep_footprint(self._settings, self._key, footprint_text(steps))
                 return report
         return None
 
-    def _after_edit(self, text: str) -> tuple[Report, Footprint] | None:
+    def _after_edit(self, text: str) -> tuple[Report, Footprint, Reread | None] | None:
         before = parse_footprint(text)
         report = self._cache.report(before.report) if before is not None else None
         if before is None or report is None:
             return None
-        return carried(before, report, self._files, self._contents, self._entrances, self._key)
+        self._files.recall = self._recall
+        edit = compare(before, self._files, self._contents, self._entrances)
+        if edit is None:
+            return None
+        found = carried(before, report, edit, self._contents, self._key)
+        if found is not None:
+            return *found, None
+        return self._read_again(before, report, edit) if before.scan else None
+
+    def _read_again(self, before: Footprint, report: Report, edit: Edit) -> tuple[Report, Footprint, Reread] | None:
+        reader = Reader(self._files, self._config, self._rulebook)
+        moves = {path: Move(seen.written, seen.spans) for path, seen in edit.seen.items() if seen.written}
+
+        def row(ref: str) -> str | None:
+            return self._cache.readings(before.rewritten.get(ref, before.scan), [ref]).get(ref)
+
+        def read() -> tuple[Reread, list[Finding]]:
+            kept = Kept(self._cache.readings(before.record, ALL), row)
+            again = reread(edit.rewritten, moves, kept, reader.project, reader.engine)
+            for path in before.unreadable:
+                self._files.index(path)
+            linter = Linter(reader.project, again.record, self._rulebook, self._config, self._confidence)
+            return again, linter.findings(self._wanted, before.judged)
+
+        try:
+            again, findings = with_room(read)
+        except Exception:
+            # Whatever this was, a scan has the last word.
+            return None
+        after = replace(
+            before,
+            report=self._key,
+            contents=self._contents,
+            seen={path: replace(seen, written={}) for path, seen in edit.seen.items()},
+            record=self._key,
+            rewritten={**before.rewritten, **dict.fromkeys(again.rows, self._key)},
+        )
+        after = with_more(after, self._files, reader.project, self._entrances)
+        return replace(report, findings=tuple(findings)), after, again
+
+    def _recall(self, path: str) -> FileIndex | None:
+        key = self._index_keys.get(path)
+        return self._cache.index(path, key) if key is not None else None
 
     def indexes(self) -> frozenset[str]:
         """Give `files` the indexes that are known; the files that need not be read to know that they can be."""
-        known, legal = self._cache.indexes(self._index_keys())
+        known, legal = self._cache.indexes(self._index_keys)
         self._known = frozenset(known)
         self._files.indexes.update(known)
         return legal
 
-    def keep(self, report: Report, project: Project, checked: Iterable[str]) -> None:
+    def keep(self, report: Report, reader: Reader, checked: Iterable[str]) -> None:
         """What a scan found. `checked` files were not looked into, only found to be legal or not."""
         if not self._contents or not self._is_unchanged():
             return
         self._keep_indexes(checked)
         if not any(limit.kind == "internal-error" for limit in report.limits):
             self._cache.keep_report(self._key, report)
-            if self._follows_edits:
-                steps = footprint(self._files, project, self._contents, self._entrances, self._key)
+            if self.follows_edits:
+                steps = footprint(self._files, reader.project, self._contents, self._entrances, self._key)
+                if reader.recorder is not None and self._keep_readings(reader.record, reader.recorder):
+                    steps = replace(steps, scan=self._key, record=self._key)
                 self._cache.keep_footprint(self._settings, self._key, footprint_text(steps))
+
+    def _keep_readings(self, record: Record, recorder: Recorder) -> bool:
+        try:
+            whole = kept_of(record, recorder.table, recorder.circumstances())
+        except Unwritable:
+            return False
+        self._cache.keep_readings(self._key, chain(whole.items(), recorder.rows()))
+        return True
 
     def _keep_indexes(self, checked: Iterable[str]) -> None:
         files = self._files
-        keys = self._index_keys()
+        keys = self._index_keys
         made = {path: index for path, index in files.indexes.items() if path in keys and path not in self._known}
         self._cache.keep_indexes(
             {keys[path]: index for path, index in made.items() if index and path not in files.rewritten},
             [keys[path] for path in checked if path in keys and path not in files.indexes],
         )
 
+    @cached_property
     def _index_keys(self) -> dict[str, str]:
         names = self._files.names
         return {path: index_key(path, *names[path], content) for path, content in self._contents.items()}

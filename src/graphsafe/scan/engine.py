@@ -26,6 +26,7 @@ from graphsafe.scan.environment import Variables
 from graphsafe.scan.events import Event, EventKind, Span
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
+from graphsafe.scan.journal import MISSING, Call, Journal
 from graphsafe.scan.kernels import is_kernel
 from graphsafe.scan.overrides import Overrides
 from graphsafe.scan.project import Binding, Project
@@ -95,6 +96,7 @@ class Engine:
         self.libraries = libraries or Libraries()
         self.record = Record()
         self.state = self.record.state
+        self.journal: Journal | None = None
         self.queue: deque[tuple[str, Value | None, bool]] = deque()
         "Functions to read by themselves: function, receiver, whether only guarded code calls it."
         self.attributes = attributes.AttributeTables(self)
@@ -155,8 +157,13 @@ class Engine:
     def global_value(self, file: FileIndex, name: str) -> Value:
         key = (file.path, name)
         if key in self._globals:
-            value = self._globals[key]
-            return UNKNOWN if value is None else value
+            value = self._globals[key] or UNKNOWN
+            if self.journal is not None:
+                binding = self.project.resolve(file, name)
+                if binding is not None and binding.kind == "assign":
+                    self.journal.ask("bound", binding.path, binding.name)
+                    self.journal.tell("bound", binding.path, binding.name, value)
+            return value
         self._globals[key] = None
         value = self._global(file, name)
         self._globals[key] = value
@@ -177,11 +184,20 @@ class Engine:
             return ClassValue(f"{binding.path}::{binding.name}")
         if binding.kind == "function":
             return self.function_value(f"{binding.path}::{binding.name}")
+        if self.journal is None:
+            return self._assigned(binding)
+        told = self.journal.ask("bound", binding.path, binding.name)
+        if told is MISSING:
+            told = self._assigned(binding)
+            self.journal.tell("bound", binding.path, binding.name, told)
+        return told  # type: ignore[return-value]
+
+    def _assigned(self, binding: Binding) -> Value:
         file = self.project.index(binding.path)
         if file is None:
             return UNKNOWN
         if binding.name in file.assigns:
-            return self._assigned(file, binding.name)
+            return self._at_module_level(file, binding.name)
         owner, _, attribute = binding.name.rpartition(".")
         if owner in file.classes:
             return self.attributes.of_class(f"{file.path}::{owner}", attribute)
@@ -197,7 +213,7 @@ class Engine:
                     return Function(ref, closure_id=-1)
         return Function(ref)
 
-    def _assigned(self, file: FileIndex, name: str) -> Value:
+    def _at_module_level(self, file: FileIndex, name: str) -> Value:
         """The join of what the module level binds to `name`."""
         bindings = file.assigns[name]
         if len(bindings) > MAX_BINDINGS:
@@ -251,8 +267,20 @@ class Engine:
         depth: int,
         away: int = 0,
     ) -> Value:
-        facts = self.project.function_facts(ref)
-        if facts is None:
+        """What a function returns for these arguments: it is read for them, unless it has been."""
+        if self.journal is None:
+            return self._read(ref, bound, arguments, hot, guarded, depth, away)
+        call = Call(ref, bound, arguments, hot, guarded, depth)
+        told = self.journal.call(call)
+        if told is None:
+            told = self._read(ref, bound, arguments, hot, guarded, depth, away)
+            self.journal.called(call, told, self.state.clock)
+        return told
+
+    def _read(
+        self, ref: str, bound: Value | None, arguments: Arguments, hot: bool, guarded: bool, depth: int, away: int
+    ) -> Value:
+        if self.project.function_facts(ref) is None:
             return UNKNOWN
         try:
             given = (ref, bound, arguments.positional, tuple(sorted(arguments.keywords.items(), key=_first)))
@@ -275,14 +303,25 @@ class Engine:
         self._contexts[counter] = seen + 1
         if key is not None:
             self._memo[key] = None
+        result = self.read_anew(Call(ref, bound, arguments, hot, guarded, depth), node, away)
+        if key is not None:
+            self._memo[key] = result
+        return result
+
+    def read_anew(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, away: int = 0) -> Value:
+        """What a function returns, whatever is known of it: `node` is read."""
+        ref, arguments = call.ref, call.arguments
+        if self.journal is not None:
+            self.journal.begin(call, node, self.state.clock)
+        facts = self.project.function_facts(ref)
         path = ref.partition("::")[0]
         file = self.project.index(path)
-        assert file is not None
+        assert file is not None and facts is not None
         owner = f"{path}::{facts.owner}" if facts.owner is not None else None
-        frame = Frame(file, ref, {}, hot, depth, owner, bound, away=away)
-        if guarded:
+        frame = Frame(file, ref, {}, call.hot, call.depth, owner, call.bound, away=away)
+        if call.guarded:
             frame.guards.append("reached only where captures do not go")
-        parameters.bind(self, frame, node, facts, bound, arguments)
+        parameters.bind(self, frame, node, facts, call.bound, arguments)
         outermost = ref not in self._active
         self._active.add(ref)
         try:
@@ -294,8 +333,8 @@ class Engine:
             declared = annotated(self, file, node.returns)
             if type(declared) is not Unknown:
                 result = _marked(declared, depends_on_step(result) or any(map(depends_on_step, arguments.values())))
-        if key is not None:
-            self._memo[key] = result
+        if self.journal is not None:
+            self.journal.end(result)
         return result
 
     def _run(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
@@ -330,6 +369,8 @@ class Engine:
             frame.doubts,
             away=frame.away,
         )
+        if self.journal is not None:
+            self.journal.nested(function.ref)
         key = f"{function.ref}#{function.closure_id}"
         if key in self._active:
             return UNKNOWN
@@ -379,12 +420,17 @@ class Engine:
         """Have a function read that a call may mean, with arguments that are not followed."""
         if self._is_near(ref):
             self.record.edge(ref, Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards)))
-            self.queue.append((ref, receiver, bool(frame.guards) or bool(frame.doubts)))
+            guarded = bool(frame.guards) or bool(frame.doubts)
+            self.queue.append((ref, receiver, guarded))
+            if self.journal is not None:
+                self.journal.effect("later", ref, "guarded" if guarded else "", receiver)
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
         if self._is_near(ref):
             self.record.roots.setdefault(ref, why)
             self.queue.append((ref, receiver, False))
+            if self.journal is not None:
+                self.journal.effect("root", ref, why, receiver)
 
     def _is_near(self, ref: str) -> bool:
         return self.near is None or ref.partition("::")[0] in self.near
@@ -394,6 +440,8 @@ class Engine:
     def fail(self, failure: Failure) -> None:
         """Give up what is being read; what was found so far stays."""
         self._active.clear()
+        if self.journal is not None:
+            self.journal.fail()
         self.record.failures[failure] = None
 
     def add_root_site(self, frame: Frame) -> None:
@@ -422,6 +470,27 @@ class Engine:
                 known = join(self._passed.get(key, plain), plain)
                 assert type(known) is Tensor
                 self._passed[key] = known
+                if self.journal is not None:
+                    self.journal.effect("passed", name, keyword, plain)
+
+    def note_input(self, attribute: str) -> None:
+        """The tensor of an attribute changes from step to step."""
+        if self.journal is not None:
+            self.journal.mark("input", attribute, attribute not in self.state.inputs)
+        self.state.inputs.add(attribute)
+
+    def has_used(self, uses: int) -> bool:
+        """Whether there are more uses of host state than so many: those of a condition."""
+        grown = len(self.state.uses) > uses
+        if grown and self.journal is not None:
+            self.journal.decided(list(self.state.uses.values())[uses:])
+        return grown
+
+    def note_seen(self, attribute: str) -> None:
+        """Hot code reads an attribute."""
+        if self.journal is not None:
+            self.journal.mark("seen", attribute, attribute not in self.state.reads)
+        self.state.read(attribute)
 
 
 def span_of(node: Any) -> Span:

@@ -75,7 +75,7 @@ def _note_read(engine: Engine, frame: Frame, node: ast.Attribute) -> None:
     if isinstance(node.value, ast.Name):
         owner = frame.env.get(node.value.id)
         if type(owner) is Instance:
-            engine.state.read(engine.attributes.key(owner.ref, node.attr))
+            engine.note_seen(engine.attributes.key(owner.ref, node.attr))
 
 
 def element(engine: Engine, value: Value) -> Value:

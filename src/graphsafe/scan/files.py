@@ -29,6 +29,8 @@ class Files:
     def __init__(self, paths: Iterable[Path]) -> None:
         self.problems: dict[str, Unreadable] = {}
         self.indexes: dict[str, FileIndex | None] = {}
+        self.recall: Callable[[str], FileIndex | None] | None = None
+        "Where an index may be known already."
         self._names: dict[str, tuple[str, bool]] = {}
         self._modules: dict[str, list[str]] = {}
         self._sources: OrderedDict[str, Source] = OrderedDict()
@@ -75,7 +77,8 @@ class Files:
     def index(self, path: str) -> FileIndex | None:
         """None where the file cannot be read; `problems` says why."""
         if path not in self.indexes:
-            self.indexes[path] = self._build(path)
+            known = self.recall(path) if self.recall is not None else None
+            self.indexes[path] = known or self._build(path)
         return self.indexes[path]
 
     def _build(self, path: str) -> FileIndex | None:

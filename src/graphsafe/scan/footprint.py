@@ -1,22 +1,24 @@
 """What a scan has looked at: an edit anywhere else moves its findings and changes none.
 
 Of a file that holds hot code a scan reads some statements, asks for some names, and notes what the file defines.
-Where an edit leaves all that as it was, the report from before holds, with today's lines. Any doubt means: scan.
+Where an edit leaves all that as it was, the report from before holds, with today's lines; where it has rewritten a
+function that was read, this one may be enough to read again (rereading.py). Any doubt means: scan.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
-from graphsafe.report.model import CallSite, Finding, Report, in_order
+from graphsafe.report.model import Report, in_order
 from graphsafe.scan.cache import digest
+from graphsafe.scan.checks.declared import may_promise
 from graphsafe.scan.custom_ops import operators_in
 from graphsafe.scan.files import Files
 from graphsafe.scan.index import ClassFacts, FileIndex, FunctionFacts
+from graphsafe.scan.moves import Move, Span, Unclear, moved
 from graphsafe.scan.overrides import subclasses_in
 from graphsafe.scan.project import Project
 from graphsafe.scan.starts import Entrances
@@ -24,10 +26,8 @@ from graphsafe.scan.starts import Entrances
 MAX_CHANGED = 32
 "Files; after a larger edit, such as another branch, hardly any report holds."
 OWN_COMMENT = b"graphsafe:"
-LINES = re.compile(r"\.py:\d|\blines? \d|^\d+(, \d+)*$")
-"Text that names lines of a file."
-
-Span = tuple[int, int]
+FUNCTION = "def "
+"Before a function's name, among those of statements."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,12 @@ class Seen:
     "The statements that were read, and their first and last lines."
     searches: tuple[tuple[str, int], ...]
     "What its text was searched for: patterns and their flags."
+    texts: Mapping[str, str]
+    "The same statements, with the digests of their text."
     digest: str
-    "Of these statements' text, of what the names mean and the searches find, and of the classes and methods."
+    "Of what the names mean and the searches find, and of the classes and methods."
+    written: Mapping[str, Span] = field(default_factory=dict)
+    "Where the statements were when the scan's record was written, if that was elsewhere."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,27 @@ class Footprint:
     seen: Mapping[str, Seen]
     whole: Sequence[str]
     "Files in which every character counted. One that is neither here nor among those seen was not looked into."
+    judged: Sequence[str]
+    "Files in which classes, comments or replays are judged when all hot code has been read."
+    unreadable: Sequence[str]
+    scan: str = ""
+    "The key of the scan whose readings are kept; empty: none are."
+    record: str = ""
+    "The key of the record, which may be a later one."
+    rewritten: Mapping[str, str] = field(default_factory=dict)
+    "Function -> the key of its readings, where they are later ones."
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What became of a footprint."""
+
+    seen: Mapping[str, Seen]
+    "What the scan would see of each file now, but for the text of rewritten functions."
+    moves: Mapping[str, Move]
+    "Of the files whose statements have moved."
+    rewritten: Sequence[str]
+    "Functions, as `path::Qual.name`, of another text than before."
 
 
 def footprint(
@@ -64,6 +89,7 @@ def footprint(
     told: dict[str, str] = {}
     seen: dict[str, Seen] = {}
     whole: list[str] = []
+    judged: list[str] = []
     asked = project.asked()
     for path in contents:
         data = files.data(path) or b""
@@ -78,63 +104,113 @@ def footprint(
                 seen[path] = now
             else:
                 whole.append(path)
-    return Footprint(report, dict(contents), told, seen, whole)
+        if _is_judged(files, path, data):
+            judged.append(path)
+    return Footprint(report, dict(contents), told, seen, whole, judged, sorted(files.problems))
 
 
-def _seen(files: Files, index: FileIndex, asked: Iterable[str], entrances: Entrances) -> Seen | None:
-    """None where a statement was read that the index has no name for."""
-    names = {span: name for name, span in _spans(index).items()}
+def with_more(before: Footprint, files: Files, project: Project, entrances: Entrances) -> Footprint:
+    """A footprint, and what `files` have been asked for since: for functions that were read again."""
+    seen = dict(before.seen)
+    asked = project.asked()
+    whole = {*before.whole, *files.read_whole, *files.rewritten, *files.problems}
+    for path in {*files.read_spans, *asked, *files.searches} - whole:
+        index = files.index(path)
+        more = None if index is None else _seen(files, index, asked.get(path, ()), entrances, seen.get(path))
+        if more is None:
+            whole.add(path)
+        else:
+            seen[path] = more
+    new = (seen.keys() | whole) - before.seen.keys() - {*before.whole}
+    judged = {*before.judged, *(path for path in new if _is_judged(files, path, files.data(path) or b""))}
+    return replace(before, seen=seen, whole=sorted(whole), judged=sorted(judged))
+
+
+def _is_judged(files: Files, path: str, data: bytes) -> bool:
+    index = files.indexes.get(path)
+    if index is None:
+        return OWN_COMMENT in data
+    return OWN_COMMENT in data or index.replays or any(map(may_promise, index.classes.values()))
+
+
+def _seen(
+    files: Files, index: FileIndex, asked: Iterable[str], entrances: Entrances, known: Seen | None = None
+) -> Seen | None:
+    """With what is `known` already. None where a statement was read that the index has no name for."""
+    now = _spans(index)
+    names = {span: name for name, span in now.items()}
     read = files.read_spans.get(index.path, set())
     if not read <= names.keys():
         return None
-    searches = sorted((pattern.pattern, pattern.flags) for pattern in files.searches.get(index.path, ()))
-    seen = Seen(tuple(sorted(asked)), {names[span]: span for span in sorted(read)}, tuple(searches), "")
-    return replace(seen, digest=_digest(files, index, seen, entrances))
+    spans = {names[span]: span for span in sorted(read)}
+    searches = {(pattern.pattern, pattern.flags) for pattern in files.searches.get(index.path, ())}
+    written: Mapping[str, Span] = {}
+    if known is not None:
+        asked = {*asked, *known.names}
+        spans.update((name, now[name]) for name in known.spans)
+        searches.update(known.searches)
+        written = known.written
+    return _digested(
+        files, index, Seen(tuple(sorted(asked)), spans, tuple(sorted(searches)), {}, "", written), entrances
+    )
 
 
-def carried(
-    before: Footprint, report: Report, files: Files, contents: Mapping[str, str], entrances: Entrances, key: str
-) -> tuple[Report, Footprint] | None:
-    """The report of a project after an edit, and its footprint under `key`; None where it may say something new."""
+def compare(before: Footprint, files: Files, contents: Mapping[str, str], entrances: Entrances) -> Edit | None:
+    """What an edit has done; None where the scan may see something new anywhere but in the bodies of functions."""
     if contents.keys() != before.contents.keys():
         return None
     changed = [path for path, content in contents.items() if content != before.contents[path]]
     if len(changed) > MAX_CHANGED or not set(changed).isdisjoint(before.whole):
         return None
     seen = dict(before.seen)
+    rewritten: list[str] = []
     for path in changed:
         data = files.data(path)
         if data is None or OWN_COMMENT in data or _told(data, entrances) != before.told.get(path, ""):
             return None
         if path in seen:
-            now = _again(files, path, seen[path], entrances)
+            known = seen[path]
+            now = _again(files, path, known, entrances)
             if now is None:
                 return None
+            others = [name for name, text in now.texts.items() if text != known.texts[name]]
+            if not all(name.startswith(FUNCTION) for name in others):
+                return None
+            rewritten += [f"{path}::{name.removeprefix(FUNCTION)}" for name in others]
             seen[path] = now
         else:
             files.check(path)
             if path in files.problems:
                 return None
     moved = [path for path in changed if path in seen and seen[path].spans != before.seen[path].spans]
-    moves = {path: _Move(before.seen[path].spans, seen[path].spans) for path in moved}
-    try:
-        findings = in_order(_moved(finding, moves) for finding in report.findings)
-    except _Unclear:
+    return Edit(seen, {path: Move(before.seen[path].spans, seen[path].spans) for path in moved}, rewritten)
+
+
+def carried(
+    before: Footprint, report: Report, edit: Edit, contents: Mapping[str, str], key: str
+) -> tuple[Report, Footprint] | None:
+    """The report after an edit that has only moved lines, its footprint under `key`; None where it tells of lines."""
+    if edit.rewritten:
         return None
-    after = replace(before, report=key, contents=dict(contents), seen=seen)
+    try:
+        findings = in_order(moved(report.findings, edit.moves))
+    except Unclear:
+        return None
+    after = replace(before, report=key, contents=dict(contents), seen=edit.seen)
     return replace(report, findings=tuple(findings)), after
 
 
 def _again(files: Files, path: str, known: Seen, entrances: Entrances) -> Seen | None:
-    """What the scan would see of a file now, if that is what it saw."""
+    """What the scan would see of a file now, if that is what it saw, but for the text of its statements."""
     index = files.index(path)
     if index is None or path in files.rewritten:
         return None
     now = _spans(index)
     if not known.spans.keys() <= now.keys():
         return None
-    seen = replace(known, spans={name: now[name] for name in known.spans})
-    return seen if _digest(files, index, seen, entrances) == known.digest else None
+    spans = {name: now[name] for name in known.spans}
+    seen = _digested(files, index, replace(known, spans=spans, written=known.written or known.spans), entrances)
+    return seen if seen.digest == known.digest else None
 
 
 # what a file shows
@@ -147,7 +223,7 @@ def _told(data: bytes, entrances: Entrances) -> str:
 
 def _spans(index: FileIndex) -> dict[str, Span]:
     """The lines of every statement that a scan may read by itself."""
-    found = {f"def {name}": (facts.line, facts.end_line) for name, facts in index.functions.items()}
+    found = {f"{FUNCTION}{name}": (facts.line, facts.end_line) for name, facts in index.functions.items()}
     for cls in index.classes.values():
         found.update((f"{cls.name}.{name}", span) for name, span in cls.fields.items())
     for name, bound in index.assigns.items():
@@ -155,17 +231,22 @@ def _spans(index: FileIndex) -> dict[str, Span]:
     return found
 
 
-def _digest(files: Files, index: FileIndex, seen: Seen, entrances: Entrances) -> str:
+def _digested(files: Files, index: FileIndex, seen: Seen, entrances: Entrances) -> Seen:
+    """With the digests of what stands there now."""
     source = files.source(index.path)
+    texts = {name: _text_digest(source.lines[first - 1 : last]) for name, (first, last) in seen.spans.items()}
     parts = (
         (index.module, index.is_package, index.stars, index.captures, index.replays),
         [_meaning(index, name) for name in seen.names],
         [_class(facts) for facts in index.classes.values()],
         [_function(facts) for facts in index.functions.values() if _counts(facts, seen.names, entrances)],
-        [(name, source.lines[first - 1 : last]) for name, (first, last) in sorted(seen.spans.items())],
         [re.findall(pattern, source.text, flags) for pattern, flags in seen.searches],
     )
-    return digest(repr(parts).encode("utf-8", "surrogatepass"))
+    return replace(seen, texts=texts, digest=digest(repr(parts).encode("utf-8", "surrogatepass")))
+
+
+def _text_digest(lines: Sequence[str]) -> str:
+    return digest("\n".join(lines).encode("utf-8", "surrogatepass"))
 
 
 def _meaning(index: FileIndex, name: str) -> tuple[object, ...]:
@@ -197,54 +278,6 @@ def _counts(facts: FunctionFacts, names: Sequence[str], entrances: Entrances) ->
     )
 
 
-# where it stands now
-
-
-class _Unclear(Exception):
-    """A finding names a line that may be another one now."""
-
-
-class _Move:
-    """From the lines of a file before to those of today."""
-
-    def __init__(self, before: Mapping[str, Span], after: Mapping[str, Span]) -> None:
-        self._shifts = [(*span, after[name][0] - span[0]) for name, span in before.items()]
-
-    def line(self, line: int) -> int:
-        for first, last, shift in self._shifts:
-            if first <= line <= last:
-                return line + shift
-        raise _Unclear
-
-
-def _moved(finding: Finding, moves: Mapping[str, _Move]) -> Finding:
-    at = finding.location
-    move = moves.get(os.path.abspath(at.path))
-    if move is None and not any(os.path.abspath(site.path) in moves for site in finding.call_chain):
-        return finding
-    if finding.edits or any(map(_names_a_line, _texts(finding))):
-        raise _Unclear
-    if move is not None:
-        at = replace(at, line=move.line(at.line), end_line=move.line(at.end_line))
-    return replace(finding, location=at, call_chain=tuple(_moved_site(site, moves) for site in finding.call_chain))
-
-
-def _moved_site(site: CallSite, moves: Mapping[str, _Move]) -> CallSite:
-    move = moves.get(os.path.abspath(site.path))
-    return site if move is None else replace(site, line=move.line(site.line))
-
-
-def _texts(finding: Finding) -> Iterator[str]:
-    """Where a line may be named in passing: a lambda is called by its line."""
-    yield from (finding.message, finding.fix, *map(str, finding.data.values()))
-    yield finding.location.function or ""
-    yield from (site.function or "" for site in finding.call_chain)
-
-
-def _names_a_line(text: str) -> bool:
-    return "<lambda>" in text or LINES.search(text) is not None
-
-
 # in the cache
 
 
@@ -260,7 +293,9 @@ def parse_footprint(text: str) -> Footprint | None:
                 tuple(one["names"]),
                 {name: (first, last) for name, (first, last) in one["spans"].items()},
                 tuple((pattern, flags) for pattern, flags in one["searches"]),
+                one["texts"],
                 one["digest"],
+                {name: (first, last) for name, (first, last) in one["written"].items()},
             )
             for path, one in data.pop("seen").items()
         }

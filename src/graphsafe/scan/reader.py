@@ -15,6 +15,7 @@ from graphsafe.scan.engine import Arguments, Engine
 from graphsafe.scan.files import Files
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FunctionFacts
+from graphsafe.scan.journal import Recorder
 from graphsafe.scan.project import Project
 from graphsafe.scan.record import ENTRY_POINT, Failure, Record
 from graphsafe.scan.roots import Paths, capture_sites, roots_of, target_roots
@@ -26,7 +27,16 @@ TARGETS = ""
 
 
 class Reader:
-    def __init__(self, files: Files, config: Config, rulebook: Rulebook, near: Container[str] | None = None) -> None:
+    def __init__(
+        self,
+        files: Files,
+        config: Config,
+        rulebook: Rulebook,
+        near: Container[str] | None = None,
+        *,
+        is_kept: bool = False,
+    ) -> None:
+        """`is_kept`: what readings ask is recorded, so that functions can be read again after an edit."""
         self.project = Project(files)
         self._config = config
         self._rulebook = rulebook
@@ -34,7 +44,14 @@ class Reader:
         self._cold: dict[str, bool] = {}
         self._late: list[tuple[str, Value | None, str]] = []
         "What engines call on models: read after the engines, which pass the arguments."
-        self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries, near)
+        self._near = near
+        self._engine = self.engine()
+        self.recorder = Recorder(self.project) if is_kept else None
+        self._engine.journal = self.recorder
+
+    def engine(self) -> Engine:
+        """One that knows nothing yet."""
+        return Engine(self.project, self._rulebook.ops, self._is_cold, self._rulebook.libraries, self._near)
 
     @property
     def record(self) -> Record:

@@ -38,7 +38,7 @@ class Write:
     keyed: bool
     "An element of a container (`self.cache[key] = …`)."
     guard: str | None
-    order: int
+    order: float
     grows: bool = False
     "Concatenates to the old value, appends to it, or makes it larger where it is too small."
     borrowed: bool = False
@@ -60,22 +60,25 @@ class Use:
     key: str
     kind: UseKind
     path: str
+    function: str
     line: int
-    order: int
+    order: float
 
 
 @dataclass(slots=True)
 class StateLog:
     writes: dict[tuple[str, Span], Write] = field(default_factory=dict)
     uses: dict[tuple[str, str, int], Use] = field(default_factory=dict)
-    reads: dict[str, int] = field(default_factory=dict)
+    reads: dict[str, float] = field(default_factory=dict)
     "Attribute -> when it was first read in hot code."
     inputs: set[str] = field(default_factory=set)
     "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."
-    clock: int = 0
+    clock: float = 0
+    tact: float = 1
+    "How far the clock goes at a time: less where something is read again, between what was read before and after it."
 
-    def tick(self) -> int:
-        self.clock += 1
+    def tick(self) -> float:
+        self.clock += self.tact
         return self.clock
 
     def write(self, write: Write) -> None:
@@ -84,9 +87,9 @@ class StateLog:
         if known is None or (known.guard is not None and write.guard is None):
             self.writes[place] = write
 
-    def use(self, key: str, kind: UseKind, path: str, node: ast.AST) -> None:
+    def use(self, key: str, kind: UseKind, path: str, function: str, node: ast.AST) -> None:
         line: int = node.lineno  # type: ignore[attr-defined]
-        self.uses.setdefault((key, path, line), Use(key, kind, path, line, self.tick()))
+        self.uses.setdefault((key, path, line), Use(key, kind, path, function, line, self.tick()))
 
     def forget_uses(self, count: int) -> None:
         """Drop all but the first `count` uses: the condition that made the others decides nothing on the device."""
@@ -100,4 +103,4 @@ class StateLog:
 def use_number(engine: Engine, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
     """Note that a host number which is state decides what the device does here."""
     if frame.hot and isinstance(value, Number) and value.state is not None:
-        engine.state.use(value.state, kind, frame.path, node)
+        engine.state.use(value.state, kind, frame.path, frame.function, node)

@@ -121,7 +121,7 @@ def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> bool:
 def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
     uses = len(engine.state.uses)
     known = truth(engine, frame, node.test, "if", node)
-    if len(engine.state.uses) > uses and not arms.touches_device(engine, frame, [*node.body, *node.orelse]):
+    if engine.has_used(uses) and not arms.touches_device(engine, frame, [*node.body, *node.orelse]):
         engine.state.forget_uses(uses)
     verdict = guards.judge(frame, node.test, known)
     capturing_branch.branch(engine, frame, node)

@@ -311,7 +311,7 @@ def subscript_store(
         return False
     use_number(engine, frame, value, "operand", node)
     if frame.hot and tensor.attr is not None:
-        engine.state.inputs.add(tensor.attr)
+        engine.note_input(tensor.attr)
     if tensor.where == "host":
         source, source_certain = as_tensor(value)
         if source is not None and source.where == "device":

@@ -51,7 +51,7 @@ _SHARED_NAMES = frozenset(
 def method(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: Arguments) -> Value:
     """`tensor.name(…)`."""
     if frame.hot and tensor.attr is not None and name.endswith("_") and not name.startswith("_"):
-        engine.state.inputs.add(tensor.attr)
+        engine.note_input(tensor.attr)
     special = _METHODS.get(name)
     if special is not None:
         return special(engine, frame, node, tensor, arguments)

@@ -17,7 +17,9 @@ KEY = "clock"
 
 def read(engine: Engine, frame: Frame, node: ast.Call) -> Number:
     """The number, marked so that its uses are noted: most clocks only time the step or end a wait."""
-    value = Number(type="float", state=f"{KEY}::{frame.path}:{node.lineno}")
+    # From the function's first line on, so that it is the same one when lines above have moved.
+    line = node.lineno - (frame.node.lineno if frame.node is not None else 0)
+    value = Number(type="float", state=f"{KEY}::{frame.ref}:{line}:{node.col_offset}")
     if frame.hot:
         assert value.state is not None
         engine.state.write(

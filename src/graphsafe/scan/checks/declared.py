@@ -20,6 +20,7 @@ FLAG = re.compile(r"_?(supports?_cuda_?graphs?|cuda_?graphs?_support(ed)?|is_cud
 REFUSALS = frozenset(("NEVER", "NONE", "NO", "UNSUPPORTED", "DISABLED", "False", "None"))
 WHOLE = frozenset(("ALWAYS", "FULL", "True"))
 "A promise for every batch; others hold for decoding alone, and not every line of the class belongs to that."
+_NAMES_BOTH = frozenset(("get_builder_cls", "get_impl_cls"))
 STEPS = ("forward", "__call__", "apply")
 
 
@@ -53,6 +54,11 @@ def events(
                 span = (node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
                 event = Event("AttrWrite", "declared", span, confidence, None, None, words)
                 yield Place(path, cls.name, span, event.kind, event.how), event
+
+
+def may_promise(cls: ClassFacts) -> bool:
+    """Whether a class counts here: it holds such a flag, or says for which implementation another one does."""
+    return any(map(FLAG.fullmatch, cls.fields)) or cls.methods.keys() >= _NAMES_BOTH
 
 
 def _promise(node: ast.stmt | None) -> str | None:
@@ -101,7 +107,7 @@ def _implementations(project: Project, paths: Iterable[str]) -> dict[str, str]:
     for path in paths:
         file = project.index(path)
         for cls in file.classes.values() if file is not None else ():
-            if "get_builder_cls" in cls.methods and "get_impl_cls" in cls.methods:
+            if cls.methods.keys() >= _NAMES_BOTH:
                 assert file is not None
                 builder = _named_class(project, file, cls, "get_builder_cls")
                 implementation = _named_class(project, file, cls, "get_impl_cls")
@@ -120,4 +126,4 @@ def _named_class(project: Project, file: FileIndex, cls: ClassFacts, method: str
     return f"{binding.path}::{binding.name}" if binding is not None and binding.kind == "class" else None
 
 
-__all__ = ["events"]
+__all__ = ["events", "may_promise"]

@@ -306,7 +306,8 @@ def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[st
                 found.add(tensor.attr)
     if found and frame.depth == 0 and frame.node is not None and _takes_nothing(frame.node):
         # Such a step gets its inputs by way of the attributes that it reads.
-        engine.state.inputs |= found
+        for attribute in sorted(found):
+            engine.note_input(attribute)
     return frozenset(found)
 
 

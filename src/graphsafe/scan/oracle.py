@@ -1,0 +1,234 @@
+"""Answers for one reading of an edited function: those that its reading before the edit was given.
+
+They hold as long as the function does to the rest of the scan what it did before: it asks first what it asked first,
+has read what it had read, in the same order, and says the same to others. What it asks again, or what others had asked
+before it, changes nothing and may come and go.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from graphsafe.scan.journal import Call, EffectKind, MarkKind, QueryKind, outermost, query_key, question_of
+from graphsafe.scan.project import Project
+from graphsafe.scan.state import StateLog, Use
+from graphsafe.scan.value_table import Unwritable, ValueTable
+from graphsafe.scan.values import Value
+
+Item = list[Any]
+RAN, FIRST, STABLE = 4, 4, 5
+"Where an item says whether a call led to a reading, whether a query was the first of its kind, if its answer lasts."
+
+
+class Unanswered(Exception):
+    """What is asked now was not asked before: only a scan can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One of a function's readings, as the journal wrote it."""
+
+    question: Sequence[Any]
+    order: Sequence[str]
+    "Of the keywords, as the call had them."
+    result: int
+    serial: int
+    end: int
+    clock: float
+    items: Sequence[Item]
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What is known of the scan beside one function's readings."""
+
+    readings: Callable[[str], Sequence[Reading]]
+    "Of a function, as far as they are kept."
+    answers: Mapping[str, Sequence[int]]
+    "Query -> when it was asked first and last, and the last answer."
+    changes: Mapping[str, int]
+    "Class -> when its attributes changed last."
+    state: StateLog
+
+
+class Oracle:
+    def __init__(
+        self, project: Project, ref: str, reading: Reading, table: ValueTable, elsewhere: Elsewhere, state: StateLog
+    ) -> None:
+        self._project = project
+        self._ref = ref
+        self._reading = reading
+        self._table = table
+        self._elsewhere = elsewhere
+        self._state = state
+        self._position = 0
+        self._places: dict[str, list[int]] = {}
+        for i, item in enumerate(reading.items):
+            self._places.setdefault(_key(item), []).append(i)
+        self.items: list[Item] = []
+        "What this reading asks, to be kept for the next edit."
+
+    def finish(self) -> None:
+        """Raises Unanswered where something is missing that others rely on."""
+        if not all(map(_may_go, self._reading.items[self._position :])):
+            raise Unanswered
+
+    def begin(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, clock: float) -> None:
+        pass
+
+    def end(self, result: Value) -> None:
+        pass
+
+    def fail(self) -> None:
+        pass
+
+    def call(self, call: Call) -> Value:
+        try:
+            question = question_of(call, self._table)
+        except Unwritable as error:
+            raise Unanswered from error
+        wanted: Item = ["call", question]
+        item = self._next(wanted) or self._again(wanted) or self._read_before(question)
+        if item is None:
+            raise Unanswered
+        if item[RAN]:
+            self._state.clock = max(self._state.clock, item[3])
+        return self._table.some(item[2])
+
+    def called(self, call: Call, result: Value, clock: float) -> None:
+        pass
+
+    def ask(self, kind: QueryKind, owner: str, name: str) -> Value | None:
+        wanted: Item = [kind, self._table.name(owner), self._table.name(name)]
+        item = self._next(wanted) or self._again(wanted) or self._asked_before(kind, owner, name)
+        if item is None:
+            raise Unanswered
+        return self._table.value(item[3])
+
+    def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None) -> None:
+        pass
+
+    def mark(self, kind: MarkKind, key: str, first: bool) -> None:
+        wanted: Item = [kind, self._table.name(key)]
+        if self._next(wanted) is None and self._again(wanted) is None:
+            before = self._elsewhere.state
+            known = before.reads.get(key, inf) <= self._reading.clock
+            if not (known if kind == "seen" else key in before.inputs):
+                raise Unanswered
+            self._kept([*wanted, 0])
+
+    def effect(self, kind: EffectKind, owner: str, name: str, value: Value | None) -> None:
+        table = self._table
+        try:
+            wanted: Item = [kind, table.name(owner), table.name(name), table.number(value)]
+        except Unwritable as error:
+            raise Unanswered from error
+        if self._next(wanted) is None:
+            raise Unanswered
+
+    def changed(self, owner: str) -> None:
+        pass
+
+    def nested(self, ref: str) -> None:
+        if outermost(self._project, ref) != self._ref:
+            raise Unanswered
+
+    def decided(self, uses: Sequence[Use]) -> None:
+        pass
+
+    # where the answers are
+
+    def _next(self, wanted: Item) -> Item | None:
+        """The item, if it is the next one but for such as may go."""
+        items = self._reading.items
+        key = _key(wanted)
+        for i in range(self._position, len(items)):
+            if _key(items[i]) == key:
+                self._position = i + 1
+                return self._kept(items[i])
+            if not _may_go(items[i]):
+                break
+        return None
+
+    def _again(self, wanted: Item) -> Item | None:
+        """The answer to what is asked elsewhere in the reading, if it is the same here."""
+        items = self._reading.items
+        places = self._places.get(_key(wanted), ())
+        if not places or any(i >= self._position and not _may_go(items[i]) for i in places):
+            return None
+        if _is_query(wanted):
+            lasting = (items[i] for i in places if i < self._position and items[i][STABLE])
+            item = next(lasting, None)
+        else:
+            item = items[places[0]] if len({_answer(items[i]) for i in places}) == 1 else None
+        return None if item is None else self._kept(_repeated(item))
+
+    def _read_before(self, question: Sequence[Any]) -> Item | None:
+        """A call that the scan had read for another caller."""
+        known = [
+            one for one in self._elsewhere.readings(self._table.text(question[0])) if one.end < self._reading.serial
+        ]
+        # What engine.read answers from: hot code that nothing guards has shown all that the same code shows elsewhere.
+        for hot_and_guarded in ([question[5], question[6]], [1, 0]):
+            for one in known:
+                if one.question[:5] == question[:5] and one.question[5:7] == hot_and_guarded:
+                    return self._kept(["call", question, one.result, self._reading.clock, 0])
+        return None
+
+    def _asked_before(self, kind: QueryKind, owner: str, name: str) -> Item | None:
+        """What others had asked for, where it has not changed since this reading began."""
+        first, last, answer = self._elsewhere.answers.get(query_key(self._table, kind, owner, name), (0, 0, 0))
+        changed = self._elsewhere.changes.get(owner, 0)
+        serial = self._reading.serial
+        if not first or first > serial or changed > serial or last < changed:
+            return None
+        return self._kept([kind, self._table.name(owner), self._table.name(name), answer, 0, 1])
+
+    def _kept(self, item: Item) -> Item:
+        self.items.append(item)
+        return item
+
+
+def _key(item: Item) -> str:
+    """What makes two items the same."""
+    if item[0] == "call":
+        return json.dumps(item[1])
+    return " ".join(map(str, item[:3] if _is_query(item) else item[:2] if _is_mark(item) else item))
+
+
+def _is_query(item: Item) -> bool:
+    return item[0] in ("attribute", "initial", "class", "bound")
+
+
+def _is_mark(item: Item) -> bool:
+    return item[0] in ("seen", "input")
+
+
+def _may_go(item: Item) -> bool:
+    """Whether it changes nothing that the function asks this."""
+    if item[0] == "call":
+        return not item[RAN]
+    if _is_query(item):
+        return not item[FIRST]
+    return _is_mark(item) and not item[2]
+
+
+def _answer(item: Item) -> int:
+    answer: int = 0 if _is_mark(item) else item[2]
+    return answer
+
+
+def _repeated(item: Item) -> Item:
+    again = list(item)
+    if item[0] == "call":
+        again[RAN] = 0
+    elif _is_query(item):
+        again[FIRST] = 0
+    else:
+        again[2] = 0
+    return again

@@ -1,0 +1,229 @@
+"""After an edit to a hot function it is read again, with the answers it got before; the rest only if it does anew."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.report.forms import render
+from graphsafe.report.model import Report
+from graphsafe.scan import api
+from graphsafe.scan.cache import FOLDER
+
+MODEL = """\
+import torch
+from torch import nn
+
+from helper import largest, scaled
+
+
+class Step(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit = 4
+        self.weight = nn.Parameter(torch.ones(4))
+        self.register_buffer("table", torch.zeros(4))
+        self.last = None
+        self.count = 0
+
+    def forward(self, x: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+        x = scaled(x, self.limit)
+        kept = sorted(range(4), key=lambda i: -i)
+        x = x * self.weight
+        return self.ended(x, sizes)
+
+    def ended(self, x: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+        if largest(sizes) > 3:
+            x = x + 1
+        return x + self.table
+
+    def unused(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+"""
+HELPER = """\
+import time
+
+import torch
+
+
+def scaled(x: torch.Tensor, limit: int) -> torch.Tensor:
+    began = time.time()
+    y = x * limit
+    return y
+
+
+def largest(x: torch.Tensor) -> int:
+    return int(x.max())
+
+
+def another(x: torch.Tensor) -> torch.Tensor:
+    return x
+"""
+FILES = {"model.py": MODEL, "helper.py": HELPER}
+
+Again = Callable[[], tuple[Report, bool]]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text("")
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def again(root: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
+    """Scan with the cache: the report, which is that of a scan without one, and whether it took a whole scan."""
+    scans: list[bool] = []
+    original = api._scan
+
+    def noted(*arguments: object) -> object:
+        scans.append(True)
+        return original(*arguments)  # type: ignore[arg-type]
+
+    def scan() -> tuple[Report, bool]:
+        monkeypatch.setattr(api, "_scan", noted)
+        scans.clear()
+        report = api.scan_paths([root], Config(root=root), confidence="possible", cache=root / FOLDER)
+        monkeypatch.setattr(api, "_scan", original)
+        assert text(report) == text(api.scan_paths([root], Config(root=root), confidence="possible"))
+        return report, bool(scans)
+
+    report, _ = scan()
+    assert codes(report) == ["GS101"]
+    return scan
+
+
+def text(report: Report) -> str:
+    return render(replace(report, created=""), "json")
+
+
+def codes(report: Report) -> list[str]:
+    return sorted(finding.code for finding in report.findings if not finding.code.startswith("GS4"))
+
+
+def edit(root: Path, name: str, old: str, new: str) -> None:
+    before = (root / name).read_text()
+    assert before.count(old) == 1
+    (root / name).write_text(before.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "found"),
+    [
+        ("helper.py", "    y = x * limit\n", "    y = x * limit\n    y.sum().item()\n", ["GS101", "GS101"]),
+        ("helper.py", "    began = time.time()\n", "", ["GS101"]),
+        ("helper.py", "    return int(x.max())", "    x = x.max()\n    return int(x)", ["GS101"]),
+        ("model.py", "        kept = ", "        x[self.limit].cpu()\n        kept = ", ["GS101", "GS103"]),
+        (
+            "model.py",
+            "        x = x * self.weight\n",
+            "        x = x * self.weight\n        x.tolist()\n",
+            ["GS101", "GS101"],
+        ),
+        ("model.py", "largest(sizes) > 3", "largest(sizes) > 3 and largest(sizes) < 9", ["GS101"]),
+        ("model.py", "        return x + self.table\n", "        return x * self.weight + self.table\n", ["GS101"]),
+        ("model.py", "            x = x + 1\n", "            x = x + 1\n            x[x > 0]\n", ["GS101", "GS202"]),
+        ("model.py", "self.limit = 4", "self.limit = 2 + 2", ["GS101"]),
+        ("model.py", "    def unused", "    # Nobody calls it.\n    def unused", ["GS101"]),
+    ],
+    ids=[
+        "a wait",
+        "a statement less",
+        "the same in two lines",
+        "above a lambda",
+        "a wait in a root",
+        "a call once more",
+        "an attribute that others have read",
+        "a mask",
+        "a constructor that leaves the same",
+        "a comment",
+    ],
+)
+def test_an_edited_function_is_all_that_is_read(
+    root: Path, again: Again, name: str, old: str, new: str, found: list[str]
+) -> None:
+    edit(root, name, old, new)
+    report, scanned = again()
+    assert codes(report) == found
+    assert not scanned
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("helper.py", "    return y\n", "    return y.cpu()\n"),
+        ("helper.py", "    return y\n", "    return another(y)\n"),
+        ("helper.py", "limit: int) ->", "limit: int = 2) ->"),
+        (
+            "model.py",
+            "        return self.ended(x, sizes)",
+            "        self.last = x\n        return self.ended(x, sizes)",
+        ),
+        ("model.py", "        return self.ended(x, sizes)", "        return self.ended(x, sizes.cpu())"),
+        ("model.py", "        return self.ended(x, sizes)", "        return x"),
+        ("model.py", "self.limit = 4", "self.limit = torch.ones(3)"),
+        ("model.py", "        x = x * self.weight\n", "        x = self.unused(x) * self.weight\n"),
+    ],
+    ids=[
+        "another value",
+        "a call of what was not read",
+        "a header",
+        "an attribute that nobody wrote",
+        "another argument",
+        "a call less",
+        "another attribute's value",
+        "a method that nobody called",
+    ],
+)
+def test_what_an_edit_does_to_others_takes_a_scan(root: Path, again: Again, name: str, old: str, new: str) -> None:
+    edit(root, name, old, new)
+    assert again()[1]
+    # From where the scan has left off.
+    edit(root, "model.py", "        kept = ", "        x.sum().item()\n        kept = ")
+    report, scanned = again()
+    assert "GS101" in codes(report) and not scanned
+
+
+def test_one_edit_after_another(root: Path, again: Again) -> None:
+    edit(root, "helper.py", "    y = x * limit\n", "    y = x * limit\n    y.sum().item()\n")
+    assert not again()[1]
+    edit(root, "helper.py", "import time\n", "# Above.\nimport time\n")
+    assert not again()[1]
+    edit(root, "helper.py", "    y.sum().item()\n", "    y.sum().item()\n    y.tolist()\n")
+    edit(root, "model.py", "        x = x * self.weight\n", "        x = x * self.weight\n\n        x.cpu()\n")
+    report, scanned = again()
+    assert codes(report) == ["GS101", "GS101", "GS101", "GS103"] and not scanned
+    (root / "model.py").write_text(MODEL)
+    (root / "helper.py").write_text(HELPER)
+    report, scanned = again()
+    assert codes(report) == ["GS101"] and not scanned
+
+
+def test_state_that_a_step_leaves_to_the_next_is_judged_again(root: Path, again: Again) -> None:
+    counting = "        x = x[: self.count]\n        self.count += 1\n        kept = "
+    edit(root, "model.py", "        kept = ", counting)
+    report, scanned = again()
+    assert scanned
+    (finding,) = (finding for finding in report.findings if "uses" in finding.data)
+    edit(root, "model.py", counting, "        y = x\n" + counting)
+    report, scanned = again()
+    (moved,) = (finding for finding in report.findings if "uses" in finding.data)
+    assert not scanned and int(moved.data["uses"]) == int(finding.data["uses"]) + 1
+
+
+@pytest.mark.parametrize("damage", ["delete from readings", "update readings set data = '[1, 2]'"])
+def test_without_what_was_kept_it_takes_a_scan(root: Path, again: Again, damage: str) -> None:
+    for file in (root / FOLDER).glob("*.db"):
+        with sqlite3.connect(file) as connection:
+            assert connection.execute(damage).rowcount > 0
+        connection.close()
+    edit(root, "helper.py", "    y = x * limit\n", "    y = x * limit\n    y.sum().item()\n")
+    report, scanned = again()
+    assert codes(report) == ["GS101", "GS101"] and scanned
