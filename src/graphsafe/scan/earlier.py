@@ -61,7 +61,7 @@ class Earlier:
         self._key = report_key(self._settings, self._contents)
         # What is read for a few files depends on the imports of all the others.
         self.follows_edits = bool(self._contents) and not are_few(wanted, files)
-        self._known: frozenset[str] = frozenset()
+        self._known: set[str] = set()
 
     def report(self) -> Report | None:
         """The report that a scan would make, but for its time."""
@@ -83,20 +83,22 @@ class Earlier:
         return None
 
     def _after_edit(self, text: str) -> tuple[Report, Footprint, Reread | None] | None:
-        before = parse_footprint(text)
-        report = self._cache.report(before.report) if before is not None else None
-        if before is None or report is None:
-            return None
         self._files.recall = self._recall
-        edit = compare(before, self._files, self._contents, self._entrances)
-        if edit is None:
+        before = parse_footprint(text)
+        edit = compare(before, self._files, self._contents, self._entrances) if before is not None else None
+        if before is None or edit is None:
             return None
-        found = carried(before, report, edit, self._contents, self._key)
-        if found is not None:
-            return *found, None
-        return self._read_again(before, report, edit) if before.scan else None
+        if not edit.rewritten:
+            report = self._cache.report(before.report)
+            found = carried(before, report, edit, self._contents, self._key) if report is not None else None
+            if found is not None:
+                return *found, None
+        return self._read_again(before, edit) if before.scan else None
 
-    def _read_again(self, before: Footprint, report: Report, edit: Edit) -> tuple[Report, Footprint, Reread] | None:
+    def _read_again(self, before: Footprint, edit: Edit) -> tuple[Report, Footprint, Reread] | None:
+        report = self._cache.report_without_findings(before.report)
+        if report is None:
+            return None
         reader = Reader(self._files, self._config, self._rulebook)
         moves = {path: Move(seen.written, seen.spans) for path, seen in edit.seen.items() if seen.written}
 
@@ -129,12 +131,15 @@ class Earlier:
 
     def _recall(self, path: str) -> FileIndex | None:
         key = self._index_keys.get(path)
-        return self._cache.index(path, key) if key is not None else None
+        found = self._cache.index(path, key) if key is not None else None
+        if found is not None:
+            self._known.add(path)
+        return found
 
     def indexes(self) -> frozenset[str]:
         """Give `files` the indexes that are known; the files that need not be read to know that they can be."""
         known, legal = self._cache.indexes(self._index_keys)
-        self._known = frozenset(known)
+        self._known.update(known)
         self._files.indexes.update(known)
         return legal
 

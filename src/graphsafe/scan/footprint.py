@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from graphsafe.report.model import Report, in_order
 from graphsafe.scan.cache import digest
@@ -190,8 +190,6 @@ def carried(
     before: Footprint, report: Report, edit: Edit, contents: Mapping[str, str], key: str
 ) -> tuple[Report, Footprint] | None:
     """The report after an edit that has only moved lines, its footprint under `key`; None where it tells of lines."""
-    if edit.rewritten:
-        return None
     try:
         findings = in_order(moved(report.findings, edit.moves))
     except Unclear:
@@ -280,9 +278,13 @@ def _counts(facts: FunctionFacts, names: Sequence[str], entrances: Entrances) ->
 
 # in the cache
 
+_SEEN = tuple(field.name for field in fields(Seen))
+
 
 def footprint_text(footprint: Footprint) -> str:
-    return json.dumps(asdict(footprint), separators=(",", ":"))
+    seen = {path: {name: getattr(one, name) for name in _SEEN} for path, one in footprint.seen.items()}
+    whole = {field.name: getattr(footprint, field.name) for field in fields(Footprint)}
+    return json.dumps({**whole, "seen": seen}, separators=(",", ":"))
 
 
 def parse_footprint(text: str) -> Footprint | None:

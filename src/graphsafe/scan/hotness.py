@@ -112,7 +112,7 @@ def _hotness(
     if ref in chains:
         chain = chains[ref]
         root = chain[0].caller if chain else ref
-        further = record.root_counts([ref])[ref] - 1
+        further = record.root_counts()[ref] - 1
         return Hotness(definition, reported, _placed(project, root), record.roots[root], chain, further)
     facts = project.function_facts(ref)
     module, _ = project.files.names[definition.path]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -13,11 +13,11 @@ from graphsafe.config import Config
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Level, Location, Suppression
 from graphsafe.rulebook import Match, Rule, Rulebook
-from graphsafe.scan.checks import declared, replay_site, state
+from graphsafe.scan.checks import declared, state
 from graphsafe.scan.events import Event
 from graphsafe.scan.project import Project
 from graphsafe.scan.record import Edge, Place, Record
-from graphsafe.scan.source import Unreadable, parse
+from graphsafe.scan.source import Unreadable
 from graphsafe.scan.suppress import Comment, comments
 
 
@@ -42,12 +42,12 @@ class Linter:
         told = [path for path in read if path in wanted]
         found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]] = {}
         hazards: dict[str, list[str]] = {}
-        for place, event in self._events(told):
+        for place, event in self._events(wanted):
             self._match(place, event, wanted, found, hazards)
         for place, event in declared.events(self._project, self._record, hazards, told):
             self._match(place, event, wanted, found, hazards)
         chains = self._record.chains()
-        counts = self._record.root_counts({_ref(group[0][2]) for group in found.values()})
+        counts = self._record.root_counts()
         findings = [self._finding(group, chains, counts) for group in found.values()]
         findings += [
             self._unreadable(path, self._project.files.problems[path])
@@ -76,7 +76,7 @@ class Linter:
             if self._enabled(rule.code, place.path):
                 found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
 
-    def _events(self, paths: Iterable[str]) -> Iterable[tuple[Place, Event]]:
+    def _events(self, paths: Container[str]) -> Iterable[tuple[Place, Event]]:
         record = self._record
         around = frozenset((*record.edges, *record.roots)) - record.in_graphs()
         written = state.events(record.state)
@@ -85,11 +85,7 @@ class Linter:
             if _ref(place) in around and _needs_replay(event):
                 event = replace(event, confidence="possible")
             yield place, event
-        for path in paths:
-            file = self._project.index(path)
-            if file is not None and file.replays:
-                for function, event in replay_site.events(parse(self._project.source(path).text), file.module):
-                    yield Place(path, function, event.span, event.kind, event.how), event
+        yield from ((place, event) for place, event in record.replays.items() if place.path in paths)
 
     def _enabled(self, code: str, path: str) -> bool:
         if code not in self._codes:

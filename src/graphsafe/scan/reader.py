@@ -11,13 +11,14 @@ from collections.abc import Callable, Container
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
 from graphsafe.scan import statements
+from graphsafe.scan.checks import replay_site
 from graphsafe.scan.engine import Arguments, Engine
 from graphsafe.scan.files import Files
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FunctionFacts
 from graphsafe.scan.journal import Recorder
 from graphsafe.scan.project import Project
-from graphsafe.scan.record import ENTRY_POINT, Failure, Record
+from graphsafe.scan.record import ENTRY_POINT, Failure, Place, Record
 from graphsafe.scan.roots import Paths, capture_sites, roots_of, target_roots
 from graphsafe.scan.source import parse
 from graphsafe.scan.values import Instance, Value
@@ -42,6 +43,8 @@ class Reader:
         self._rulebook = rulebook
         self._paths = Paths(config)
         self._cold: dict[str, bool] = {}
+        self._replaying: list[str] = []
+        "Files that replay a graph."
         self._late: list[tuple[str, Value | None, str]] = []
         "What engines call on models: read after the engines, which pass the arguments."
         self._near = near
@@ -68,6 +71,8 @@ class Reader:
 
     def finish(self) -> None:
         """Follow what had to wait until every file was read."""
+        for path in self._replaying:
+            _guarded(self._engine, f"{path}::", lambda path=path: self._read_replays(path))  # type: ignore[misc]
         for root in self._late:
             self._engine.add_root(*root)
         self._late.clear()
@@ -89,6 +94,8 @@ class Reader:
         file = engine.project.index(path)
         if file is None:
             return
+        if file.replays:
+            self._replaying.append(path)
         for ref, receiver, why in roots_of(engine, file, self._paths, self._rulebook.entry_points):
             if why == ENTRY_POINT and type(receiver) is Instance and engine.attributes.is_module(receiver.ref):
                 self._late.append((ref, receiver, why))
@@ -96,6 +103,12 @@ class Reader:
                 engine.add_root(ref, receiver, why)
         for site in capture_sites(file):
             _guarded(engine, site, lambda site=site: _read_site(engine, site))  # type: ignore[misc]
+
+    def _read_replays(self, path: str) -> None:
+        file = self.project.index(path)
+        if file is not None:
+            for function, event in replay_site.events(parse(self.project.source(path).text), file.module):
+                self.record.replays[Place(path, function, event.span, event.kind, event.how)] = event
 
 
 def _read_site(engine: Engine, site: str) -> None:

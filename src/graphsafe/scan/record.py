@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphsafe.report.model import Confidence
@@ -47,6 +47,8 @@ class Record:
     roots: dict[str, str] = field(default_factory=dict)
     "Root function -> why it is one."
     state: StateLog = field(default_factory=StateLog)
+    replays: dict[Place, Event] = field(default_factory=dict)
+    "What is at fault around replays, hot or not."
     failures: dict[Failure, None] = field(default_factory=dict)
 
     def would_change(self, place: Place, guard: str | None, confidence: Confidence) -> bool:
@@ -96,16 +98,39 @@ class Record:
                 level = following
         return best
 
-    def root_counts(self, refs: Iterable[str]) -> Mapping[str, int]:
-        """How many roots reach each function."""
-        counts = {}
-        for ref in refs:
-            seen = {ref}
-            stack = [ref]
-            while stack:
-                for edge in self.edges.get(stack.pop(), ()):
-                    if edge.caller not in seen:
-                        seen.add(edge.caller)
-                        stack.append(edge.caller)
-            counts[ref] = sum(1 for name in seen if name in self.roots)
-        return counts
+    def root_counts(self) -> Mapping[str, int]:
+        """How many roots reach each hot function."""
+        callers = {callee: {edge.caller for edge in edges} for callee, edges in self.edges.items()}
+        reached = {ref: 1 << number for number, ref in enumerate(self.roots)}
+        order = self._callers_first()
+        grows = True
+        while grows:
+            # Callers come first but for those in a ring of calls: few rounds reach everything.
+            grows = False
+            for ref in order:
+                bits = known = reached.get(ref, 0)
+                for caller in callers.get(ref, ()):
+                    bits |= reached.get(caller, 0)
+                if bits != known:
+                    reached[ref] = bits
+                    grows = True
+        return {ref: bits.bit_count() for ref, bits in reached.items()}
+
+    def _callers_first(self) -> Sequence[str]:
+        """What roots reach, each after all of its callers where calls do not go in a ring."""
+        callees: dict[str, list[str]] = {}
+        for callee, edges in self.edges.items():
+            for caller in {edge.caller: None for edge in edges}:
+                callees.setdefault(caller, []).append(callee)
+        order: list[str] = []
+        seen: set[str] = set()
+        stack = [(ref, False) for ref in self.roots]
+        while stack:
+            ref, is_done = stack.pop()
+            if is_done:
+                order.append(ref)
+            elif ref not in seen:
+                seen.add(ref)
+                stack.append((ref, True))
+                stack += [(callee, False) for callee in callees.get(ref, ()) if callee not in seen]
+        return order[::-1]

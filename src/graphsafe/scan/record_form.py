@@ -20,6 +20,7 @@ def record_text(record: Record, table: ValueTable) -> str:
     state = record.state
     parts = (
         [_event(place, event, table) for place, event in record.events.items()],
+        [_event(place, event, table) for place, event in record.replays.items()],
         [
             [name(callee), [[name(edge.caller), edge.line, int(edge.guarded)] for edge in edges]]
             for callee, edges in record.edges.items()
@@ -37,12 +38,11 @@ def record_text(record: Record, table: ValueTable) -> str:
 
 
 def parse_record(text: str, table: ValueTable) -> Record:
-    events, edges, roots, writes, uses, reads, inputs = json.loads(text)
+    events, replays, edges, roots, writes, uses, reads, inputs = json.loads(text)
     record = Record()
     name = table.text
-    for row in events:
-        place, event = _read_event(row, table)
-        record.events[place] = event
+    record.events.update(_read_event(row, table) for row in events)
+    record.replays.update(_read_event(row, table) for row in replays)
     for callee, calls in edges:
         found: dict[Edge, None] = {}
         for caller, number, guarded in calls:

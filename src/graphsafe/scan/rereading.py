@@ -126,7 +126,7 @@ def _without(record: Record, edited: set[str], project: Project, moves: Mapping[
     def is_edited(path: str, function: str) -> bool:
         return path in paths and outermost(project, f"{path}::{function}") in edited
 
-    left = Record(roots=record.roots)
+    left = Record(roots=record.roots, replays=record.replays)
     for place, event in record.events.items():
         if is_edited(place.path, place.function):
             if event.how == UNSURE:

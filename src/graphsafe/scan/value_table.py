@@ -88,7 +88,8 @@ class ValueTable:
         return found
 
     def text(self, number: int) -> str:
-        found: str = json.loads(self.rows[number])
+        row = self.rows[number]
+        found: str = json.loads(row) if "\\" in row else row[1:-1]
         return found
 
     def _row(self, written: object) -> int:

@@ -5,12 +5,12 @@ Pure functions of the log that reading hot code has filled; each finding is an e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan.checks import clock
 from graphsafe.scan.events import Event
-from graphsafe.scan.state import StateLog, Write
+from graphsafe.scan.state import StateLog, Use, Write
 from graphsafe.scan.values import (
     Dict,
     Instance,
@@ -33,12 +33,15 @@ from graphsafe.scan.values import (
 def events(log: StateLog) -> Iterator[tuple[Write, Event]]:
     """One event at most for each write, the most precise cause first."""
     lazy = {write.key for write in log.writes.values() if write.lazy}
+    uses: dict[str, list[Use]] = {}
+    for use in log.uses.values():
+        uses.setdefault(use.key, []).append(use)
     for write in log.writes.values():
         event = (
             growing(write)
             or lazy_init(write, log)
             or cached(write)
-            or host_state(write, log)
+            or host_state(write, uses.get(write.key, ()))
             or (None if write.key in lazy else rebound(write, log))
         )
         if event is not None:
@@ -93,11 +96,10 @@ def cached(write: Write) -> Event | None:
     return _event(write, "AttrWrite", "cached", _confidence(write.value))
 
 
-def host_state(write: Write, log: StateLog) -> Event | None:
+def host_state(write: Write, uses: Collection[Use]) -> Event | None:
     """A host number that changes from step to step and decides what the device does: a graph keeps one value of it."""
     if not _is_number(write.value) or write.borrowed or write.lazy or write.rare:
         return None
-    uses = [use for (key, _, _), use in log.uses.items() if key == write.key]
     if write.key.startswith(clock.KEY):
         uses = [use for use in uses if use.kind != "branch"]
     if not (write.reads_self or write.augmented):
