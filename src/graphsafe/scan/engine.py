@@ -100,7 +100,7 @@ class Engine:
         self.queue: deque[tuple[str, Value | None, bool]] = deque()
         "Functions to read by themselves: function, receiver, whether only guarded code calls it."
         self.attributes = attributes.AttributeTables(self)
-        self.overrides = Overrides(project)
+        self.overrides = Overrides(project, near)
         self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
         self.types: dict[tuple[str, str], Value] = {}

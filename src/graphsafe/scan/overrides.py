@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from graphsafe.scan.project import Project
 
@@ -16,8 +16,10 @@ _NAME = re.compile(rb"(\w+)[ \t]*(?:\[[^\]]*\])?[ \t]*(?:,|$|\n)")
 class Overrides:
     """Answers from the text of the project's files first, so that only files with a likely subclass are indexed."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, near: Container[str] | None = None) -> None:
         self._project = project
+        self._near = near
+        "The files in question, where they are few: of subclasses elsewhere nothing is told."
         self._subclasses: dict[str, list[tuple[str, str]]] | None = None
         self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
 
@@ -40,17 +42,26 @@ class Overrides:
         """Classes that name `ref`, or a class below it, among their bases; too many where names repeat."""
         if self._subclasses is None:
             self._subclasses = self._project.files.table("overrides", self._read)
-        seen: set[str] = set()
+        found: set[str] = set()
+        seen: set[tuple[str, str]] = set()
         names = [ref.rpartition("::")[2].rpartition(".")[2]]
         while names:
             for path, name in self._subclasses.get(names.pop(), ()):
-                file = self._project.index(path)
-                for qualified in file.classes if file is not None else ():
-                    below = f"{path}::{qualified}"
-                    if below not in seen and qualified.rpartition(".")[2] == name:
-                        seen.add(below)
-                        names.append(name)
-        return seen
+                if (path, name) in seen:
+                    continue
+                seen.add((path, name))
+                is_near = self._near is None or path in self._near
+                classes = self._named(path, name) if is_near else []
+                found.update(classes)
+                if classes or not is_near:
+                    names.append(name)
+        return found
+
+    def _named(self, path: str, name: str) -> list[str]:
+        """The classes of a file that have this name, whatever they stand in."""
+        file = self._project.index(path)
+        classes = file.classes if file is not None else ()
+        return [f"{path}::{qualified}" for qualified in classes if qualified.rpartition(".")[2] == name]
 
     def _read(self) -> dict[str, list[tuple[str, str]]]:
         """Name of a base -> path and name of the classes that are written with it."""

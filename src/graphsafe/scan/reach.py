@@ -31,6 +31,8 @@ _OPERATOR = re.compile(rb"""(?:custom_op\(|op_name\s*=|\.impl\()\s*["'](?:\w+::)
 class Reach:
     starts: frozenset[str]
     "Files that hold roots, or may, and lead to the given ones; these too."
+    ways: frozenset[str]
+    "These, and the files on the ways from them to the given ones."
     whole: bool
     "Whether every file that may lead to the given ones is among them."
 
@@ -41,7 +43,8 @@ def reaching(
     """`sources`: what the files of the project hold, by path."""
     climb = _Climb(files, sources)
     if len(files.names) <= SMALL:
-        return Reach(climb.all({*given, *_bases(files, given)}), True)
+        leading = climb.all({*given, *_bases(files, given)})
+        return Reach(leading, leading, True)
     return climb.nearest(given, holds_root)
 
 
@@ -73,7 +76,8 @@ class _Climb:
             starts += [path for path in above if path in rooted]
             level = [path for path in above if path not in rooted]
         starts.sort(key=lambda path: (-len(commonpath([path, given[0]])), path))
-        return Reach(frozenset((*given, *starts[:MAX_NEAREST])), False)
+        ways = frozenset(seen).difference(starts[MAX_NEAREST:])
+        return Reach(frozenset((*given, *starts[:MAX_NEAREST])), ways, False)
 
     def _above(self, level: Sequence[str]) -> Iterator[str]:
         names = self._files.names

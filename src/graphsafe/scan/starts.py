@@ -22,7 +22,7 @@ class Starts:
     paths: tuple[str, ...]
     "In the order of reading, those to report on first; `reader.TARGETS` among them stands for configured targets."
     near: frozenset[str] | None
-    "Where only a few files are in question: these, and the nearest whose roots lead to them. None: all are."
+    "Where only a few files are in question: these, the nearest whose roots lead to them, and those on the ways."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def find_starts(files: Files, wanted: Sequence[str], config: Config, entrances: 
         sources = {path: data for path in files.names if (data := files.data(path)) is not None}
         reach = reaching(files, wanted, sources, _definitions(entrances.names).search)
         candidates = [path for path in dict.fromkeys([*wanted, *files.paths]) if path in reach.starts]
-        near = None if reach.whole else reach.starts
+        near = None if reach.whole else reach.ways
     else:
         sources = {}
         candidates = list(dict.fromkeys([*wanted, *files.paths]))
