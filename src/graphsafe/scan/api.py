@@ -91,27 +91,33 @@ def _given(paths: Iterable[Path], config: Config) -> list[Path]:
     found: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
-            found.update(dict.fromkeys(_absolute(file) for file in python_files(path, config.exclude, config.root)))
+            found.update(dict.fromkeys(_absolute(python_files(path, config.exclude, config.root))))
         else:
-            found[_absolute(path)] = None
+            found.update(dict.fromkeys(_absolute([path])))
     return list(found)
 
 
-def _absolute(path: Path) -> Path:
-    return path.parent.resolve() / path.name
+def _absolute(paths: Iterable[Path]) -> Iterator[Path]:
+    """A file that is a link keeps its name, links to its folder are followed."""
+    folders: dict[Path, Path] = {}
+    for path in paths:
+        folder = path.parent
+        if folder not in folders:
+            folders[folder] = folder.resolve()
+        yield folders[folder] / path.name
 
 
 def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
     """The files that may call or be called: the project's, or without one those that stand with the given ones."""
     root = config.root
     if config.source is not None or is_project_root(root):
-        return [_absolute(file) for file in python_files(root, config.exclude, root)]
+        return list(_absolute(python_files(root, config.exclude, root)))
     found: list[Path] = []
     known: dict[Path, Path | None] = {}
     for path in paths:
         if path.is_dir():
             continue
-        folder = _absolute(path).parent
+        folder = path.parent.resolve()
         package = outermost_package(folder, known)
         if package is not None:
             found += python_files(package, config.exclude, root)

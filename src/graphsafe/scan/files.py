@@ -183,8 +183,8 @@ def module_name(path: Path, packages: dict[Path, Path | None]) -> tuple[str, boo
     parts = [] if is_package else [path.stem]
     outermost = outermost_package(path.parent, packages)
     if outermost is not None:
-        parts += [folder.name for folder in (path.parent, *path.parent.parents) if outermost.parent in folder.parents]
-    return ".".join(reversed(parts)), is_package
+        parts = [*path.parent.relative_to(outermost.parent).parts, *parts]
+    return ".".join(parts), is_package
 
 
 def outermost_package(folder: Path, known: dict[Path, Path | None]) -> Path | None:

@@ -65,6 +65,7 @@ def _walk(folder: Path, ignores: list[Ignore], seen: set[tuple[int, int]]) -> It
     own = folder / ".gitignore"
     if any(entry.name == ".gitignore" for entry in entries) and (spec := _read_spec(own)) is not None:
         ignores = [*ignores, Ignore(folder.resolve(), spec)]
+    resolved = folder.resolve() if ignores else folder
     for entry in entries:
         path = folder / entry.name
         try:
@@ -74,17 +75,17 @@ def _walk(folder: Path, ignores: list[Ignore], seen: set[tuple[int, int]]) -> It
             continue
         if is_folder:
             skipped = entry.name in ALWAYS_SKIPPED or (path / "pyvenv.cfg").is_file()
-            if not skipped and not _ignored(path, True, ignores):
+            if not skipped and not _ignored(resolved / entry.name, True, ignores):
                 yield from _walk(path, ignores, seen)
-        elif is_file and entry.name.endswith(".py") and not _ignored(path, False, ignores):
+        elif is_file and entry.name.endswith(".py") and not _ignored(resolved / entry.name, False, ignores):
             yield path
 
 
 def _ignored(path: Path, is_folder: bool, ignores: list[Ignore]) -> bool:
-    absolute = path.parent.resolve() / path.name
+    """`path`: in a folder without links."""
     for ignore in reversed(ignores):
-        if absolute.is_relative_to(ignore.folder):
-            verdict = ignore.match(absolute, is_folder)
+        if path.is_relative_to(ignore.folder):
+            verdict = ignore.match(path, is_folder)
             if verdict is not None:
                 return verdict
     return False
