@@ -2,6 +2,6 @@
 
 import sys
 
-from graphsafe.cli import main
+from graphsafe.cli import run
 
-sys.exit(main())
+sys.exit(run())
