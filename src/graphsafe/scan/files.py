@@ -11,6 +11,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from symtable import symtable
 from typing import TypeVar
 
 from graphsafe.config import is_project_root
@@ -105,7 +106,7 @@ class Files:
             text = read(Path(path)).text
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                compile(text, path, "exec", dont_inherit=True)
+                symtable(text, path, "exec")
         except Exception:
             # Whatever this was, the parser has the last word: some of it is only newer than the running Python.
             self.index(path)

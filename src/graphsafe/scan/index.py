@@ -75,7 +75,7 @@ def build_index(source: Source, tree: ast.Module, module: str, is_package: bool)
 class _Builder:
     def __init__(self, index: FileIndex, source: Source) -> None:
         self.index = index
-        self.lines = source.lines
+        self.source = source
         self.marks: dict[int, str] = {}
         if "graphsafe:" in source.text:
             found = ((number, HOT_MARK.search(line)) for number, line in enumerate(source.lines, 1))
@@ -145,8 +145,8 @@ class _Builder:
         first = first_line(node)
         mark = self.marks.get(node.lineno) or self.marks.get(first)
         above = first - 1
-        if mark is None and above >= 1 and self.lines[above - 1].lstrip().startswith("#"):
-            mark = self.marks.get(above)
+        if mark is None and above in self.marks and self.source.lines[above - 1].lstrip().startswith("#"):
+            mark = self.marks[above]
         facts = FunctionFacts(
             name=f"{prefix}{node.name}",
             line=first,

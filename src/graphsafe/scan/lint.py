@@ -17,7 +17,7 @@ from graphsafe.scan.checks import declared, state
 from graphsafe.scan.events import Event
 from graphsafe.scan.project import Project
 from graphsafe.scan.record import Edge, Place, Record
-from graphsafe.scan.source import Unreadable
+from graphsafe.scan.source import Source, Unreadable
 from graphsafe.scan.suppress import Comment, comments
 
 
@@ -175,8 +175,8 @@ class Linter:
         for path in paths:
             shown = self.display(path)
             found = by_file.pop(shown, [])
-            lines = self._lines(path) if path not in self._project.files.problems else None
-            result += self._judged(path, found, comments(lines) if lines is not None else [])
+            source = self._source(path) if path not in self._project.files.problems else None
+            result += self._judged(path, found, comments(source) if source is not None else [])
         for rest in by_file.values():
             result += rest
         return result
@@ -243,8 +243,12 @@ class Linter:
             return path.as_posix()
 
     def _lines(self, path: str) -> Sequence[str] | None:
+        source = self._source(path)
+        return source.lines if source is not None else None
+
+    def _source(self, path: str) -> Source | None:
         try:
-            return self._project.files.source(path).lines
+            return self._project.files.source(path)
         except (KeyError, Unreadable):
             return None
 

@@ -11,7 +11,9 @@ import io
 import re
 import tokenize
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 MAX_BYTES = 16_000_000
@@ -30,13 +32,17 @@ class Unreadable(Exception):
         self.column = column
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
-    """A decoded file. Lines are split as Python splits them: form feeds and other separators do not end a line."""
+    """A decoded file."""
 
     path: Path
     text: str
-    lines: tuple[str, ...]
+
+    @cached_property
+    def lines(self) -> Sequence[str]:
+        """Split as Python splits them: form feeds and other separators do not end a line."""
+        return self.text.split("\n")
 
     def slice_tree(self, first: int, last: int) -> ast.stmt:
         """The statement on lines `first` to `last` (from 1, inclusive), with the positions it has in the file."""
@@ -91,8 +97,7 @@ def read(path: Path, data: bytes | None = None) -> Source:
             data = path.read_bytes()
         except OSError as error:
             raise Unreadable(error.strerror or type(error).__name__) from error
-    text = decode(data)
-    return Source(path, text, tuple(text.split("\n")))
+    return Source(path, decode(data))
 
 
 def parse(text: str) -> ast.Module:
@@ -121,7 +126,7 @@ def parse_source(source: Source) -> tuple[Source, ast.Module]:
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 pass
             else:
-                return Source(source.path, text, tuple(text.split("\n"))), tree
+                return Source(source.path, text), tree
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         line = (error.lineno or 1) if isinstance(error, SyntaxError) else 1
         column = (error.offset or 1) if isinstance(error, SyntaxError) else 1

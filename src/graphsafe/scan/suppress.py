@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+from graphsafe.scan.source import Source
 
 COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\[(?P<codes>[^\]]*)\])?\s*(?P<reason>.*)$")
 
@@ -25,13 +26,15 @@ class Comment:
         return not self.codes or any(code.startswith(named) for named in self.codes)
 
 
-def comments(lines: Sequence[str]) -> list[Comment]:
+def comments(source: Source) -> list[Comment]:
     """The suppressions of a file. A string that looks like one is none."""
-    candidates = {number for number, line in enumerate(lines, 1) if "graphsafe:" in line and COMMENT.search(line)}
+    if "graphsafe:" not in source.text:
+        return []
+    candidates = {number for number, line in enumerate(source.lines, 1) if COMMENT.search(line)}
     if not candidates:
         return []
     found = []
-    for row, column, text in _comment_tokens(lines):
+    for row, column, text in _comment_tokens(source.text):
         match = COMMENT.match(text) if row in candidates else None
         if match is not None:
             codes = tuple(code.strip() for code in (match["codes"] or "").split(",") if code.strip())
@@ -39,10 +42,10 @@ def comments(lines: Sequence[str]) -> list[Comment]:
     return found
 
 
-def _comment_tokens(lines: Sequence[str]) -> list[tuple[int, int, str]]:
+def _comment_tokens(text: str) -> list[tuple[int, int, str]]:
     tokens = []
     try:
-        for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
+        for token in tokenize.generate_tokens(io.StringIO(text + "\n").readline):
             if token.type == tokenize.COMMENT:
                 tokens.append((token.start[0], token.start[1], token.string))
     except (tokenize.TokenError, SyntaxError):
