@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.scan import guards
+from graphsafe.scan import guards, operators
 from graphsafe.scan.annotations import annotated
 from graphsafe.scan.checks.origin import (
     constructs,
@@ -78,12 +78,10 @@ def annotated_assignment(engine: Engine, frame: Frame, node: ast.AnnAssign) -> N
 
 
 def augmented(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
-    from graphsafe.scan.operators import binary
-
     target = node.target
     if isinstance(target, ast.Subscript):
         held = evaluate(engine, frame, target)
-        value = binary(engine, frame, node, held, evaluate(engine, frame, node.value))
+        value = operators.binary(engine, frame, node, held, evaluate(engine, frame, node.value))
         if as_tensor(held)[0] is None:
             assign(engine, frame, target, value, node, augmented=True)
         return
@@ -93,7 +91,7 @@ def augmented(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
     else:
         load = ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
     held = evaluate(engine, frame, load)
-    value = binary(engine, frame, node, held, evaluate(engine, frame, node.value))
+    value = operators.binary(engine, frame, node, held, evaluate(engine, frame, node.value))
     tensor, certain = as_tensor(held)
     if tensor is not None and certain:
         # In place: the storage, and so the attribute's address, stays.

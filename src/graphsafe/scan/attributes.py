@@ -9,6 +9,7 @@ from sys import intern
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.annotations import annotated
+from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.journal import MISSING
 from graphsafe.scan.naming import MASK_NAME, placed, where_of
@@ -279,8 +280,6 @@ class AttributeTables:
             self._read(ref, method)
 
     def _read(self, ref: str, method: str) -> None:
-        from graphsafe.scan.engine import Arguments
-
         self._engine.read(method, Instance(ref), Arguments(), hot=False, guarded=False, depth=0)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.scan.index import dotted
+from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
     BOOL,
     INT,
@@ -41,7 +43,8 @@ from graphsafe.scan.values import (
 )
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Arguments, Engine
+    from graphsafe.scan.arguments import Arguments
+    from graphsafe.scan.engine import Engine
     from graphsafe.scan.frame import Frame
 
 Handler = Callable[["Engine", "Frame", ast.Call, "Arguments"], Value]
@@ -91,7 +94,6 @@ def branching(how: str) -> Handler:
 def ordered(engine: Engine, frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -> Value:
     """max, min, any, all, sorted: the host asks each value how it compares, or whether it is true."""
     from graphsafe.scan.expressions import element
-    from graphsafe.scan.state import use_number
 
     if isinstance(values, Lib | Function | Handle):
         return UNKNOWN
@@ -203,7 +205,6 @@ def isinstance_(engine: Engine, frame: Frame, node: ast.Call, arguments: Argumen
 
 def getattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     from graphsafe.scan import members
-    from graphsafe.scan.index import dotted
 
     if len(arguments.positional) < 2:
         return UNKNOWN

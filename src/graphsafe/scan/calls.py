@@ -7,8 +7,10 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graphsafe.scan import containers, handles, library, members, platforms, tensors
+from graphsafe.scan import containers, expressions, handles, library, members, platforms, tensors
+from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.overrides import is_abstract
+from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
     ARRAY,
     NUMBER,
@@ -33,7 +35,7 @@ from graphsafe.scan.values import (
 )
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Arguments, Engine
+    from graphsafe.scan.engine import Engine
     from graphsafe.scan.frame import Frame
 
 _PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.Protocol"))
@@ -46,8 +48,6 @@ _MODULE_SELF = frozenset(
 
 
 def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
-    from graphsafe.scan.expressions import evaluate
-
     function = node.func
     if isinstance(function, ast.Name) and function.id == "super":
         return Handle("super")
@@ -57,12 +57,12 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
         if answer is not None:
             return answer
     if isinstance(function, ast.Attribute):
-        receiver = evaluate(engine, frame, function.value)
+        receiver = expressions.evaluate(engine, frame, function.value)
         arguments = evaluated(engine, frame, node)
         receivers = _able(engine, options(receiver), function.attr, node.keywords)
         found = [_method(engine, frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
-    value = evaluate(engine, frame, function)
+    value = expressions.evaluate(engine, frame, function)
     return call_value(engine, frame, node, value, evaluated(engine, frame, node))
 
 
@@ -90,24 +90,21 @@ def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bo
 
 
 def evaluated(engine: Engine, frame: Frame, node: ast.Call) -> Arguments:
-    from graphsafe.scan.engine import Arguments
-    from graphsafe.scan.expressions import element, evaluate
-
     positional: list[Value] = []
     keywords: dict[str, Value] = {}
     is_open = False
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            value = evaluate(engine, frame, argument.value)
+            value = expressions.evaluate(engine, frame, argument.value)
             if type(value) is Sequence and value.items is not None:
                 positional.extend(value.items)
             else:
                 is_open = True
-                positional.append(element(engine, value))
+                positional.append(expressions.element(engine, value))
         else:
-            positional.append(evaluate(engine, frame, argument))
+            positional.append(expressions.evaluate(engine, frame, argument))
     for keyword in node.keywords:
-        value = evaluate(engine, frame, keyword.value)
+        value = expressions.evaluate(engine, frame, keyword.value)
         if keyword.arg is not None:
             keywords[keyword.arg] = value
         elif type(value) is Dict:
@@ -149,8 +146,6 @@ def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, argume
 
 def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> None:
     """State that goes into a call nothing is known of, beside device tensors, may well decide what the device does."""
-    from graphsafe.scan.state import use_number
-
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):
         for value in values:
@@ -199,8 +194,6 @@ def _call_instance(engine: Engine, frame: Frame, node: ast.Call, instance: Insta
 
 
 def call_method(engine: Engine, frame: Frame, node: ast.AST, instance: Instance, method: str) -> Value:
-    from graphsafe.scan.engine import Arguments
-
     return engine.call(frame, node, Function(method, instance), Arguments())
 
 

@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from graphsafe.scan import builtin_functions, expressions, formatting
 from graphsafe.scan.index import dotted
 from graphsafe.scan.state import Write
 from graphsafe.scan.values import (
@@ -24,6 +25,7 @@ from graphsafe.scan.values import (
     Unknown,
     Value,
     as_tensor,
+    confidence_of,
     depends_on_step,
     join,
     number,
@@ -32,7 +34,8 @@ from graphsafe.scan.values import (
 )
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Arguments, Engine
+    from graphsafe.scan.arguments import Arguments
+    from graphsafe.scan.engine import Engine
     from graphsafe.scan.frame import Frame
 
 
@@ -51,9 +54,7 @@ def _of_sequence(
     if name in ("append", "extend", "insert", "add", "appendleft"):
         added = arguments.positional[-1] if arguments.positional else UNKNOWN
         if name == "extend":
-            from graphsafe.scan.expressions import element
-
-            added = element(engine, added)
+            added = expressions.element(engine, added)
         elem = added if receiver.items == () else join(receiver.elem, added)
         items = (
             (*receiver.items, added)
@@ -67,8 +68,6 @@ def _of_sequence(
     if name in ("index", "count"):
         tensor, certain = as_tensor(receiver.elem)
         if tensor is not None and tensor.where != "host":
-            from graphsafe.scan.values import confidence_of
-
             engine.emit(frame, "Branch", "in", node, confidence_of(tensor, certain), value="a list of device tensors")
         return INT
     if name == "numel":
@@ -76,9 +75,7 @@ def _of_sequence(
     if name in ("copy", "union", "intersection", "difference"):
         return receiver
     if name == "sort":
-        from graphsafe.scan.builtin_functions import ordered
-
-        ordered(engine, frame, node, receiver, "sorted")
+        builtin_functions.ordered(engine, frame, node, receiver, "sorted")
         return NONE
     if name in ("keys", "values", "items"):
         return receiver
@@ -135,9 +132,7 @@ def _of_dict(engine: Engine, frame: Frame, node: ast.Call, receiver: Dict, name:
 
 def _of_text(engine: Engine, frame: Frame, node: ast.Call, receiver: Number, name: str, arguments: Arguments) -> Value:
     if name == "format":
-        from graphsafe.scan.formatting import format_values
-
-        format_values(engine, frame, node, arguments.values())
+        formatting.format_values(engine, frame, node, arguments.values())
         return STR
     if name in ("startswith", "endswith", "isdigit", "isalpha"):
         if isinstance(receiver.const, str) and arguments.positional and type(arguments.positional[0]) is Number:
@@ -169,9 +164,7 @@ def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, adde
         return
     if not isinstance(holder, ast.Attribute):
         return
-    from graphsafe.scan.expressions import evaluate
-
-    owner = evaluate(engine, frame, holder.value)
+    owner = expressions.evaluate(engine, frame, holder.value)
     if type(owner) is not Instance:
         return
     if not frame.hot:

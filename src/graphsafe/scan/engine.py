@@ -10,15 +10,16 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import deque
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Container
+from dataclasses import replace
 from typing import Any
 
 from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
-from graphsafe.scan import attributes, parameters, statements
+from graphsafe.scan import attributes, expressions, library, parameters, statements
 from graphsafe.scan.annotations import annotated
+from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.checks import draws
 from graphsafe.scan.checks.origin import first_step_only, is_filled_here
 from graphsafe.scan.custom_ops import CustomOps
@@ -59,24 +60,6 @@ MAX_CONTEXTS = 16
 "Different argument sets of one function; further ones get the join of what is known."
 MAX_BINDINGS = 8
 "Statements that bind one global; of one bound more often nothing is known."
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """The arguments of a call, evaluated."""
-
-    positional: tuple[Value, ...] = ()
-    keywords: Mapping[str, Value] = field(default_factory=dict)
-    open: bool = False
-    "`*args` or `**kwargs` may pass more."
-
-    def get(self, position: int, name: str) -> Value | None:
-        if name in self.keywords:
-            return self.keywords[name]
-        return self.positional[position] if 0 <= position < len(self.positional) else None
-
-    def values(self) -> Iterable[Value]:
-        return (*self.positional, *self.keywords.values())
 
 
 class Engine:
@@ -177,7 +160,7 @@ class Engine:
 
     def bound_value(self, binding: Binding) -> Value:
         if binding.kind == "lib":
-            return library_value(binding.name)
+            return library.constant(binding.name)
         if binding.kind == "module":
             return ProjectModule(binding.name, binding.path)
         if binding.kind == "class":
@@ -380,9 +363,7 @@ class Engine:
         try:
             if isinstance(node, ast.Lambda):
                 parameters.bind_lambda(self, inner, node, arguments)
-                from graphsafe.scan.expressions import evaluate
-
-                return evaluate(self, inner, node.body)
+                return expressions.evaluate(self, inner, node.body)
             assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
             parameters.bind(self, inner, node, None, None, arguments)
             return self._run(inner, node)
@@ -495,12 +476,6 @@ class Engine:
 
 def span_of(node: Any) -> Span:
     return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-
-
-def library_value(name: str) -> Value:
-    from graphsafe.scan.library import constant
-
-    return constant(name)
 
 
 def expression_text(node: ast.AST, limit: int = 60) -> str:

@@ -11,7 +11,7 @@ from graphsafe.scan.project import Project
 from graphsafe.scan.values import ClassValue, Number
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Arguments
+    from graphsafe.scan.arguments import Arguments
 
 _READERS = ("get", "__get__")
 _SOURCES = frozenset(("os.environ", "os.getenv", "environ", "getenv"))

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.scan import calls, conditions, displays, members, operators
+from graphsafe.scan import calls, conditions, displays, members, operators, subscripts
 from graphsafe.scan.index import dotted
-from graphsafe.scan.subscripts import subscript
 from graphsafe.scan.values import (
     NUMBER,
     STR,
@@ -173,7 +172,7 @@ def _filled() -> dict[type[ast.expr], Handler]:
             ast.Starred: _inner,
             ast.Yield: _yield,
             ast.YieldFrom: _yield_from,
-            ast.Subscript: subscript,
+            ast.Subscript: subscripts.subscript,
             ast.Slice: _slice,
         }
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan import platforms
+from graphsafe.scan.checks import origin
 from graphsafe.scan.index import dotted
 from graphsafe.scan.kept import kept
 from graphsafe.scan.values import (
@@ -84,13 +85,11 @@ def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
 
 def _captured(frame: Frame, test: ast.expr, depth: int = 0) -> bool | None:
     """The truth of a test during a capture, also where locals hold the answer: `capturing`, `buffers is None`."""
-    from graphsafe.scan.checks.origin import origin
-
     direct = _in_capture(test)
     if direct is not None or depth > MAX_LOCALS:
         return direct
     if isinstance(test, ast.Name):
-        bound = origin(frame, test)
+        bound = origin.origin(frame, test)
         if bound is None or bound is test:
             return False if depth and platforms.is_other(frame, test) else None
         return _captured(frame, bound, depth + 1)
@@ -106,7 +105,7 @@ def _captured(frame: Frame, test: ast.expr, depth: int = 0) -> bool | None:
         and isinstance(test.left, ast.Name)
         and isinstance(test.ops[0], (ast.Is, ast.IsNot))
     ):
-        chosen = origin(frame, test.left)
+        chosen = origin.origin(frame, test.left)
         right = test.comparators[0]
         if isinstance(chosen, ast.IfExp) and isinstance(right, ast.Constant) and right.value is None:
             answer = _in_capture(chosen.test)

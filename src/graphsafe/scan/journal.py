@@ -20,7 +20,7 @@ from graphsafe.scan.value_table import Unwritable, ValueTable
 from graphsafe.scan.values import Value
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Arguments
+    from graphsafe.scan.arguments import Arguments
     from graphsafe.scan.state import Use
 
 QueryKind = Literal["attribute", "initial", "class", "bound"]

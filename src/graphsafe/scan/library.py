@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graphsafe.scan import builtin_functions, formatting, handles, operations, summaries, torch_functions
+from graphsafe.scan import builtin_functions, expressions, formatting, handles, operations, summaries, torch_functions
 from graphsafe.scan.values import (
     ARRAY,
     BOOL,
@@ -29,7 +29,8 @@ from graphsafe.scan.values import (
 )
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Arguments, Engine
+    from graphsafe.scan.arguments import Arguments
+    from graphsafe.scan.engine import Engine
     from graphsafe.scan.frame import Frame
 
 Handler = Callable[["Engine", "Frame", ast.Call, "Arguments"], Value]
@@ -144,9 +145,7 @@ def _partial(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments)
 
 
 def _reduce(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    from graphsafe.scan.expressions import element
-
-    return element(engine, arguments.positional[1]) if len(arguments.positional) > 1 else UNKNOWN
+    return expressions.element(engine, arguments.positional[1]) if len(arguments.positional) > 1 else UNKNOWN
 
 
 _FUNCTIONS: dict[str, Handler] = {

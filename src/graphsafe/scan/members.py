@@ -7,6 +7,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from graphsafe.scan import library
+from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.attributes import MODULE_ATTRIBUTES, named_attribute
 from graphsafe.scan.naming import known_by
 from graphsafe.scan.values import (
@@ -65,9 +67,7 @@ def attribute(engine: Engine, frame: Frame, node: ast.AST, owner: Value, name: s
     if isinstance(owner, Instance):
         return of_instance(engine, frame, node, owner, name, text or f"….{name}")
     if isinstance(owner, Lib):
-        from graphsafe.scan.library import constant
-
-        return constant(f"{owner.name}.{name}")
+        return library.constant(f"{owner.name}.{name}")
     if isinstance(owner, ProjectModule):
         file = engine.project.index(owner.path)
         binding = engine.project.resolve(file, name) if file is not None else None
@@ -129,8 +129,6 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
             decorator.rpartition(".")[2] in ("property", "cached_property", "functional_property")
             for decorator in decorators
         ):
-            from graphsafe.scan.engine import Arguments
-
             cached = any("cached" in decorator for decorator in decorators)
             if cached:
                 frame.guards.append("the cache around the property")

@@ -11,6 +11,7 @@ from graphsafe.optable import Argument, ArgumentKind, Call, Op, Result
 from graphsafe.report.model import Confidence
 from graphsafe.scan.checks import clock, draws, fixed_device
 from graphsafe.scan.events import EventKind
+from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
     NONE,
     NUMBER,
@@ -42,7 +43,8 @@ from graphsafe.scan.values import (
 )
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Arguments, Engine
+    from graphsafe.scan.arguments import Arguments
+    from graphsafe.scan.engine import Engine
     from graphsafe.scan.frame import Frame
 
 EVENT_OF_RULE: dict[str, EventKind] = {
@@ -187,8 +189,6 @@ def _placement(
 
 
 def _note_state(engine: Engine, frame: Frame, node: ast.Call, involved: list[Tensor], values: Seq[Value]) -> None:
-    from graphsafe.scan.state import use_number
-
     for value in values:
         for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
             use_number(engine, frame, item, "argument", node)

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from graphsafe.scan import expressions
 from graphsafe.scan.annotations import annotated
 from graphsafe.scan.declared_fields import kept_on_host
+from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FunctionFacts
 from graphsafe.scan.naming import MASK_NAME, bound_to, placed
 from graphsafe.scan.uses import STEP_USES, TENSOR_USES, is_used_as
@@ -32,8 +34,8 @@ from graphsafe.scan.values import (
 )
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Arguments, Engine
-    from graphsafe.scan.frame import Frame
+    from graphsafe.scan.arguments import Arguments
+    from graphsafe.scan.engine import Engine
 
 ColdTest = Callable[[str, FunctionFacts], bool]
 
@@ -190,11 +192,8 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _default(engine: Engine, frame: Frame, node: ast.expr, soft: str | None) -> Value:
-    from graphsafe.scan.expressions import evaluate
-    from graphsafe.scan.frame import Frame as NewFrame
-
-    outer = NewFrame(frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1)
-    value = evaluate(engine, outer, node)
+    outer = Frame(frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1)
+    value = expressions.evaluate(engine, outer, node)
     if type(value) is Number and soft is not None:
         return replace(value, soft=soft)
     return value

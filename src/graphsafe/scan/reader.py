@@ -11,8 +11,9 @@ from collections.abc import Callable, Container
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
 from graphsafe.scan import statements
+from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.checks import replay_site
-from graphsafe.scan.engine import Arguments, Engine
+from graphsafe.scan.engine import Engine
 from graphsafe.scan.files import Files
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FunctionFacts

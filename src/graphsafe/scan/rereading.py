@@ -9,7 +9,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from graphsafe.scan.engine import Arguments, Engine
+from graphsafe.scan.arguments import Arguments
+from graphsafe.scan.engine import Engine
 from graphsafe.scan.events import Span
 from graphsafe.scan.journal import Call, header, outermost, question_of
 from graphsafe.scan.moves import Move, Unclear, names_a_line

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsafe.scan import torch_functions
+from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.index import FileIndex, FunctionFacts
 from graphsafe.scan.record import ENTRY_POINT
 from graphsafe.scan.values import Instance, Sequence, Value, options
@@ -174,8 +175,6 @@ def capture_sites(file: FileIndex) -> Iterator[str]:
 
 def target_roots(engine: Engine, config: Config, files: Iterable[str]) -> None:
     """What the configured targets' factories return is hot."""
-    from graphsafe.scan.engine import Arguments
-
     known = set(files)
     for target in config.targets.values():
         where, _, factory = target.factory.rpartition(":")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.scan import assignments, guards
+from graphsafe.scan import assignments, calls, guards
 from graphsafe.scan.assignments import assign
 from graphsafe.scan.checks import arms, capturing_branch
 from graphsafe.scan.checks.origin import capacity_tests, has_alternative
@@ -288,12 +288,10 @@ def _enter(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, express
 
             side_stream.entered(engine, frame, node, expression)
     elif type(value) is Instance:
-        from graphsafe.scan.calls import call_method
-
         for name in ("__enter__",):
             method = engine.project.find_method(value.ref, name)
             if method is not None:
-                return call_method(engine, frame, expression, value, method)
+                return calls.call_method(engine, frame, expression, value, method)
         return UNKNOWN
     elif type(value) is Sequence and value.kind == "iterator":
         return value.elem

@@ -6,8 +6,11 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from graphsafe.scan import expressions, members
+from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.index import dotted
 from graphsafe.scan.naming import MASK_NAME
+from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
     NUMBER,
     UNKNOWN,
@@ -38,15 +41,15 @@ if TYPE_CHECKING:
 
 
 def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
-    from graphsafe.scan.expressions import evaluate, evaluate_quietly
-
     text = ast.unparse(node) if isinstance(node.slice, ast.Constant) else None
     if text is not None and text in frame.env:
         return frame.env[text]
-    owner = evaluate(engine, frame, node.value)
+    owner = expressions.evaluate(engine, frame, node.value)
     owners = _with_field(engine, node, options(owner))
     if len(owners) > 1 and any(type(option) is Tensor for option in owners):
-        index = UNKNOWN if isinstance(node.slice, ast.Slice) else evaluate_quietly(engine, frame, node.slice)
+        index = (
+            UNKNOWN if isinstance(node.slice, ast.Slice) else expressions.evaluate_quietly(engine, frame, node.slice)
+        )
         if as_tensor(index)[0] is not None:
             # A list takes no tensor of indices, which the index of something that may be a tensor is most often.
             owners = tuple(option for option in owners if type(option) is not Sequence)
@@ -68,13 +71,11 @@ def _with_field(engine: Engine, node: ast.Subscript, owners: tuple[Value, ...]) 
 
 
 def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Value:
-    from graphsafe.scan.expressions import evaluate
-
     if isinstance(owner, Tensor):
         return _load_tensor(engine, frame, node, owner)
     if isinstance(owner, (Lib, ClassValue)):
         return owner
-    index = UNKNOWN if isinstance(node.slice, ast.Slice) else evaluate(engine, frame, node.slice)
+    index = UNKNOWN if isinstance(node.slice, ast.Slice) else expressions.evaluate(engine, frame, node.slice)
     if isinstance(node.slice, ast.Slice):
         bounds = _slice_bounds(engine, frame, node.slice)
         if isinstance(owner, Sequence):
@@ -112,9 +113,6 @@ def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Va
 
 
 def _item_of_instance(engine: Engine, frame: Frame, node: ast.Subscript, owner: Instance, index: Value) -> Value:
-    from graphsafe.scan import members
-    from graphsafe.scan.engine import Arguments
-
     name = index.const if type(index) is Number else None
     if isinstance(name, str) and engine.attributes.of_instance(owner.ref, name) is not None:
         # A schema, a typed dict or a model output: its fields by name.
@@ -148,10 +146,9 @@ def _wait_for_index(engine: Engine, frame: Frame, node: ast.Subscript, index: Va
 
 
 def _slice_bounds(engine: Engine, frame: Frame, node: ast.Slice) -> tuple[Value | None, ...]:
-    from graphsafe.scan.expressions import evaluate
-
     return tuple(
-        None if part is None else evaluate(engine, frame, part) for part in (node.lower, node.upper, node.step)
+        None if part is None else expressions.evaluate(engine, frame, part)
+        for part in (node.lower, node.upper, node.step)
     )
 
 
@@ -197,9 +194,6 @@ def _load_tensor(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tens
 
 def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, store: bool) -> tuple[int, bool, str]:
     """How many dimensions integers drop, whether that is all known, and whether tensors gather (`step`, `other`)."""
-    from graphsafe.scan.expressions import evaluate
-    from graphsafe.scan.state import use_number
-
     dropped, known, gathers = 0, True, ""
     on_device = tensor.where != "host"
     for part in _parts(node.slice):
@@ -207,7 +201,7 @@ def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, 
             for bound_node in (part.lower, part.upper, part.step):
                 if bound_node is None:
                     continue
-                bound = evaluate(engine, frame, bound_node)
+                bound = expressions.evaluate(engine, frame, bound_node)
                 index, certain = as_tensor(bound)
                 if index is not None and index.where != "host":
                     engine.emit(
@@ -215,7 +209,7 @@ def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, 
                     )
                 use_number(engine, frame, bound, "index", bound_node)
             continue
-        value = evaluate(engine, frame, part)
+        value = expressions.evaluate(engine, frame, part)
         single = options(value)
         option = single[0] if len(single) == 1 else value
         if type(option) is NoneValue or (isinstance(part, ast.Constant) and part.value is None):
@@ -303,9 +297,6 @@ def subscript_store(
     engine: Engine, frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST
 ) -> bool:
     """`owner[…] = value` for a tensor; False where `owner` is none."""
-    from graphsafe.scan.expressions import evaluate
-    from graphsafe.scan.state import use_number
-
     tensor, certain = as_tensor(owner)
     if tensor is None:
         return False
@@ -319,7 +310,7 @@ def subscript_store(
                 frame, "Transfer", "to-host", node, confidence_of(source, source_certain), value=describe(value)
             )
         for part in _parts(target.slice):
-            evaluate(engine, frame, part)
+            expressions.evaluate(engine, frame, part)
         return True
     masks = _mask_parts(engine, frame, target)
     dropped, known, gathers = _indices(engine, frame, target, tensor, store=True)
@@ -355,12 +346,10 @@ def _only_integers(node: ast.expr) -> bool:
 
 
 def _index_tensors(engine: Engine, frame: Frame, target: ast.Subscript) -> list[tuple[Value, Tensor]]:
-    from graphsafe.scan.expressions import evaluate_quietly
-
     found = []
     for part in _parts(target.slice):
         if not isinstance(part, ast.Slice):
-            value = evaluate_quietly(engine, frame, part)
+            value = expressions.evaluate_quietly(engine, frame, part)
             tensor, _ = as_tensor(value)
             if tensor is not None and tensor.where != "host":
                 found.append((value, tensor))

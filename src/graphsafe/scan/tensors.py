@@ -33,7 +33,8 @@ from graphsafe.scan.values import (
 )
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Arguments, Engine
+    from graphsafe.scan.arguments import Arguments
+    from graphsafe.scan.engine import Engine
     from graphsafe.scan.frame import Frame
 
 UNMISTAKABLE = frozenset(

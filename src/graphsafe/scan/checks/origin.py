@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.guards import READY_FLAG, lazy_tests
+from graphsafe.scan import guards
 from graphsafe.scan.index import dotted, statements_within
 from graphsafe.scan.kept import kept
 from graphsafe.scan.values import as_tensor
@@ -129,7 +129,7 @@ def _looked_up(node: ast.expr, owner: str) -> bool:
 def has_alternative(test: ast.expr) -> bool:
     """`self.plan is None or self.size != n`: what is missing is made anew for another reason as well."""
     return any(
-        isinstance(part.op, ast.Or) and not all(lazy_tests(one, True) or _asks_place(one) for one in part.values)
+        isinstance(part.op, ast.Or) and not all(guards.lazy_tests(one, True) or _asks_place(one) for one in part.values)
         for part in _choices(test)
     )
 
@@ -191,7 +191,7 @@ def _is_filled(engine: Engine, frame: Frame, test: LazyTest) -> bool:
     if frame.node is None:
         return False
     asked, assigned, called = _follows(frame.node, test.line)
-    wanted = {text for text in asked if READY_FLAG.search(text)} if test.target == "*" else {test.target}
+    wanted = {text for text in asked if guards.READY_FLAG.search(text)} if test.target == "*" else {test.target}
     here = {*called, frame.function.rpartition(".")[2], *CONSTRUCTORS}
     for target in wanted:
         writers = _writers(engine, frame, target.removeprefix("self."))

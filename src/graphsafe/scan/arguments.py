@@ -1,0 +1,26 @@
+"""What a call passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from graphsafe.scan.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a call, evaluated."""
+
+    positional: tuple[Value, ...] = ()
+    keywords: Mapping[str, Value] = field(default_factory=dict)
+    open: bool = False
+    "`*args` or `**kwargs` may pass more."
+
+    def get(self, position: int, name: str) -> Value | None:
+        if name in self.keywords:
+            return self.keywords[name]
+        return self.positional[position] if 0 <= position < len(self.positional) else None
+
+    def values(self) -> Iterable[Value]:
+        return (*self.positional, *self.keywords.values())
