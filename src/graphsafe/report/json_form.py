@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -26,17 +27,24 @@ class ReportError(RequestError):
 def render_json(reports: Report | Sequence[Report]) -> str:
     """A report by itself (`graphsafe/report/1`), or a sequence of any length (`graphsafe/reports/1`)."""
     if isinstance(reports, Report):
-        whole = as_json(reports)
+        whole = _lazily(reports)
     else:
-        whole = {"schema": REPORTS_SCHEMA, "reports": [as_json(report) for report in reports]}
-    text = json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        whole = {"schema": REPORTS_SCHEMA, "reports": [_lazily(report) for report in reports]}
+    text = io.StringIO()
+    json.dump(whole, text, indent=2, ensure_ascii=False, allow_nan=False, default=_plain)
+    text.write("\n")
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text.getvalue())
 
 
 def as_json(report: Report) -> dict[str, Any]:
     """The report as JSON values: every key present, findings in order, NaN and infinity (which JSON lacks) as null."""
     written: dict[str, Any] = _plain(replace(report, findings=tuple(in_order(report.findings))))
     return written
+
+
+def _lazily(report: Report) -> dict[str, Any]:
+    """As `as_json`, but for the findings, which may be many: they become JSON one by one as they are written."""
+    return {**as_json(replace(report, findings=())), "findings": in_order(report.findings)}
 
 
 def read_reports(path: Path) -> Report | tuple[Report, ...]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class Linter:
         self._least = CONFIDENCES.index(confidence)
         self._codes = rulebook.selected(config.select, config.ignore)
         self._display: dict[str, str] = {}
+        self._sites: dict[Edge, CallSite] = {}
 
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """What is to be said of these files, fingerprinted and in order; what is suppressed is marked, not dropped.
@@ -134,12 +136,7 @@ class Linter:
                 source.column(end_line, end_column),
                 function,
             ),
-            call_chain=tuple(
-                CallSite(
-                    self.display(edge.caller.partition("::")[0]), edge.line, edge.caller.partition("::")[2] or None
-                )
-                for edge in chain
-            ),
+            call_chain=tuple(map(self._site, chain)),
             further_roots=max(counts.get(ref, 1) - 1, 0),
             count=len({item[3].span for item in group}),
             message=(match.message or rule.message).format_map(words),
@@ -147,6 +144,13 @@ class Linter:
             fix=(match.fix_short or rule.fix_short).format_map(words),
             data=data,
         )
+
+    def _site(self, edge: Edge) -> CallSite:
+        """The findings of a large project share most of the calls that lead to them."""
+        if edge not in self._sites:
+            path, _, function = edge.caller.partition("::")
+            self._sites[edge] = CallSite(self.display(path), edge.line, function or None)
+        return self._sites[edge]
 
     def _unreadable(self, path: str, problem: Unreadable) -> Finding:
         rule = self._rulebook.rules["GS900"]
@@ -274,5 +278,6 @@ def _ref(place: Place) -> str:
     return f"{place.path}::{place.function}"
 
 
+@cache
 def _first_paragraph(text: str) -> str:
     return " ".join(text.strip().split("\n\n")[0].split())
