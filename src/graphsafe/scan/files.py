@@ -22,8 +22,8 @@ Table = TypeVar("Table")
 
 MAX_SOURCES = 64
 MAX_NODES = 1024
-MAX_TREES = 24
-"Whole files used last: what is hot in a file is mostly read right after the file itself."
+MAX_TREE_LINES = 15_000
+"Lines of the whole files used last: what is hot in a file is mostly read right after the file itself."
 
 
 class Files:
@@ -40,6 +40,7 @@ class Files:
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
         self._trees: OrderedDict[str, Mapping[tuple[int, int], ast.stmt]] = OrderedDict()
         "Path -> the statements of the module and of its classes, by first and last line."
+        self._tree_lines = 0
         self._tables: dict[str, object] = {}
         self.read_spans: dict[str, set[tuple[int, int]]] = {}
         "Path -> first and last lines of the statements that were asked for."
@@ -93,10 +94,14 @@ class Files:
         if source is not original:
             self.rewritten.add(path)
         self._keep(path, source)
-        self._trees[path] = statements_by_line(tree.body)
-        if len(self._trees) > MAX_TREES:
-            self._trees.popitem(last=False)
+        self._keep_tree(path, tree)
         return build_index(source, tree, name, is_package)
+
+    def _keep_tree(self, path: str, tree: ast.Module) -> None:
+        self._trees[path] = statements_by_line(tree.body)
+        self._tree_lines += _length(self._trees[path])
+        while self._tree_lines > MAX_TREE_LINES:
+            self._tree_lines -= _length(self._trees.popitem(last=False)[1])
 
     def check(self, path: str) -> None:
         """Note it among the problems if a file cannot be read, at a fraction of what an index costs."""
@@ -166,6 +171,10 @@ class Files:
         if len(self._nodes) > MAX_NODES:
             self._nodes.popitem(last=False)
         return node
+
+
+def _length(statements: Mapping[tuple[int, int], ast.stmt]) -> int:
+    return max((last for _, last in statements), default=0)
 
 
 def build(path: Path, module: str, is_package: bool) -> FileIndex | None:
