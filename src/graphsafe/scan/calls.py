@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan import containers, expressions, handles, library, members, platforms, tensors
 from graphsafe.scan.arguments import Arguments
+from graphsafe.scan.kept import source_text
 from graphsafe.scan.overrides import is_abstract
 from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
@@ -239,7 +240,7 @@ def _instance_method(
         facts = engine.project.function_facts(method)
         decorators = facts.decorators if facts is not None else ()
         if any(decorator.rpartition(".")[2] in ("property", "cached_property") for decorator in decorators):
-            value = members.of_instance(engine, frame, node, receiver, name, ast.unparse(function))
+            value = members.of_instance(engine, frame, node, receiver, name, source_text(function))
             return call_value(engine, frame, node, value, arguments)
         if receiver.declared and frame.hot:
             overrides = [found for found in engine.overrides.of(receiver.ref, name) if not engine.is_cold(found[1])]
@@ -259,7 +260,7 @@ def _instance_method(
             engine,
             frame,
             node,
-            members.of_instance(engine, frame, node, receiver, name, ast.unparse(function)),
+            members.of_instance(engine, frame, node, receiver, name, source_text(function)),
             arguments,
         )
     if engine.attributes.is_module(receiver.ref):

@@ -5,18 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import calls, conditions, displays, members, operators, subscripts
 from graphsafe.scan.index import dotted
 from graphsafe.scan.values import (
+    NONE,
     NUMBER,
     STR,
     UNKNOWN,
     Array,
     Dict,
     Instance,
-    NoneValue,
     Number,
     Sequence,
     Tensor,
@@ -46,9 +47,12 @@ def evaluate_quietly(engine: Engine, frame: Frame, node: ast.expr) -> Value:
 
 
 def _constant(engine: Engine, frame: Frame, node: ast.Constant) -> Value:
-    if node.value is None:
-        return NoneValue()
-    return number(node.value)
+    return _literal(node.value)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _literal(const: object) -> Value:
+    return NONE if const is None else number(const)
 
 
 def _name(engine: Engine, frame: Frame, node: ast.Name) -> Value:

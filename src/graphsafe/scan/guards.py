@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from graphsafe.scan import platforms
 from graphsafe.scan.checks import origin
 from graphsafe.scan.index import dotted
-from graphsafe.scan.kept import kept
+from graphsafe.scan.kept import kept, source_text
 from graphsafe.scan.values import (
     NONE,
     ClassValue,
@@ -157,7 +157,7 @@ def _is_debug(test: ast.expr) -> bool:
 
 
 def _text(test: ast.expr) -> str:
-    return f"`if {ast.unparse(test)}`"
+    return f"`if {source_text(test)}`"
 
 
 # what is known behind a test

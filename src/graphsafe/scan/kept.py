@@ -19,10 +19,15 @@ def kept(question: Question) -> Question:
 
     @wraps(question)
     def ask(node: ast.AST, *more: object) -> Any:
-        answers = node.__dict__
-        key = f"{name}{more}" if more else name
+        answers: dict[Any, Any] = node.__dict__
+        key: object = name
+        if more:
+            answers, key = answers.setdefault(name, {}), more
         if key not in answers:
             answers[key] = question(node, *more)
         return answers[key]
 
     return ask  # type: ignore[return-value]
+
+
+source_text = kept(ast.unparse)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from graphsafe.scan import expressions, members
 from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.index import dotted
+from graphsafe.scan.kept import source_text
 from graphsafe.scan.naming import MASK_NAME
 from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 
 
 def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
-    text = ast.unparse(node) if isinstance(node.slice, ast.Constant) else None
-    if text is not None and text in frame.env:
-        return frame.env[text]
     owner = expressions.evaluate(engine, frame, node.value)
     owners = _with_field(engine, node, options(owner))
     if len(owners) > 1 and any(type(option) is Tensor for option in owners):
@@ -116,7 +114,7 @@ def _item_of_instance(engine: Engine, frame: Frame, node: ast.Subscript, owner: 
     name = index.const if type(index) is Number else None
     if isinstance(name, str) and engine.attributes.of_instance(owner.ref, name) is not None:
         # A schema, a typed dict or a model output: its fields by name.
-        return members.of_instance(engine, frame, node, owner, name, ast.unparse(node))
+        return members.of_instance(engine, frame, node, owner, name, source_text(node))
     method = engine.project.find_method(owner.ref, "__getitem__")
     if method is None:
         return Unknown(owner.step, owner.step)

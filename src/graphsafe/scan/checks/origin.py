@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan import guards
 from graphsafe.scan.index import dotted, statements_within
-from graphsafe.scan.kept import kept
+from graphsafe.scan.kept import kept, source_text
 from graphsafe.scan.values import as_tensor
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def is_born_here(frame: Frame, text: str) -> bool:
 def mentions(node: ast.expr, text: str) -> bool:
     """Whether an expression reads the attribute or element that the code calls `text`."""
     return any(
-        isinstance(inner, (ast.Attribute, ast.Subscript)) and ast.unparse(inner) == text for inner in ast.walk(node)
+        isinstance(inner, (ast.Attribute, ast.Subscript)) and source_text(inner) == text for inner in ast.walk(node)
     )
 
 
