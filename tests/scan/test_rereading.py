@@ -227,3 +227,36 @@ def test_without_what_was_kept_it_takes_a_scan(root: Path, again: Again, damage:
     edit(root, "helper.py", "    y = x * limit\n", "    y = x * limit\n    y.sum().item()\n")
     report, scanned = again()
     assert codes(report) == ["GS101", "GS101"] and scanned
+
+
+RUNNER = """\
+import torch
+
+
+class Runner:
+    def capture(self, x):
+        self.inputs = x
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            y = self.inputs * 2
+            self.out = y
+
+    def run(self, batches):
+        kept = []
+        for x in batches:
+            self.inputs.copy_(x)
+            self.graph.replay()
+            kept.append(self.out.clone())
+        return kept
+"""
+
+
+def test_captures_and_replays_are_judged_again(root: Path, again: Again) -> None:
+    (root / "runner.py").write_text(RUNNER)
+    before, _ = again()
+    edit(root, "runner.py", "            self.out = y", "            y.sum().item()\n            self.out = y")
+    inside, scanned = again()
+    assert len(inside.findings) == len(before.findings) + 1 and not scanned
+    edit(root, "runner.py", "self.out.clone()", "self.out")
+    around, scanned = again()
+    assert sorted((*codes(inside), "GS706")) == codes(around) and not scanned

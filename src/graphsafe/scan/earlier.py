@@ -88,7 +88,7 @@ class Earlier:
         edit = compare(before, self._files, self._contents, self._entrances) if before is not None else None
         if before is None or edit is None:
             return None
-        if not edit.rewritten:
+        if not edit.rewritten and not edit.replaying:
             report = self._cache.report(before.report)
             found = carried(before, report, edit, self._contents, self._key) if report is not None else None
             if found is not None:
@@ -107,7 +107,7 @@ class Earlier:
 
         def read() -> tuple[Reread, list[Finding]]:
             kept = Kept(self._cache.readings(before.record, ALL), row)
-            again = reread(edit.rewritten, moves, kept, reader.project, reader.engine)
+            again = reread(edit.rewritten, edit.replaying, moves, kept, reader.project, reader.engine)
             for path in before.unreadable:
                 self._files.index(path)
             linter = Linter(reader.project, again.record, self._rulebook, self._config, self._confidence)

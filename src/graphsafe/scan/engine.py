@@ -31,7 +31,7 @@ from graphsafe.scan.journal import MISSING, Call, Journal
 from graphsafe.scan.kernels import is_kernel
 from graphsafe.scan.overrides import Overrides
 from graphsafe.scan.project import Binding, Project
-from graphsafe.scan.record import ENTRY_POINT, Edge, Failure, Place, Record
+from graphsafe.scan.record import ENTRY_POINT, SITE, Edge, Failure, Place, Record
 from graphsafe.scan.values import (
     NONE,
     UNKNOWN,
@@ -427,7 +427,7 @@ class Engine:
 
     def add_root_site(self, frame: Frame) -> None:
         """The function that `frame` reads holds a capture: what stands inside it is hot."""
-        self.record.roots.setdefault(frame.ref, "code inside torch.cuda.graph")
+        self.record.roots.setdefault(frame.ref, SITE)
 
     def read_alone(self, ref: str, receiver: Value | None, guarded: bool) -> None:
         """Read a function whose arguments are not known, but for what calls of an entry point's name have shown."""

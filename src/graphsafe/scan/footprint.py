@@ -80,6 +80,8 @@ class Edit:
     "Of the files whose statements have moved."
     rewritten: Sequence[str]
     "Functions, as `path::Qual.name`, of another text than before."
+    replaying: Sequence[str]
+    "Edited files that replay a graph, where everything may count."
 
 
 def footprint(
@@ -164,6 +166,7 @@ def compare(before: Footprint, files: Files, contents: Mapping[str, str], entran
         return None
     seen = dict(before.seen)
     rewritten: list[str] = []
+    replaying: list[str] = []
     for path in changed:
         data = files.data(path)
         if data is None or OWN_COMMENT in data or _told(data, entrances) != before.told.get(path, ""):
@@ -178,12 +181,15 @@ def compare(before: Footprint, files: Files, contents: Mapping[str, str], entran
                 return None
             rewritten += [f"{path}::{name.removeprefix(FUNCTION)}" for name in others]
             seen[path] = now
+            index = files.index(path)
+            if index is not None and index.replays:
+                replaying.append(path)
         else:
             files.check(path)
             if path in files.problems:
                 return None
     moved = [path for path in changed if path in seen and seen[path].spans != before.seen[path].spans]
-    return Edit(seen, {path: Move(before.seen[path].spans, seen[path].spans) for path in moved}, rewritten)
+    return Edit(seen, {path: Move(before.seen[path].spans, seen[path].spans) for path in moved}, rewritten, replaying)
 
 
 def carried(

@@ -14,6 +14,7 @@ from graphsafe.scan import statements
 from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.checks import replay_site
 from graphsafe.scan.engine import Engine
+from graphsafe.scan.events import Event
 from graphsafe.scan.files import Files
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FunctionFacts
@@ -73,7 +74,7 @@ class Reader:
     def finish(self) -> None:
         """Follow what had to wait until every file was read."""
         for path in self._replaying:
-            _guarded(self._engine, f"{path}::", lambda path=path: self._read_replays(path))  # type: ignore[misc]
+            _guarded(self._engine, f"{path}::", lambda path=path: self._note_replays(path))  # type: ignore[misc]
         for root in self._late:
             self._engine.add_root(*root)
         self._late.clear()
@@ -105,11 +106,18 @@ class Reader:
         for site in capture_sites(file):
             _guarded(engine, site, lambda site=site: _read_site(engine, site))  # type: ignore[misc]
 
-    def _read_replays(self, path: str) -> None:
-        file = self.project.index(path)
-        if file is not None:
-            for function, event in replay_site.events(parse(self.project.source(path).text), file.module):
-                self.record.replays[Place(path, function, event.span, event.kind, event.how)] = event
+    def _note_replays(self, path: str) -> None:
+        self.record.replays.update(replays_of(self.project, path))
+
+
+def replays_of(project: Project, path: str) -> dict[Place, Event]:
+    """What a file does wrong around the replays of its graphs, hot or not."""
+    file = project.index(path)
+    if file is None:
+        return {}
+    # The whole text counts here, but for nothing else: after an edit this is asked again (rereading.py).
+    found = replay_site.events(parse(project.files.source(path).text), file.module)
+    return {Place(path, function, event.span, event.kind, event.how): event for function, event in found}
 
 
 def _read_site(engine: Engine, site: str) -> None:

@@ -10,6 +10,7 @@ from graphsafe.scan.events import Event, EventKind, Span
 from graphsafe.scan.state import StateLog
 
 ENTRY_POINT = "an entry point of an engine"
+SITE = "code inside torch.cuda.graph"
 
 
 @dataclass(frozen=True, slots=True)

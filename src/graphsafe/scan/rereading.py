@@ -6,7 +6,7 @@ Where they do to the rest of the scan what they did, the rest is as it was, and 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphsafe.scan.arguments import Arguments
@@ -16,7 +16,8 @@ from graphsafe.scan.journal import Call, header, outermost, question_of
 from graphsafe.scan.moves import Move, Unclear, names_a_line
 from graphsafe.scan.oracle import Elsewhere, Oracle, Reading, Unanswered
 from graphsafe.scan.project import Project
-from graphsafe.scan.record import Edge, Record
+from graphsafe.scan.reader import replays_of
+from graphsafe.scan.record import SITE, Edge, Record
 from graphsafe.scan.record_form import parse_record, record_text
 from graphsafe.scan.value_table import ValueTable
 
@@ -65,21 +66,32 @@ def kept_of(record: Record, table: ValueTable, circumstances: str) -> dict[str, 
 
 def reread(
     rewritten: Iterable[str],
+    replaying: Collection[str],
     moves: Mapping[str, Move],
     kept: Kept,
     project: Project,
     make_engine: Callable[[], Engine],
 ) -> Reread:
-    """`moves`: from the lines of the record to today's. Raises Unanswered, Unclear, KeyError or Unwritable."""
+    """`replaying`: edited files that replay graphs. `moves`: from the lines of the record to today's.
+
+    Raises Unanswered, Unclear, KeyError or Unwritable.
+    """
     edited = set(rewritten)
     before = parse_record(kept.record, kept.table)
-    after = _without(before, edited, project, moves)
+    after = _without(before, edited, replaying, project, moves)
     again = Record()
     again.state.tact = TACT
     answers, changes = json.loads(kept.circumstances)
     elsewhere = Elsewhere(lambda ref: kept.function(ref)[1], answers, changes, before.state)
     rows = {ref: _reread_one(ref, kept, project, make_engine, elsewhere, again) for ref in sorted(edited)}
+    for ref in edited:
+        if (ref in again.roots and ref not in before.roots) or (
+            before.roots.get(ref) == SITE and ref not in again.roots
+        ):
+            raise Unanswered
     _add(after, again)
+    for path in replaying:
+        after.replays.update(replays_of(project, path))
     return Reread(after, kept_of(after, kept.table, kept.circumstances), rows)
 
 
@@ -90,7 +102,7 @@ def _reread_one(
     head, readings = kept.function(ref)
     node = project.function_node(ref)
     facts = project.function_facts(ref)
-    if not readings or node is None or facts is None or facts.captures or header(project, ref, node) != head:
+    if not readings or node is None or facts is None or header(project, ref, node) != head:
         raise Unanswered
     table = kept.table
     texts: list[str] = []
@@ -120,14 +132,17 @@ def _call(reading: Reading, table: ValueTable) -> Call:
     return call
 
 
-def _without(record: Record, edited: set[str], project: Project, moves: Mapping[str, Move]) -> Record:
+def _without(
+    record: Record, edited: set[str], replaying: Collection[str], project: Project, moves: Mapping[str, Move]
+) -> Record:
     """The record but for what these functions do, with today's lines."""
     paths = {ref.partition("::")[0] for ref in edited}
 
     def is_edited(path: str, function: str) -> bool:
         return path in paths and outermost(project, f"{path}::{function}") in edited
 
-    left = Record(roots=record.roots, replays=record.replays)
+    replays = {place: event for place, event in record.replays.items() if place.path not in replaying}
+    left = Record(roots=record.roots, replays=replays)
     for place, event in record.events.items():
         if is_edited(place.path, place.function):
             if event.how == UNSURE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from graphsafe.scan.frame import Frame
 
 WAITS = frozenset(("wait_stream", "wait_event", "wait"))
+WAITING = re.compile(r"^.*wait_.*$", re.M)
 RECORDS = frozenset(("record", "record_event"))
 
 
@@ -49,11 +51,10 @@ def _waits_elsewhere(
 ) -> bool:
     """Another function of the file waits for or with the stream: the missing half may be there."""
     text = ast.unparse(stream)
-    return any(
-        text in line and "wait_" in line
-        for number, line in enumerate(engine.project.source(frame.path).lines, 1)
-        if not function.lineno <= number <= (function.end_lineno or function.lineno)
-    )
+    files = engine.project.files
+    own = files.source(frame.path).lines[function.lineno - 1 : function.end_lineno]
+    waiting = sum(text in line for line in files.search(frame.path, WAITING))
+    return waiting > sum(text in line and "wait_" in line for line in own)
 
 
 class _Side:
