@@ -221,7 +221,7 @@ def _again(files: Files, path: str, known: Seen, entrances: Entrances) -> Seen |
 
 
 def _told(data: bytes, entrances: Entrances) -> str:
-    said = (bool(entrances.words.search(data)), [*subclasses_in(data)], [*operators_in(data)])
+    said = (entrances.are_told_by(data), [*subclasses_in(data)], [*operators_in(data)])
     return digest(repr(said).encode()) if any(said) else ""
 
 

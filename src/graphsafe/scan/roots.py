@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence as Seq
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -142,14 +143,22 @@ def roots_of(
 
 def _is_entry_point(engine: Engine, ref: str, qualified: str, entry_points: frozenset[str]) -> bool:
     name = qualified.rpartition(".")[2]
-    if name in entry_points:
-        return True
+    return name in entry_points or any(
+        fnmatchcase(qualified, pattern) and (not parameter or parameter in _parameters(engine, ref))
+        for pattern, parameter in _methods(entry_points).get(name, ())
+    )
+
+
+@cache
+def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str]]]:
+    """Name -> the qualified patterns that end in it, each with the parameter that it asks for, if any."""
+    found: dict[str, list[tuple[str, str]]] = {}
     for entry in entry_points:
         pattern, _, parameter = entry.rstrip(")").partition("(")
-        meant = pattern.endswith("." + name) and fnmatchcase(qualified, pattern)
-        if meant and (not parameter or parameter in _parameters(engine, ref)):
-            return True
-    return False
+        owner, _, name = pattern.rpartition(".")
+        if owner:
+            found.setdefault(name, []).append((pattern, parameter))
+    return found
 
 
 def _parameters(engine: Engine, ref: str) -> frozenset[str]:

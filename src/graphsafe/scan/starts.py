@@ -30,17 +30,20 @@ class Entrances:
     """What makes a function a root, as far as its file's words and its name tell."""
 
     names: tuple[str, ...]
-    words: re.Pattern[bytes]
+    words: tuple[bytes, ...]
     "One of them is in every file that holds a root, a replay, a promise about graphs, or a comment for this tool."
     anywhere: bool
     "Configured patterns may name any function."
 
+    def are_told_by(self, data: bytes) -> bool:
+        """Whether a file's text holds one of the words: one search for each is three times as fast as a pattern."""
+        return any(word in data for word in self.words)
+
 
 def entrances(config: Config, rulebook: Rulebook) -> Entrances:
     names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in rulebook.entry_points})
-    plain = [*CAPTURE_WORDS, ".replay(", "graphsafe:", *names]
-    words = re.compile("|".join(["forward", "cuda_?graph", *map(re.escape, plain)]).encode())
-    return Entrances(("forward", *names), words, any(config.hot_paths))
+    words = ("forward", "cuda_graph", "cudagraph", *CAPTURE_WORDS, ".replay(", "graphsafe:", *names)
+    return Entrances(("forward", *names), tuple(word.encode() for word in words), any(config.hot_paths))
 
 
 def find_starts(files: Files, wanted: Sequence[str], config: Config, entrances: Entrances) -> Starts:
@@ -57,7 +60,7 @@ def find_starts(files: Files, wanted: Sequence[str], config: Config, entrances: 
     found: list[str] = []
     for path in candidates:
         data = sources.get(path) or files.data(path)
-        if data is not None and (entrances.anywhere or entrances.words.search(data)):
+        if data is not None and (entrances.anywhere or entrances.are_told_by(data)):
             found.append(path)
     return Starts((*found, TARGETS) if config.targets else tuple(found), near)
 
