@@ -151,11 +151,7 @@ class AttributeTables:
     def is_module(self, ref: str) -> bool:
         """Whether instances are torch modules: `forward` runs when they are called, buffers move with them."""
         if ref not in self._modules:
-            self._modules[ref] = any(
-                base.startswith(("torch.nn.", "nn.")) or base.endswith(MODULE_SUFFIXES)
-                for base in self._engine.project.mro(ref)
-                if "::" not in base
-            )
+            self._modules[ref] = any(map(is_module_base, self._engine.project.mro(ref)))
         return self._modules[ref]
 
     def of_class(self, ref: str, name: str) -> Value:
@@ -280,7 +276,14 @@ class AttributeTables:
             self._read(ref, method)
 
     def _read(self, ref: str, method: str) -> None:
-        self._engine.read(method, Instance(ref), Arguments(), hot=False, guarded=False, depth=0)
+        engine = self._engine
+        away = 0 if engine.is_near(method) else 1
+        engine.read(method, Instance(ref), Arguments(), hot=False, guarded=False, depth=0, away=away)
+
+
+def is_module_base(base: str) -> bool:
+    """Whether an element of a class's order of bases is a library's class of torch modules."""
+    return "::" not in base and (base.startswith(("torch.nn.", "nn.")) or base.endswith(MODULE_SUFFIXES))
 
 
 def _filled(value: Value, expected: Value) -> Value:

@@ -56,6 +56,8 @@ MAX_COLD = 2
 "Calls that are followed from constructors and other cold code: what lies deeper says little of what attributes hold."
 MAX_AWAY = 4
 "Calls that are followed from the files in question into others, where only these few are."
+MAX_COLD_AWAY = 1
+"The same for cold code, from where it leaves them: enough for a constructor far away, and not for what that calls."
 MAX_CONTEXTS = 16
 "Different argument sets of one function; further ones get the join of what is known."
 MAX_BINDINGS = 8
@@ -223,8 +225,8 @@ class Engine:
         facts = self.project.function_facts(ref)
         if facts is None:
             return self.after_unknown(arguments)
-        away = 0 if self._is_near(ref) else frame.away + 1
-        if away > MAX_AWAY or (not frame.hot and frame.depth >= MAX_COLD):
+        away = 0 if self.is_near(ref) else frame.away + 1
+        if away > (MAX_AWAY if frame.hot else MAX_COLD_AWAY) or (not frame.hot and frame.depth >= MAX_COLD):
             return self._declared(ref, arguments)
         # What surrounds a capture runs once, before the first replay.
         hot = frame.hot and not facts.captures and not self.cold(ref, facts)
@@ -399,7 +401,7 @@ class Engine:
 
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
         """Have a function read that a call may mean, with arguments that are not followed."""
-        if self._is_near(ref):
+        if self.is_near(ref):
             self.record.edge(ref, Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards)))
             guarded = bool(frame.guards) or bool(frame.doubts)
             self.queue.append((ref, receiver, guarded))
@@ -407,13 +409,13 @@ class Engine:
                 self.journal.effect("later", ref, "guarded" if guarded else "", receiver)
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
-        if self._is_near(ref):
+        if self.is_near(ref):
             self.record.roots.setdefault(ref, why)
             self.queue.append((ref, receiver, False))
             if self.journal is not None:
                 self.journal.effect("root", ref, why, receiver)
 
-    def _is_near(self, ref: str) -> bool:
+    def is_near(self, ref: str) -> bool:
         return self.near is None or ref.partition("::")[0] in self.near
 
     # roots
