@@ -98,3 +98,30 @@ def test_what_stands_above_the_nearest_roots_is_not_read(project: Path, monkeypa
         "import torch\nfrom model import Step\n\ndef forward(x):\n    this is no Python\n"
     )
     assert [f.code for f in scan(project, "helper.py").findings] == ["GS101", "GS101"]
+
+
+def test_a_way_is_followed_however_many_files_it_leads_through(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "SMALL", 0)
+    (project / "layers.py").write_text("from step0 import scaled\n")
+    for number in range(8):
+        below = f"step{number + 1}" if number < 7 else "helper"
+        name = "scaled" if number < 7 else "count"
+        (project / f"step{number}.py").write_text(
+            f"from {below} import {name} as below\n\n\ndef scaled(x):\n    return below(x)\n"
+        )
+    assert [(f.code, f.location.line) for f in scan(project, "helper.py").findings] == [("GS101", 5), ("GS101", 10)]
+
+
+def test_a_method_may_be_called_on_a_base_class(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "SMALL", 0)
+    (project / "interface.py").write_text("class Kernel:\n    def run(self, x):\n        raise NotImplementedError\n")
+    (project / "model.py").write_text(
+        MODEL.replace("from layers import scaled", "from interface import Kernel").replace(
+            "    def forward(self, x):\n        return scaled(x)",
+            "    kernel: Kernel\n\n    def forward(self, x):\n        return self.kernel.run(x)",
+        )
+    )
+    (project / "fast.py").write_text(
+        "from interface import Kernel\n\n\nclass Fast(Kernel):\n    def run(self, x):\n        return x.sum().item()\n"
+    )
+    assert [(f.code, f.location.line) for f in scan(project, "fast.py").findings] == [("GS101", 6)]

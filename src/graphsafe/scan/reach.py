@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonpath
 
+from graphsafe.scan.attributes import is_module_base
 from graphsafe.scan.files import Files
+from graphsafe.scan.overrides import subclasses_in
 from graphsafe.scan.project import Project
 
 SMALL = 300
@@ -43,7 +45,8 @@ def reaching(
     if len(files.names) <= SMALL:
         leading = climb.all({*given, *_bases(files, given)})
         return Reach(leading, leading, True)
-    return climb.nearest(given, holds_root)
+    callers = (path for path in _callers(files, given, sources) if holds_root(sources[path]))
+    return climb.nearest(given, callers, holds_root)
 
 
 class _Climb:
@@ -67,18 +70,17 @@ class _Climb:
             seen.update(dict.fromkeys(level))
         return frozenset(seen)
 
-    def nearest(self, given: Sequence[str], holds_root: Callable[[bytes], object]) -> Reach:
+    def nearest(self, given: Sequence[str], callers: Iterable[str], holds_root: Callable[[bytes], object]) -> Reach:
         """Each way up ends at the first file that holds a root: what it passes down, those above it pass down too."""
         seen = dict.fromkeys(given)
         starts: list[str] = []
-        level = list(seen)
-        while level and len(starts) < MAX_NEAREST:
-            above = [path for path in dict.fromkeys(self._above(level)) if path not in seen]
-            seen.update(dict.fromkeys(above))
-            rooted = {path for path in above if holds_root(self._sources[path])}
-            starts += [path for path in above if path in rooted]
-            level = [path for path in above if path not in rooted]
-        starts.sort(key=lambda path: (-len(commonpath([path, given[0]])), path))
+        above = [*callers, *self._above(given)]
+        while above and len(starts) < MAX_NEAREST:
+            level = [path for path in dict.fromkeys(above) if path not in seen]
+            seen.update(dict.fromkeys(level))
+            rooted = {path for path in level if holds_root(self._sources[path])}
+            starts += sorted(rooted, key=lambda path: (-len(commonpath([path, given[0]])), path))
+            above = [*self._above([path for path in level if path not in rooted])]
         ways = frozenset(seen).difference(starts[MAX_NEAREST:])
         return Reach(frozenset((*given, *starts[:MAX_NEAREST])), ways, False)
 
@@ -100,6 +102,35 @@ def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
         file = project.index(path)
         for name in file.classes if file is not None else ():
             yield from (base.partition("::")[0] for base in project.mro(f"{path}::{name}") if "::" in base)
+
+
+def _callers(files: Files, given: Iterable[str], sources: Mapping[str, bytes]) -> Iterator[str]:
+    """The files that name a base of the given classes and call a method that these override.
+
+    Not those that derive classes of it somewhere else, which call their own. The steps of torch modules are roots.
+    """
+    project = Project(files)
+    calls: dict[str, set[bytes]] = {}
+    own: set[str] = set()
+    for path in given:
+        file = project.index(path)
+        for facts in file.classes.values() if file is not None else ():
+            order = project.mro(f"{path}::{facts.name}")
+            if any(is_module_base(base) for base in order):
+                continue
+            for base in order[1:]:
+                inherited = project.class_facts(base) if "::" in base else None
+                if inherited is not None:
+                    overridden = facts.methods.keys() & inherited.methods.keys()
+                    called = calls.setdefault(inherited.name.rpartition(".")[2], set())
+                    called.update(f".{name}(".encode() for name in overridden - {"__init__"})
+                    own.add(base.partition("::")[0])
+    for path, data in sources.items():
+        named = {
+            base for base, called in calls.items() if base.encode() in data and any(call in data for call in called)
+        }
+        if named and (path in own or calls.keys().isdisjoint(base for base, _ in subclasses_in(data))):
+            yield path
 
 
 def _imported(data: bytes, module: str, is_package: bool) -> Iterator[str]:
