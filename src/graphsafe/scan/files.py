@@ -35,6 +35,8 @@ class Files:
         self._names: dict[str, tuple[str, bool]] = {}
         self._modules: dict[str, list[str]] = {}
         self._sources: OrderedDict[str, Source] = OrderedDict()
+        self.held: Mapping[str, bytes] = {}
+        "What files hold, where somebody needs all of them more than once."
         self.rewritten: set[str] = set()
         "Files with syntax newer than the running Python: their sources are those that newer.py made."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
@@ -118,6 +120,8 @@ class Files:
 
     def data(self, path: str) -> bytes | None:
         """What a file holds; None, and a problem, where it cannot be opened."""
+        if path in self.held:
+            return self.held[path]
         try:
             return Path(path).read_bytes()
         except OSError as error:

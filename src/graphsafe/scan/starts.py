@@ -50,16 +50,16 @@ def find_starts(files: Files, wanted: Sequence[str], config: Config, entrances: 
     """`wanted`: the files to report on. Files that cannot be opened are noted among the problems of `files`."""
     if are_few(wanted, files):
         sources = {path: data for path in files.names if (data := files.data(path)) is not None}
+        files.held = sources
         reach = reaching(files, wanted, sources, _definitions(entrances.names).search)
         candidates = [path for path in dict.fromkeys([*wanted, *files.paths]) if path in reach.starts]
         near = None if reach.whole else reach.ways
     else:
-        sources = {}
         candidates = list(dict.fromkeys([*wanted, *files.paths]))
         near = None
     found: list[str] = []
     for path in candidates:
-        data = sources.get(path) or files.data(path)
+        data = files.data(path)
         if data is not None and (entrances.anywhere or entrances.are_told_by(data)):
             found.append(path)
     return Starts((*found, TARGETS) if config.targets else tuple(found), near)
