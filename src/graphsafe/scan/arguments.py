@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from graphsafe.scan.frozen import dataclass
 from graphsafe.scan.values import Value
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from graphsafe.report.model import Confidence
+from graphsafe.scan.frozen import dataclass
 
 Where = Literal["device", "host", "any"]
 Dtype = Literal["bool", "int", "float"]
