@@ -11,8 +11,8 @@ import json
 import os
 import sqlite3
 import sys
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ _TABLES = (
     "create table if not exists reports (key text primary key, data text)",
     "create table if not exists indexes (key text primary key, data text)",
     "create table if not exists footprints (key text primary key, data text)",
-    "create table if not exists readings (key text primary key, data text)",
+    "create table if not exists readings (key text primary key, data blob)",
 )
 
 
@@ -73,11 +73,11 @@ class Cache:
     def readings(self, scan: str, names: Sequence[str]) -> dict[str, str]:
         """What is kept of a scan under these names: of functions, or of the whole."""
         query = f"select key, data from readings where key in ({','.join('?' * len(names))})"
-        found = self._select(query, [f"{scan} {name}" for name in names])
-        return {key.partition(" ")[2]: data for key, data in found}
+        keys = {_reading_key(scan, name): name for name in names}
+        return {keys[key]: _unpacked(data) for key, data in self._select(query, list(keys))}
 
     def keep_readings(self, scan: str, rows: Iterable[tuple[str, str]]) -> None:
-        self._write("readings", ((f"{scan} {name}", data) for name, data in rows), MAX_READINGS)
+        self._write("readings", ((_reading_key(scan, name), _packed(text)) for name, text in rows), MAX_READINGS)
 
     def index(self, path: str, key: str) -> FileIndex | None:
         for (data,) in self._select("select data from indexes where key = ?", [key]):
@@ -126,7 +126,7 @@ class Cache:
             self._drop()
             return []
 
-    def _write(self, table: str, rows: Iterable[tuple[str, str]], limit: int) -> None:
+    def _write(self, table: str, rows: Iterable[tuple[str, str | bytes]], limit: int) -> None:
         if self._file is None:
             return
         try:
@@ -206,6 +206,21 @@ def _tools() -> str:
     return found.hexdigest()
 
 
+def _packed(text: str) -> bytes:
+    """A fifth of its size, at the least cost."""
+    return zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
+
+
+def _unpacked(data: bytes) -> str:
+    """Raises TypeError or zlib.error for what was damaged."""
+    return zlib.decompress(data).decode("utf-8", "surrogatepass")
+
+
+def _reading_key(scan: str, name: str) -> str:
+    """In ASCII: paths need not be UTF-8."""
+    return f"{scan} {json.dumps(name)}"
+
+
 def _report(text: str) -> Report | None:
     try:
         found = parse_reports(text)
@@ -215,7 +230,11 @@ def _report(text: str) -> Report | None:
 
 
 def _text(index: FileIndex) -> str:
-    return json.dumps(asdict(index), separators=(",", ":"))
+    return json.dumps(index, default=_members, separators=(",", ":"))
+
+
+def _members(facts: FileIndex | FunctionFacts | ClassFacts) -> dict[str, object]:
+    return {name: getattr(facts, name) for name in facts.__slots__}
 
 
 def _index(path: str, text: str) -> FileIndex | None:

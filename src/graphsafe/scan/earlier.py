@@ -157,11 +157,11 @@ class Earlier:
                 self._cache.keep_footprint(self._settings, self._key, footprint_text(steps))
 
     def _keep_readings(self, record: Record, recorder: Recorder) -> bool:
+        whole = kept_of(record, recorder.table, recorder.circumstances())
         try:
-            whole = kept_of(record, recorder.table, recorder.circumstances())
+            self._cache.keep_readings(self._key, chain(recorder.rows(), whole))
         except Unwritable:
             return False
-        self._cache.keep_readings(self._key, chain(whole.items(), recorder.rows()))
         return True
 
     def _keep_indexes(self, checked: Iterable[str]) -> None:

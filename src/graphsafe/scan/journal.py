@@ -16,7 +16,8 @@ from graphsafe.scan.cache import digest
 from graphsafe.scan.overrides import is_abstract
 from graphsafe.scan.project import Project
 from graphsafe.scan.source import Unreadable
-from graphsafe.scan.value_table import Unwritable, ValueTable
+from graphsafe.scan.spool import Spool
+from graphsafe.scan.value_table import NOTHING, Unwritable, ValueTable
 from graphsafe.scan.values import Value
 
 if TYPE_CHECKING:
@@ -105,14 +106,14 @@ class Recorder:
         self.table = ValueTable()
         self._stack: list[_Reading | None] = []
         "None: what is asked now belongs to an answer."
-        self._readings: dict[str, list[str]] = {}
+        self._readings: dict[str, list[tuple[int, int]]] = {}
+        "Function -> where its readings are put aside."
+        self._spool = Spool()
         self._headers: dict[str, str] = {}
         self._closed: set[str] = set()
         "Functions that cannot be read again."
-        self._asked: dict[tuple[str, str, str], int] = {}
-        "Query -> when it was asked first."
-        self._answers: dict[str, list[int]] = {}
-        "Query -> when it was asked first and last, and the last answer."
+        self._queries: dict[str, tuple[int, int, int]] = {}
+        "Query -> when it was asked first, when it was last answered to a function, and the answer."
         self._changes: dict[str, int] = {}
         "Class -> when its attributes changed last."
         self._serial = 0
@@ -121,15 +122,14 @@ class Recorder:
         self._begun = 0
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Each function that can be read again, with all of its readings, which are forgotten."""
-        while self._readings:
-            ref, readings = self._readings.popitem()
+        """Each function that can be read again, with all of its readings. Raises OSError."""
+        for ref, readings in self._readings.items():
             if ref not in self._closed:
-                yield ref, f'["{self._headers[ref]}",[{",".join(readings)}]]'
+                yield ref, f'["{self._headers[ref]}",[{",".join(map(self._spool.get, readings))}]]'
 
     def circumstances(self) -> str:
         """What was asked and what changed in the scan as a whole."""
-        return json.dumps((self._answers, self._changes), separators=(",", ":"))
+        return json.dumps((self._queries, self._changes), separators=(",", ":"))
 
     def begin(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, clock: float) -> None:
         if call.ref not in self._headers:
@@ -154,11 +154,11 @@ class Recorder:
             question = question_of(call, self.table)
             order = [name for name in call.arguments.keywords]
             kept = [question, order, self.table.number(result), reading.serial, self._serial, reading.clock]
-        except Unwritable:
+            place = self._spool.put(json.dumps([*kept, reading.items], separators=(",", ":")))
+        except (Unwritable, OSError):
             self._closed.add(call.ref)
             return
-        text = json.dumps([*kept, reading.items], separators=(",", ":"))
-        self._readings.setdefault(call.ref, []).append(text)
+        self._readings.setdefault(call.ref, []).append(place)
 
     def fail(self) -> None:
         self._closed.update(reading.call.ref for reading in self._stack if reading is not None)
@@ -186,18 +186,23 @@ class Recorder:
     def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None) -> None:
         self._stack.pop()
         self._serial += 1
-        first = self._asked.setdefault((kind, owner, name), self._serial)
+        table = self.table
+        owners, names = table.name(owner), table.name(name)
+        key = f"{kind} {owners} {names}"
+        known = self._queries.get(key)
         reading = self._current()
-        if reading is not None:
-            table = self.table
-            try:
-                item = [kind, table.name(owner), table.name(name), table.number(value), int(first == self._serial)]
-            except Unwritable:
-                self._closed.add(reading.call.ref)
-                return
-            reading.items.append(item)
-            reading.asked.append((owner, self._serial))
-            self._answers[query_key(table, kind, owner, name)] = [first, self._serial, table.number(value)]
+        if reading is None:
+            if known is None:
+                self._queries[key] = self._serial, 0, NOTHING
+            return
+        try:
+            answer = table.number(value)
+        except Unwritable:
+            self._closed.add(reading.call.ref)
+            return
+        reading.items.append([kind, owners, names, answer, int(known is None)])
+        reading.asked.append((owner, self._serial))
+        self._queries[key] = known[0] if known is not None else self._serial, self._serial, answer
 
     def mark(self, kind: MarkKind, key: str, first: bool) -> None:
         reading = self._current()
@@ -253,10 +258,6 @@ def question_of(call: Call, table: ValueTable) -> list[Any]:
         int(call.guarded),
         call.depth,
     ]
-
-
-def query_key(table: ValueTable, kind: str, owner: str, name: str) -> str:
-    return f"{kind} {table.name(owner)} {table.name(name)}"
 
 
 def header(project: Project, ref: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from graphsafe.scan.journal import Call, EffectKind, MarkKind, QueryKind, outermost, query_key, question_of
+from graphsafe.scan.journal import Call, EffectKind, MarkKind, QueryKind, outermost, question_of
 from graphsafe.scan.project import Project
 from graphsafe.scan.state import StateLog, Use
 from graphsafe.scan.value_table import Unwritable, ValueTable
@@ -182,12 +182,13 @@ class Oracle:
 
     def _asked_before(self, kind: QueryKind, owner: str, name: str) -> Item | None:
         """What others had asked for, where it has not changed since this reading began."""
-        first, last, answer = self._elsewhere.answers.get(query_key(self._table, kind, owner, name), (0, 0, 0))
+        owners, names = self._table.name(owner), self._table.name(name)
+        first, last, answer = self._elsewhere.answers.get(f"{kind} {owners} {names}", (0, 0, 0))
         changed = self._elsewhere.changes.get(owner, 0)
         serial = self._reading.serial
-        if not first or first > serial or changed > serial or last < changed:
+        if not last or first > serial or changed > serial or last < changed:
             return None
-        return self._kept([kind, self._table.name(owner), self._table.name(name), answer, 0, 1])
+        return self._kept([kind, owners, names, answer, 0, 1])
 
     def _kept(self, item: Item) -> Item:
         self.items.append(item)

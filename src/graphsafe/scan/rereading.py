@@ -6,7 +6,7 @@ Where they do to the rest of the scan what they did, the rest is as it was, and 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphsafe.scan.arguments import Arguments
@@ -43,7 +43,7 @@ class Kept:
 
     def __init__(self, whole: Mapping[str, str], row: Callable[[str], str | None]) -> None:
         """Raises KeyError. `row` gives a function's readings, as the journal wrote them."""
-        self.table = ValueTable(whole["table"].split("\n"))
+        self.table = ValueTable(whole["table"])
         self.record = whole["record"]
         self.circumstances = whole["circumstances"]
         self._row = row
@@ -58,10 +58,11 @@ class Kept:
         return self._rows[ref]
 
 
-def kept_of(record: Record, table: ValueTable, circumstances: str) -> dict[str, str]:
-    """By the names in ALL. Raises Unwritable."""
-    text = record_text(record, table)
-    return {"table": "\n".join(table.rows), "record": text, "circumstances": circumstances}
+def kept_of(record: Record, table: ValueTable, circumstances: str) -> Iterator[tuple[str, str]]:
+    """What is to be kept under the names in ALL. Raises Unwritable."""
+    yield "record", record_text(record, table)
+    yield "circumstances", circumstances
+    yield "table", str(table)
 
 
 def reread(
@@ -92,7 +93,7 @@ def reread(
     _add(after, again)
     for path in replaying:
         after.replays.update(replays_of(project, path))
-    return Reread(after, kept_of(after, kept.table, kept.circumstances), rows)
+    return Reread(after, dict(kept_of(after, kept.table, kept.circumstances)), rows)
 
 
 def _reread_one(

@@ -1,4 +1,4 @@
-"""Values and names as numbers of one table, whose rows are JSON: what readings were told can be kept between scans."""
+"""Values and names as numbers of one table, which is kept as text: so what readings were told outlasts a scan."""
 
 from __future__ import annotations
 
@@ -38,12 +38,18 @@ class Unwritable(Exception):
 class ValueTable:
     """Equal values have one number. Rows only ever join, so that what was written before keeps its meaning."""
 
-    def __init__(self, rows: Iterable[str] = ()) -> None:
-        self.rows = list(rows)
-        self._numbers = {row: number for number, row in enumerate(self.rows)}
+    def __init__(self, text: str = "") -> None:
+        """`text` is that of a table, as `str` gives it."""
+        self._rows = text.split("\n") if text else []
+        "A value as JSON, a name as it is."
+        self._numbers = {row: number for number, row in enumerate(self._rows)}
+        "Of the rows that were there before; those that join are known."
         self._known: dict[object, int] = {}
         self._values: dict[int, Value] = {}
         self._are_bare = False
+
+    def __str__(self) -> str:
+        return "\n".join(self._rows)
 
     def number(self, value: Value | None) -> int:
         """Raises Unwritable."""
@@ -53,13 +59,13 @@ class ValueTable:
         key = (type(value.const), value) if type(value) is Number else value
         try:
             if key not in self._known:
-                self._known[key] = self._row(self._written(value))
+                self._known[key] = self._row(json.dumps(self._written(value), separators=(",", ":")))
             return self._known[key]
         except TypeError as error:  # a constant that has no hash
             raise Unwritable from error
 
     def bare_number(self, value: Value | None) -> int:
-        """The number of a value of which only its kind will be asked: what a function sees is left out."""
+        """The number of a value of which only its kind will be asked, and no other constant than a flag."""
         self._are_bare = True
         try:
             return self.number(value)
@@ -71,14 +77,15 @@ class ValueTable:
 
     def name(self, text: str) -> int:
         if text not in self._known:
-            self._known[text] = self._row(text)
+            is_plain = text[:1] not in ("", "[", '"') and "\n" not in text
+            self._known[text] = self._row(text if is_plain else json.dumps(text))
         return self._known[text]
 
     def value(self, number: int) -> Value | None:
         if number == NOTHING:
             return None
         if number not in self._values:
-            self._values[number] = self._read(json.loads(self.rows[number]))
+            self._values[number] = self._read(json.loads(self._rows[number]))
         return self._values[number]
 
     def some(self, number: int) -> Value:
@@ -88,24 +95,24 @@ class ValueTable:
         return found
 
     def text(self, number: int) -> str:
-        row = self.rows[number]
-        found: str = json.loads(row) if "\\" in row else row[1:-1]
+        row = self._rows[number]
+        found: str = json.loads(row) if row[:1] == '"' else row
         return found
 
-    def _row(self, written: object) -> int:
-        row = json.dumps(written, separators=(",", ":"))
-        if row not in self._numbers:
-            self._numbers[row] = len(self.rows)
-            self.rows.append(row)
-        return self._numbers[row]
+    def _row(self, row: str) -> int:
+        if row in self._numbers:
+            return self._numbers[row]
+        self._rows.append(row)
+        return len(self._rows) - 1
 
     def _written(self, value: Value) -> list[Any]:
         kind = type(value).__name__
         if kind in _PLAIN:
             return [kind, *(getattr(value, name) for name in _fields(_PLAIN[kind]))]
         if isinstance(value, Number):
-            known = value.const is not UNSET
-            return [kind, [_constant(value.const)] if known else [], value.soft, value.state, value.type]
+            const = value.const
+            known = const is not UNSET and not (self._are_bare and type(const) not in _CONSTANTS)
+            return [kind, [_constant(const)] if known else [], value.soft, value.state, value.type]
         if isinstance(value, values.Sequence):
             items = None if value.items is None else self.numbers(value.items)
             return [kind, value.kind, items, self.number(value.elem)]
