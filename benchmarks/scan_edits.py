@@ -3,7 +3,8 @@
     python benchmarks/scan_edits.py FOLDER|WHEEL [COUNT]
 
 The Python files are copied into a project of their own, which is scanned once. Then COUNT edits (30) to one file each,
-drawn with a fixed seed: scanned with the cache and without, and taken back. Exits with 1 if two reports differ.
+drawn with a fixed seed: scanned with the cache and without, and taken back. Every second edit is to a function that the
+scan has read: one with a finding. Exits with 1 if two reports differ.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from scan_identical import project_of
 from scan_speed import SCAN, measured
@@ -25,9 +27,9 @@ from graphsafe.scan.index import first_line
 SEED = 11
 
 
-def scan(project: Path, *options: str) -> tuple[float, dict[str, object]]:
+def scan(project: Path, *options: str) -> tuple[float, dict[str, Any]]:
     cost, text = measured(*SCAN, ".", "-j1", *options, cwd=project)
-    report: dict[str, object] = json.loads(text)
+    report: dict[str, Any] = json.loads(text)
     del report["created"]
     return cost.cpu, report
 
@@ -47,28 +49,54 @@ def function(lines: list[str], tree: ast.Module, draw: random.Random) -> None:
 
 def statement(lines: list[str], tree: ast.Module, draw: random.Random) -> None:
     """At the beginning of a function."""
-    inside(lines, tree, draw, "a_new_name = 1")
+    insert(lines, draw.choice(functions(tree)), "a_new_name = 1")
 
 
-def wait(lines: list[str], tree: ast.Module, draw: random.Random) -> None:
-    inside(lines, tree, draw, "__import__('torch').cuda.synchronize()")
+def functions(tree: ast.AST) -> list[ast.FunctionDef]:
+    """Those whose bodies have lines of their own."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [node for node in found if node.body[0].lineno > node.lineno]
 
 
-def inside(lines: list[str], tree: ast.Module, draw: random.Random, text: str) -> None:
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    own_lines = [node for node in functions if node.body[0].lineno > node.lineno]
-    if own_lines:
-        first = draw.choice(own_lines).body[0]
-        lines.insert(first_line(first) - 1, " " * first.col_offset + text)
+def insert(lines: list[str], function: ast.FunctionDef, text: str) -> None:
+    first = function.body[0]
+    lines.insert(first_line(first) - 1, " " * first.col_offset + text)
 
 
-EDITS: tuple[Callable[[list[str], ast.Module, random.Random], None], ...] = (
-    comment,
-    constant,
-    function,
-    statement,
-    wait,
-)
+def hot_statement(lines: list[str], function: ast.FunctionDef) -> None:
+    insert(lines, function, "a_new_name = 1")
+
+
+def hot_wait(lines: list[str], function: ast.FunctionDef) -> None:
+    insert(lines, function, "__import__('torch').cuda.synchronize()")
+
+
+def hot_tensor(lines: list[str], function: ast.FunctionDef) -> None:
+    insert(lines, function, "import torch; torch.ones(3, device='cuda').tolist()")
+
+
+def hot_loss(lines: list[str], function: ast.FunctionDef) -> None:
+    """A statement less: what it did for others is missing now."""
+    last = function.body[-1]
+    lines[first_line(last) - 1 : last.end_lineno] = [" " * last.col_offset + "pass"]
+
+
+EDITS: tuple[Callable[[list[str], ast.Module, random.Random], None], ...] = (comment, constant, function, statement)
+HOT_EDITS: tuple[Callable[[list[str], ast.FunctionDef], None], ...] = (hot_statement, hot_wait, hot_tensor, hot_loss)
+
+
+def hot_functions(project: Path, report: dict[str, Any]) -> list[tuple[Path, int]]:
+    """Functions with a finding: their file and first line."""
+    found: dict[tuple[Path, int], None] = {}
+    for finding in report["findings"]:
+        path = project / finding["location"]["path"]
+        line = finding["location"]["line"]
+        around = [
+            node for node in functions(ast.parse(path.read_bytes())) if node.lineno <= line <= (node.end_lineno or 0)
+        ]
+        if around:
+            found[path, around[-1].lineno] = None
+    return list(found)
 
 
 def main() -> int:
@@ -79,25 +107,35 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         project = project_of(sys.argv[1], Path(folder))
         files = [path for path in sorted(project.rglob("*.py")) if path.stat().st_size > 500]
-        cold, _ = scan(project)
+        cold, report = scan(project)
+        hot = hot_functions(project, report)
         warm, _ = scan(project)
         print(f"filling the cache {cold:.1f} s of CPU, nothing changed {warm:.1f} s")
         for number in range(count):
-            edit, path = EDITS[number % len(EDITS)], draw.choice(files)
+            is_hot, kind = number % 2, number // 2
+            path, line = draw.choice(hot) if is_hot else (draw.choice(files), 0)
             before = path.read_bytes()
             lines = before.decode().split("\n")
-            edit(lines, ast.parse(before), draw)
+            tree = ast.parse(before)
+            if is_hot:
+                hot_edit = HOT_EDITS[kind % len(HOT_EDITS)]
+                hot_edit(lines, next(node for node in functions(tree) if node.lineno == line))
+                name = hot_edit.__name__
+            else:
+                edit = EDITS[kind % len(EDITS)]
+                edit(lines, tree, draw)
+                name = edit.__name__
             path.write_text("\n".join(lines), encoding="utf-8")
             cost, found = scan(project)
             _, expected = scan(project, "--no-cache")
             path.write_bytes(before)
-            costs.setdefault(edit.__name__, []).append(cost)
+            costs.setdefault(name, []).append(cost)
             different += found != expected
             same = "the same" if found == expected else "DIFFERENT"
-            print(f"{edit.__name__:10} {path.relative_to(project)}: {cost:.1f} s, {same}", flush=True)
+            print(f"{name:13} {path.relative_to(project)}: {cost:.1f} s, {same}", flush=True)
     for name, spent in costs.items():
         quick = sum(cost < warm + 1 for cost in spent)
-        print(f"{name:10} {statistics.median(spent):6.1f} s in the middle; {quick} of {len(spent)} within a second")
+        print(f"{name:13} {statistics.median(spent):6.1f} s in the middle; {quick} of {len(spent)} within a second")
     return 1 if different else 0
 
 
