@@ -230,7 +230,7 @@ def _write_state(
 ) -> None:
     frame.env[target.id] = named(value, target.id)
     if frame.hot:
-        before = engine.global_value(frame.file, target.id)
+        before = engine.globals.value(frame.file, target.id)
         _record_write(engine, frame, key, text, value, before, node, augmented)
 
 

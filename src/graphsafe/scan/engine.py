@@ -8,38 +8,33 @@ looked up only for what is reported.
 from __future__ import annotations
 
 import ast
-import builtins
 from collections import deque
 from collections.abc import Container
 from dataclasses import replace
-from typing import Any
 
 from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
-from graphsafe.scan import attributes, expressions, library, parameters, statements
+from graphsafe.scan import attributes, expressions, parameters, statements
 from graphsafe.scan.annotations import annotated
 from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.checks import draws
 from graphsafe.scan.checks.origin import first_step_only, is_filled_here
 from graphsafe.scan.custom_ops import CustomOps
 from graphsafe.scan.environment import Variables
-from graphsafe.scan.events import Event, EventKind, Span
+from graphsafe.scan.events import Event, EventKind, expression_text, span_of
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
-from graphsafe.scan.journal import MISSING, Call, Journal
-from graphsafe.scan.kernels import is_kernel
+from graphsafe.scan.journal import Call, Journal
+from graphsafe.scan.module_level import ModuleLevel
 from graphsafe.scan.overrides import Overrides
-from graphsafe.scan.project import Binding, Project
+from graphsafe.scan.project import Project
 from graphsafe.scan.record import ENTRY_POINT, SITE, Edge, Failure, Place, Record
 from graphsafe.scan.values import (
     NONE,
     UNKNOWN,
-    ClassValue,
     Function,
     Instance,
-    Lib,
-    ProjectModule,
     Tensor,
     Unknown,
     Value,
@@ -60,8 +55,6 @@ MAX_COLD_AWAY = 1
 "The same for cold code, from where it leaves them: enough for a constructor far away, and not for what that calls."
 MAX_CONTEXTS = 16
 "Different argument sets of one function; further ones get the join of what is known."
-MAX_BINDINGS = 8
-"Statements that bind one global; of one bound more often nothing is known."
 
 
 class Engine:
@@ -85,6 +78,7 @@ class Engine:
         self.queue: deque[tuple[str, Value | None, bool]] = deque()
         "Functions to read by themselves: function, receiver, whether only guarded code calls it."
         self.attributes = attributes.AttributeTables(self)
+        self.globals = ModuleLevel(self)
         self.overrides = Overrides(project, near)
         self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
@@ -97,7 +91,6 @@ class Engine:
         self._active: set[str] = set()
         self._passed: dict[tuple[str, str], Tensor] = {}
         "Method and parameter -> the tensor that calls pass to whatever object they call."
-        self._globals: dict[tuple[str, str], Value | None] = {}
         self._closures = 0
 
     # events
@@ -137,83 +130,7 @@ class Engine:
     def name(self, frame: Frame, name: str) -> Value:
         if name in frame.env:
             return frame.env[name]
-        return self.global_value(frame.file, name)
-
-    def global_value(self, file: FileIndex, name: str) -> Value:
-        key = (file.path, name)
-        if key in self._globals:
-            value = self._globals[key] or UNKNOWN
-            if self.journal is not None:
-                binding = self.project.resolve(file, name)
-                if binding is not None and binding.kind == "assign":
-                    self.journal.ask("bound", binding.path, binding.name)
-                    self.journal.tell("bound", binding.path, binding.name, value)
-            return value
-        self._globals[key] = None
-        value = self._global(file, name)
-        self._globals[key] = value
-        return value
-
-    def _global(self, file: FileIndex, name: str) -> Value:
-        binding = self.project.resolve(file, name)
-        if binding is None:
-            return Lib(f"builtins.{name}") if hasattr(builtins, name) else UNKNOWN
-        return self.bound_value(binding)
-
-    def bound_value(self, binding: Binding) -> Value:
-        if binding.kind == "lib":
-            return library.constant(binding.name)
-        if binding.kind == "module":
-            return ProjectModule(binding.name, binding.path)
-        if binding.kind == "class":
-            return ClassValue(f"{binding.path}::{binding.name}")
-        if binding.kind == "function":
-            return self.function_value(f"{binding.path}::{binding.name}")
-        if self.journal is None:
-            return self._assigned(binding)
-        told = self.journal.ask("bound", binding.path, binding.name)
-        if told is MISSING:
-            told = self._assigned(binding)
-            self.journal.tell("bound", binding.path, binding.name, told)
-        return told  # type: ignore[return-value]
-
-    def _assigned(self, binding: Binding) -> Value:
-        file = self.project.index(binding.path)
-        if file is None:
-            return UNKNOWN
-        if binding.name in file.assigns:
-            return self._at_module_level(file, binding.name)
-        owner, _, attribute = binding.name.rpartition(".")
-        if owner in file.classes:
-            return self.attributes.of_class(f"{file.path}::{owner}", attribute)
-        return UNKNOWN
-
-    def function_value(self, ref: str) -> Value:
-        facts = self.project.function_facts(ref)
-        if facts is not None:
-            if is_kernel(facts.decorators):
-                return UNKNOWN
-            for decorator in facts.decorators:
-                if decorator.endswith(("lru_cache", "functools.cache")) or decorator == "cache":
-                    return Function(ref, closure_id=-1)
-        return Function(ref)
-
-    def _at_module_level(self, file: FileIndex, name: str) -> Value:
-        """The join of what the module level binds to `name`."""
-        bindings = file.assigns[name]
-        if len(bindings) > MAX_BINDINGS:
-            return UNKNOWN
-        frame = Frame(file, f"{file.path}::", {}, hot=False)
-        value: Value | None = None
-        for first, last in bindings:
-            statement = self.project.statement(file.path, first, last)
-            if statement is None:
-                return UNKNOWN
-            frame.env.pop(name, None)
-            statements.execute(self, frame, [statement])
-            new = frame.env.get(name, UNKNOWN)
-            value = new if value is None else join(value, new)
-        return UNKNOWN if value is None else value
+        return self.globals.value(frame.file, name)
 
     # calls
 
@@ -474,18 +391,6 @@ class Engine:
         if self.journal is not None:
             self.journal.mark("seen", attribute, attribute not in self.state.reads)
         self.state.read(attribute)
-
-
-def span_of(node: Any) -> Span:
-    return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-
-
-def expression_text(node: ast.AST, limit: int = 60) -> str:
-    try:
-        text = " ".join(ast.unparse(node).split())
-    except (ValueError, RecursionError):
-        return "…"
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _first(item: tuple[str, Value]) -> str:

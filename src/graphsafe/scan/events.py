@@ -20,9 +20,10 @@ AttrWrite   lazy-init, host-state, rebound, cached, output-kept, input-rebound, 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from graphsafe.report.model import Confidence, Level
 
@@ -50,3 +51,15 @@ class Event:
     words: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
     "Stands under a test that something is missing which is made here: after a warm-up no step comes here."
+
+
+def span_of(node: Any) -> Span:
+    return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+
+
+def expression_text(node: ast.AST, limit: int = 60) -> str:
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except (ValueError, RecursionError):
+        return "…"
+    return text if len(text) <= limit else text[: limit - 1] + "…"

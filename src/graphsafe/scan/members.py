@@ -73,7 +73,7 @@ def attribute(engine: Engine, frame: Frame, node: ast.AST, owner: Value, name: s
         binding = engine.project.resolve(file, name) if file is not None else None
         if binding is None:
             binding = engine.project.resolve_dotted(f"{owner.name}.{name}", owner.path)
-        return engine.bound_value(binding)
+        return engine.globals.bound(binding)
     if isinstance(owner, ClassValue):
         return _of_class(engine, owner, name)
     if isinstance(owner, Handle):

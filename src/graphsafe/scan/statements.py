@@ -72,7 +72,7 @@ def _delete(engine: Engine, frame: Frame, node: ast.Delete) -> None:
 def _import(engine: Engine, frame: Frame, node: ast.Import | ast.ImportFrom) -> None:
     for local, target in import_targets(node, frame.file.module, frame.file.is_package):
         if local != "*":
-            frame.env[local] = engine.bound_value(engine.project.resolve_dotted(target, frame.path))
+            frame.env[local] = engine.globals.bound(engine.project.resolve_dotted(target, frame.path))
 
 
 def _global(engine: Engine, frame: Frame, node: ast.Global) -> None:
@@ -85,7 +85,7 @@ def _function(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.AsyncFun
     elif frame.function or frame.depth:
         frame.env[node.name] = engine.nested(frame, node, node.name)
     else:
-        frame.env[node.name] = engine.global_value(frame.file, node.name)
+        frame.env[node.name] = engine.globals.value(frame.file, node.name)
 
 
 def _class(engine: Engine, frame: Frame, node: ast.ClassDef) -> None:

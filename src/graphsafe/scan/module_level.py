@@ -1,0 +1,104 @@
+"""What the names at a module's level are worth: imports, classes, functions, and what statements there bind."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING
+
+from graphsafe.scan import library, statements
+from graphsafe.scan.frame import Frame
+from graphsafe.scan.index import FileIndex
+from graphsafe.scan.journal import MISSING
+from graphsafe.scan.kernels import is_kernel
+from graphsafe.scan.project import Binding
+from graphsafe.scan.values import UNKNOWN, ClassValue, Function, Lib, ProjectModule, Value, join
+
+if TYPE_CHECKING:
+    from graphsafe.scan.engine import Engine
+
+MAX_BINDINGS = 8
+"Statements that bind one global; of one bound more often nothing is known."
+
+
+class ModuleLevel:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._known: dict[tuple[str, str], Value | None] = {}
+        "File and name -> value; None while it is being worked out."
+
+    def value(self, file: FileIndex, name: str) -> Value:
+        key = (file.path, name)
+        if key in self._known:
+            value = self._known[key] or UNKNOWN
+            if self._engine.journal is not None:
+                binding = self._engine.project.resolve(file, name)
+                if binding is not None and binding.kind == "assign":
+                    self._engine.journal.ask("bound", binding.path, binding.name)
+                    self._engine.journal.tell("bound", binding.path, binding.name, value)
+            return value
+        self._known[key] = None
+        value = self._resolved(file, name)
+        self._known[key] = value
+        return value
+
+    def _resolved(self, file: FileIndex, name: str) -> Value:
+        binding = self._engine.project.resolve(file, name)
+        if binding is None:
+            return Lib(f"builtins.{name}") if hasattr(builtins, name) else UNKNOWN
+        return self.bound(binding)
+
+    def bound(self, binding: Binding) -> Value:
+        if binding.kind == "lib":
+            return library.constant(binding.name)
+        if binding.kind == "module":
+            return ProjectModule(binding.name, binding.path)
+        if binding.kind == "class":
+            return ClassValue(f"{binding.path}::{binding.name}")
+        if binding.kind == "function":
+            return _function(self._engine, f"{binding.path}::{binding.name}")
+        if self._engine.journal is None:
+            return self._assigned(binding)
+        told = self._engine.journal.ask("bound", binding.path, binding.name)
+        if told is MISSING:
+            told = self._assigned(binding)
+            self._engine.journal.tell("bound", binding.path, binding.name, told)
+        return told  # type: ignore[return-value]
+
+    def _assigned(self, binding: Binding) -> Value:
+        file = self._engine.project.index(binding.path)
+        if file is None:
+            return UNKNOWN
+        if binding.name in file.assigns:
+            return self._at_module_level(file, binding.name)
+        owner, _, attribute = binding.name.rpartition(".")
+        if owner in file.classes:
+            return self._engine.attributes.of_class(f"{file.path}::{owner}", attribute)
+        return UNKNOWN
+
+    def _at_module_level(self, file: FileIndex, name: str) -> Value:
+        """The join of what the module level binds to `name`."""
+        bindings = file.assigns[name]
+        if len(bindings) > MAX_BINDINGS:
+            return UNKNOWN
+        frame = Frame(file, f"{file.path}::", {}, hot=False)
+        value: Value | None = None
+        for first, last in bindings:
+            statement = self._engine.project.statement(file.path, first, last)
+            if statement is None:
+                return UNKNOWN
+            frame.env.pop(name, None)
+            statements.execute(self._engine, frame, [statement])
+            new = frame.env.get(name, UNKNOWN)
+            value = new if value is None else join(value, new)
+        return UNKNOWN if value is None else value
+
+
+def _function(engine: Engine, ref: str) -> Value:
+    facts = engine.project.function_facts(ref)
+    if facts is not None:
+        if is_kernel(facts.decorators):
+            return UNKNOWN
+        for decorator in facts.decorators:
+            if decorator.endswith(("lru_cache", "functools.cache")) or decorator == "cache":
+                return Function(ref, closure_id=-1)
+    return Function(ref)
