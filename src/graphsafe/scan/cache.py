@@ -13,6 +13,7 @@ import sqlite3
 import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -233,8 +234,11 @@ def _text(index: FileIndex) -> str:
     return json.dumps(index, default=_members, separators=(",", ":"))
 
 
+_NAMES = {kind: [field.name for field in fields(kind)] for kind in (FileIndex, FunctionFacts, ClassFacts)}
+
+
 def _members(facts: FileIndex | FunctionFacts | ClassFacts) -> dict[str, object]:
-    return {name: getattr(facts, name) for name in facts.__slots__}
+    return {name: getattr(facts, name) for name in _NAMES[type(facts)]}
 
 
 def _index(path: str, text: str) -> FileIndex | None:

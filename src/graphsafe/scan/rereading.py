@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.engine import Engine
@@ -25,6 +25,7 @@ ALL = ("table", "record", "circumstances")
 "Names of what is kept of a scan as a whole, beside the readings of each function."
 TACT = 2.0**-20
 "Between two ticks of the clock of the scan before."
+_READING = tuple(field.name for field in fields(Reading))
 UNSURE = "host-random"
 "How such an event is judged depends on the callers, as far as they were known at the time."
 
@@ -118,7 +119,7 @@ def _reread_one(
         if table.number(result) != reading.result:
             raise Unanswered
         asked = replace(reading, items=oracle.items)
-        texts.append(json.dumps([getattr(asked, name) for name in Reading.__match_args__], separators=(",", ":")))
+        texts.append(json.dumps([getattr(asked, name) for name in _READING], separators=(",", ":")))
     return f'["{head}",[{",".join(texts)}]]'
 
 

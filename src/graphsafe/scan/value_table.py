@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from graphsafe.scan import values
@@ -28,6 +29,7 @@ _PLAIN: dict[str, type] = {
     )
 }
 "Values whose fields are all text, numbers or nothing."
+_FIELDS = {name: tuple(field.name for field in fields(kind)) for name, kind in _PLAIN.items()}
 _CONSTANTS = (str, int, float, bool, type(None))
 
 
@@ -108,7 +110,7 @@ class ValueTable:
     def _written(self, value: Value) -> list[Any]:
         kind = type(value).__name__
         if kind in _PLAIN:
-            return [kind, *(getattr(value, name) for name in _fields(_PLAIN[kind]))]
+            return [kind, *(getattr(value, name) for name in _FIELDS[kind])]
         if isinstance(value, Number):
             const = value.const
             known = const is not UNSET and not (self._are_bare and type(const) not in _CONSTANTS)
@@ -151,11 +153,6 @@ class ValueTable:
         ref, bound, partial, keywords, closure = parts
         named_parts = tuple((name, self.some(item)) for name, item in keywords)
         return Function(ref, self.value(bound), tuple(map(self.some, partial)), named_parts, closure_id=closure)
-
-
-def _fields(kind: type) -> tuple[str, ...]:
-    names: tuple[str, ...] = kind.__match_args__  # type: ignore[attr-defined]
-    return names
 
 
 def _constant(const: object) -> object:
