@@ -260,3 +260,30 @@ def test_captures_and_replays_are_judged_again(root: Path, again: Again) -> None
     edit(root, "runner.py", "self.out.clone()", "self.out")
     around, scanned = again()
     assert sorted((*codes(inside), "GS706")) == codes(around) and not scanned
+
+
+DROPPING = """\
+import random
+
+import torch
+from torch import nn
+
+
+def dropped(x: torch.Tensor) -> torch.Tensor:
+    return x * random.random()
+
+
+class Layer(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            x = dropped(x)
+        return x
+"""
+
+
+def test_what_is_judged_by_its_callers_is_judged_anew(root: Path, again: Again) -> None:
+    (root / "layer.py").write_text(DROPPING)
+    again()
+    edit(root, "layer.py", "        if self.training:\n            x", "        if x.ndim > 1:\n            x")
+    _, scanned = again()
+    assert scanned

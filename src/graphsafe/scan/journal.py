@@ -261,7 +261,7 @@ def question_of(call: Call, table: ValueTable) -> list[Any]:
 
 
 def header(project: Project, ref: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """A digest of what others than its own readings look at in a function: the lines before its body, and some more."""
+    """A digest of what others than its readings look at: the lines before the body, and whether that is abstract."""
     facts = project.function_facts(ref)
     path = ref.partition("::")[0]
     try:
@@ -278,8 +278,7 @@ def header(project: Project, ref: str, node: ast.FunctionDef | ast.AsyncFunction
     if start < len(lines) and lines[start].encode()[: body.col_offset].strip() and not decorators:
         # The body stands on the header's last line.
         start = last
-    in_training = any(".training" in line for line in lines[first:last])
-    return digest(repr((lines[first:start], is_abstract(node), in_training)).encode("utf-8", "surrogatepass"))
+    return digest(repr((lines[first:start], is_abstract(node))).encode("utf-8", "surrogatepass"))
 
 
 def outermost(project: Project, ref: str) -> str:

@@ -27,7 +27,7 @@ TACT = 2.0**-20
 "Between two ticks of the clock of the scan before."
 _READING = tuple(field.name for field in fields(Reading))
 UNSURE = "host-random"
-"How such an event is judged depends on the callers, as far as they were known at the time."
+"Such an event is judged by its callers too, by those that were known at the time."
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,7 @@ def reread(
     answers, changes = json.loads(kept.circumstances)
     elsewhere = Elsewhere(lambda ref: kept.function(ref)[1], answers, changes, before.state)
     rows = {ref: _reread_one(ref, kept, project, make_engine, elsewhere, again) for ref in sorted(edited)}
-    for ref in edited:
-        if (ref in again.roots and ref not in before.roots) or (
-            before.roots.get(ref) == SITE and ref not in again.roots
-        ):
-            raise Unanswered
+    _check(edited, before, again)
     _add(after, again)
     for path in replaying:
         after.replays.update(replays_of(project, path))
@@ -147,8 +143,6 @@ def _without(
     left = Record(roots=record.roots, replays=replays)
     for place, event in record.events.items():
         if is_edited(place.path, place.function):
-            if event.how == UNSURE:
-                raise Unanswered
             continue
         move = moves.get(place.path)
         if move is not None:
@@ -201,9 +195,22 @@ def _parts(ref: str) -> tuple[str, str]:
     return path, function
 
 
+def _check(edited: Collection[str], before: Record, again: Record) -> None:
+    """Raises Unanswered where what these functions do is of consequence for others after all."""
+    for ref in edited:
+        if (ref in again.roots and ref not in before.roots) or (
+            before.roots.get(ref) == SITE and ref not in again.roots
+        ):
+            raise Unanswered
+    places = (*before.events.items(), *again.events.items())
+    judged = {f"{place.path}::{place.function}" for place, event in places if event.how == UNSURE}
+    for ref in judged:
+        concerned = {ref, *(edge.caller for record in (before, again) for edge in record.edges.get(ref, ()))}
+        if any(one == name or one.startswith(f"{name}.") for one in concerned for name in edited):
+            raise Unanswered
+
+
 def _add(record: Record, again: Record) -> None:
-    if any(event.how == UNSURE for event in again.events.values()):
-        raise Unanswered
     record.events.update(again.events)
     for callee, edges in again.edges.items():
         record.edges.setdefault(callee, {}).update(edges)
