@@ -24,6 +24,10 @@ class ReportError(RequestError):
     """A saved report that cannot be read; the text is one line."""
 
 
+_AS_THEY_ARE = frozenset((str, int, bool, type(None)))
+"Asked first: nearly all that a report holds."
+
+
 def render_json(reports: Report | Sequence[Report]) -> str:
     """A report by itself (`graphsafe/report/1`), or a sequence of any length (`graphsafe/reports/1`)."""
     if isinstance(reports, Report):
@@ -86,8 +90,11 @@ def parse_reports(text: str) -> Report | tuple[Report, ...]:
 
 
 def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {field.name: _field(field.name, getattr(value, field.name)) for field in fields(value)}
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if is_dataclass(kind):
+        return {name: _field(name, getattr(value, name)) for name in _names(kind)}
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -95,6 +102,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+@cache
+def _names(kind: type) -> Sequence[str]:
+    return [field.name for field in fields(kind)]
 
 
 def _field(name: str, value: Any) -> Any:
