@@ -3,8 +3,8 @@
     python benchmarks/scan_edits.py FOLDER|WHEEL [COUNT]
 
 The Python files are copied into a project of their own, which is scanned once. Then COUNT edits (30) to one file each,
-drawn with a fixed seed: scanned with the cache and without, and taken back. Every second edit is to a function that the
-scan has read: one with a finding. Exits with 1 if two reports differ.
+drawn with a fixed seed, one on top of the other, each scanned with the cache and without. Every second edit is to a
+function that the scan has read: one with a finding. Exits with 1 if two reports differ.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def constant(lines: list[str], tree: ast.Module, draw: random.Random) -> None:
     lines += ["", "A_NEW_CONSTANT = 1"]
 
 
-def function(lines: list[str], tree: ast.Module, draw: random.Random) -> None:
+def new_function(lines: list[str], tree: ast.Module, draw: random.Random) -> None:
     lines += ["", "", "def a_new_function(x):", "    return x.item()"]
 
 
@@ -81,22 +81,24 @@ def hot_loss(lines: list[str], function: ast.FunctionDef) -> None:
     lines[first_line(last) - 1 : last.end_lineno] = [" " * last.col_offset + "pass"]
 
 
-EDITS: tuple[Callable[[list[str], ast.Module, random.Random], None], ...] = (comment, constant, function, statement)
+EDITS: tuple[Callable[[list[str], ast.Module, random.Random], None], ...] = (comment, constant, new_function, statement)
 HOT_EDITS: tuple[Callable[[list[str], ast.FunctionDef], None], ...] = (hot_statement, hot_wait, hot_tensor, hot_loss)
 
 
-def hot_functions(project: Path, report: dict[str, Any]) -> list[tuple[Path, int]]:
-    """Functions with a finding: their file and first line."""
-    found: dict[tuple[Path, int], None] = {}
-    for finding in report["findings"]:
-        path = project / finding["location"]["path"]
-        line = finding["location"]["line"]
-        around = [
-            node for node in functions(ast.parse(path.read_bytes())) if node.lineno <= line <= (node.end_lineno or 0)
-        ]
-        if around:
-            found[path, around[-1].lineno] = None
-    return list(found)
+def hot_functions(project: Path, report: dict[str, Any]) -> list[tuple[Path, str]]:
+    """Functions with a finding: file and qualified name."""
+    places = [finding["location"] for finding in report["findings"] if finding["location"]["function"]]
+    found = {(project / place["path"], place["function"]): None for place in places}
+    return [(path, name) for path, name in found if named(ast.parse(path.read_bytes()), name) is not None]
+
+
+def named(tree: ast.AST, qualified: str) -> ast.FunctionDef | None:
+    """The function of that name; None where its body has no lines of its own."""
+    node: ast.AST | None = tree
+    for name in qualified.split("."):
+        inside = ast.iter_child_nodes(node) if node is not None else ()
+        node = next((inner for inner in inside if getattr(inner, "name", None) == name), None)
+    return node if isinstance(node, ast.FunctionDef) and node in functions(node) else None
 
 
 def main() -> int:
@@ -113,13 +115,14 @@ def main() -> int:
         print(f"filling the cache {cold:.1f} s of CPU, nothing changed {warm:.1f} s")
         for number in range(count):
             is_hot, kind = number % 2, number // 2
-            path, line = draw.choice(hot) if is_hot else (draw.choice(files), 0)
-            before = path.read_bytes()
-            lines = before.decode().split("\n")
-            tree = ast.parse(before)
-            if is_hot:
+            path, function = draw.choice(hot) if is_hot else (draw.choice(files), "")
+            text = path.read_text(encoding="utf-8")
+            lines = text.split("\n")
+            tree = ast.parse(text)
+            edited = named(tree, function) if is_hot else None
+            if edited is not None:
                 hot_edit = HOT_EDITS[kind % len(HOT_EDITS)]
-                hot_edit(lines, next(node for node in functions(tree) if node.lineno == line))
+                hot_edit(lines, edited)
                 name = hot_edit.__name__
             else:
                 edit = EDITS[kind % len(EDITS)]
@@ -128,7 +131,6 @@ def main() -> int:
             path.write_text("\n".join(lines), encoding="utf-8")
             cost, found = scan(project)
             _, expected = scan(project, "--no-cache")
-            path.write_bytes(before)
             costs.setdefault(name, []).append(cost)
             different += found != expected
             same = "the same" if found == expected else "DIFFERENT"

@@ -287,3 +287,30 @@ def test_what_is_judged_by_its_callers_is_judged_anew(root: Path, again: Again) 
     edit(root, "layer.py", "        if self.training:\n            x", "        if x.ndim > 1:\n            x")
     _, scanned = again()
     assert scanned
+
+
+HOSTED = """\
+import torch
+from torch import nn
+
+
+def fields():
+    return {"sizes": field("image", keep_on_cpu=True), "mask": field("image")}
+
+
+class Tower(nn.Module):
+    def forward(self, x: torch.Tensor, **kwargs: object) -> torch.Tensor:
+        sizes = kwargs["sizes"].tolist()
+        return x * sizes[0]
+"""
+
+
+def test_a_function_in_which_something_is_looked_for_counts_as_it_stands(root: Path, again: Again) -> None:
+    (root / "tower.py").write_text(HOSTED)
+    on_host, _ = again()
+    edit(root, "tower.py", "        return x * sizes[0]", "        x.cpu()\n        return x * sizes[0]")
+    report, scanned = again()
+    assert codes(report) == sorted((*codes(on_host), "GS103")) and not scanned
+    edit(root, "tower.py", "keep_on_cpu=True", "keep_on_cpu=False")
+    report, scanned = again()
+    assert len(report.findings) > len(on_host.findings) + 1 and scanned

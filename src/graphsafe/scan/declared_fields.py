@@ -29,7 +29,7 @@ def _declared_in(project: Project, path: str) -> frozenset[str]:
 def _declared(project: Project, path: str) -> frozenset[str]:
     file = project.index(path)
     try:
-        lines = project.source(path).lines if project.files.search(path, KEPT) else ()
+        lines = project.files.source(path).lines if project.files.search(path, KEPT) else ()
     except (KeyError, Unreadable):
         return frozenset()
     told = [number for number, line in enumerate(lines, 1) if "_on_" in line and KEPT.search(line)]
@@ -41,7 +41,7 @@ def _declared(project: Project, path: str) -> frozenset[str]:
         *(span for bound in file.assigns.values() for span in bound),
     }
     found = {span for span in spans if any(span[0] <= number <= span[1] for number in told)}
-    nodes = (project.statement(path, first, last) for first, last in sorted(found))
+    nodes = (project.searched(path, first, last) for first, last in sorted(found))
     return frozenset(name for node in nodes if node is not None for name in _names(node))
 
 

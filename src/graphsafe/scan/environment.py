@@ -46,7 +46,10 @@ class Variables:
 
     def _reads(self, ref: str, name: str) -> bool:
         method = self._project.find_method(ref, name)
-        node = self._project.function_node(method) if method is not None else None
+        facts = self._project.function_facts(method) if method is not None else None
+        if method is None or facts is None:
+            return False
+        node = self._project.searched(method.partition("::")[0], facts.line, facts.end_line)
         return node is not None and any(
             isinstance(inner, (ast.Name, ast.Attribute)) and dotted(inner) in _SOURCES for inner in ast.walk(node)
         )

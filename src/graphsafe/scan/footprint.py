@@ -40,6 +40,8 @@ class Seen:
     "The statements that were read, and their first and last lines."
     searches: tuple[tuple[str, int], ...]
     "What its text was searched for: patterns and their flags."
+    searched: tuple[str, ...]
+    "The statements in which something was looked for, so that readings of a function are not all that counts."
     texts: Mapping[str, str]
     "The same statements, with the digests of their text."
     digest: str
@@ -146,15 +148,16 @@ def _seen(
         return None
     spans = {names[span]: span for span in sorted(read)}
     searches = {(pattern.pattern, pattern.flags) for pattern in files.searches.get(index.path, ())}
+    searched = {names[span] for span in files.searched_spans.get(index.path, ())}
     written: Mapping[str, Span] = {}
     if known is not None:
         asked = {*asked, *known.names}
         spans.update((name, now[name]) for name in known.spans)
         searches.update(known.searches)
+        searched.update(known.searched)
         written = known.written
-    return _digested(
-        files, index, Seen(tuple(sorted(asked)), spans, tuple(sorted(searches)), {}, "", written), entrances
-    )
+    seen = Seen(tuple(sorted(asked)), spans, tuple(sorted(searches)), tuple(sorted(searched)), {}, "", written)
+    return _digested(files, index, seen, entrances)
 
 
 def compare(before: Footprint, files: Files, contents: Mapping[str, str], entrances: Entrances) -> Edit | None:
@@ -177,7 +180,7 @@ def compare(before: Footprint, files: Files, contents: Mapping[str, str], entran
             if now is None:
                 return None
             others = [name for name, text in now.texts.items() if text != known.texts[name]]
-            if not all(name.startswith(FUNCTION) for name in others):
+            if not all(name.startswith(FUNCTION) and name not in known.searched for name in others):
                 return None
             rewritten += [f"{path}::{name.removeprefix(FUNCTION)}" for name in others]
             seen[path] = now
@@ -301,6 +304,7 @@ def parse_footprint(text: str) -> Footprint | None:
                 tuple(one["names"]),
                 {name: (first, last) for name, (first, last) in one["spans"].items()},
                 tuple((pattern, flags) for pattern, flags in one["searches"]),
+                tuple(one["searched"]),
                 one["texts"],
                 one["digest"],
                 {name: (first, last) for name, (first, last) in one["written"].items()},
