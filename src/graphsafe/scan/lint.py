@@ -57,8 +57,8 @@ class Linter:
             if path in self._project.files.problems
         ]
         findings = self._suppressed(findings, told)
-        sources = {self.display(path): path for path in wanted}
-        return fingerprinted(findings, lambda shown: self._lines(sources.get(shown, shown)), self._from_root)
+        sources = {shown: path for path, shown in self._display.items()}
+        return fingerprinted(findings, lambda shown: self._lines(sources.get(shown, shown)), cache(self._from_root))
 
     def _match(
         self,
