@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.index import FileIndex, dotted
+from graphsafe.scan.joins import join_all, sequence
 from graphsafe.scan.values import (
     ARRAY,
     NONE,
@@ -23,10 +24,8 @@ from graphsafe.scan.values import (
     Number,
     Tensor,
     Value,
-    join_all,
     number,
     of_elements,
-    sequence,
 )
 
 if TYPE_CHECKING:

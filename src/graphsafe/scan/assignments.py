@@ -26,6 +26,7 @@ from graphsafe.scan.events import Span
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import dotted
+from graphsafe.scan.joins import join, sequence
 from graphsafe.scan.naming import bound_to, placed
 from graphsafe.scan.state import Write
 from graphsafe.scan.subscripts import subscript_store
@@ -40,10 +41,8 @@ from graphsafe.scan.values import (
     Unknown,
     Value,
     as_tensor,
-    join,
     named,
     options,
-    sequence,
 )
 
 if TYPE_CHECKING:

@@ -11,20 +11,10 @@ from typing import TYPE_CHECKING
 from graphsafe.scan.annotations import annotated
 from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.frame import Frame
+from graphsafe.scan.joins import join
 from graphsafe.scan.journal import MISSING
 from graphsafe.scan.naming import MASK_NAME, placed, where_of
-from graphsafe.scan.values import (
-    UNKNOWN,
-    Instance,
-    NoneValue,
-    Number,
-    Tensor,
-    Union,
-    Unknown,
-    Value,
-    as_tensor,
-    join,
-)
+from graphsafe.scan.values import UNKNOWN, Instance, NoneValue, Number, Tensor, Union, Unknown, Value, as_tensor
 
 if TYPE_CHECKING:
     from graphsafe.scan.engine import Engine

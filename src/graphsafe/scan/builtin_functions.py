@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan.index import dotted
+from graphsafe.scan.joins import join, join_all, sequence
 from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
     BOOL,
@@ -34,12 +35,9 @@ from graphsafe.scan.values import (
     depends_on_step,
     describe,
     holds_device,
-    join,
-    join_all,
     number,
     of_elements,
     options,
-    sequence,
 )
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan import containers, expressions, handles, library, members, platforms, tensors
 from graphsafe.scan.arguments import Arguments
+from graphsafe.scan.joins import join_all
 from graphsafe.scan.kept import source_text
 from graphsafe.scan.overrides import is_abstract
 from graphsafe.scan.state import use_number
@@ -31,7 +32,6 @@ from graphsafe.scan.values import (
     Value,
     as_tensor,
     depends_on_step,
-    join_all,
     options,
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan import expressions, guards, platforms
 from graphsafe.scan.checks import arms, capturing_branch
+from graphsafe.scan.joins import join_all
 from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
     BOOL,
@@ -24,7 +25,6 @@ from graphsafe.scan.values import (
     as_tensor,
     confidence_of,
     describe,
-    join_all,
     number,
 )
 

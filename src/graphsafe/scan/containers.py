@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan import builtin_functions, expressions, formatting
 from graphsafe.scan.index import dotted
+from graphsafe.scan.joins import join, sequence
 from graphsafe.scan.state import Write
 from graphsafe.scan.values import (
     BOOL,
@@ -27,10 +28,8 @@ from graphsafe.scan.values import (
     as_tensor,
     confidence_of,
     depends_on_step,
-    join,
     number,
     of_elements,
-    sequence,
 )
 
 if TYPE_CHECKING:

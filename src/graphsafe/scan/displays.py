@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import conditions, expressions, guards
+from graphsafe.scan.joins import join, join_all, sequence
 from graphsafe.scan.values import (
     STR,
     UNKNOWN,
@@ -22,10 +23,7 @@ from graphsafe.scan.values import (
     depends_on_step,
     describe,
     holds_device,
-    join,
-    join_all,
     of_elements,
-    sequence,
 )
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from graphsafe.scan.environment import Variables
 from graphsafe.scan.events import Event, EventKind, expression_text, span_of
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
+from graphsafe.scan.joins import join, join_all
 from graphsafe.scan.journal import Call, Journal
 from graphsafe.scan.module_level import ModuleLevel
 from graphsafe.scan.overrides import Overrides
@@ -41,8 +42,6 @@ from graphsafe.scan.values import (
     as_tensor,
     depends_on_step,
     holds_device,
-    join,
-    join_all,
     of_elements,
 )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import calls, conditions, displays, members, operators, subscripts
 from graphsafe.scan.index import dotted
+from graphsafe.scan.joins import join_all
 from graphsafe.scan.values import (
     NONE,
     NUMBER,
@@ -23,7 +24,6 @@ from graphsafe.scan.values import (
     Tensor,
     Unknown,
     Value,
-    join_all,
     number,
     options,
 )

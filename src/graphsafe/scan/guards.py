@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from graphsafe.scan import platforms
 from graphsafe.scan.checks import origin
 from graphsafe.scan.index import dotted
+from graphsafe.scan.joins import join_all
 from graphsafe.scan.kept import kept, source_text
 from graphsafe.scan.values import (
     NONE,
@@ -24,7 +25,6 @@ from graphsafe.scan.values import (
     Unknown,
     Value,
     Where,
-    join_all,
     may_be_none,
     options,
     without_none,

@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan import formatting, operations, summaries
 from graphsafe.scan.checks import side_stream
-from graphsafe.scan.values import (
-    NONE,
-    Handle,
-    Number,
-    Tensor,
-    Unknown,
-    Value,
-    as_tensor,
-    depends_on_step,
-    join,
-    of_elements,
-    sequence,
-)
+from graphsafe.scan.joins import join, sequence
+from graphsafe.scan.values import NONE, Handle, Number, Tensor, Unknown, Value, as_tensor, depends_on_step, of_elements
 
 if TYPE_CHECKING:
     from graphsafe.scan.arguments import Arguments

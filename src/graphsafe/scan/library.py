@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan import builtin_functions, expressions, formatting, handles, operations, summaries, torch_functions
+from graphsafe.scan.joins import join_all
 from graphsafe.scan.values import (
     ARRAY,
     BOOL,
@@ -23,7 +24,6 @@ from graphsafe.scan.values import (
     Value,
     confidence_of,
     describe,
-    join_all,
     number,
     options,
 )

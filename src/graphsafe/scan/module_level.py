@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from graphsafe.scan import library, statements
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
+from graphsafe.scan.joins import join
 from graphsafe.scan.journal import MISSING
 from graphsafe.scan.kernels import is_kernel
 from graphsafe.scan.project import Binding
-from graphsafe.scan.values import UNKNOWN, ClassValue, Function, Lib, ProjectModule, Value, join
+from graphsafe.scan.values import UNKNOWN, ClassValue, Function, Lib, ProjectModule, Value
 
 if TYPE_CHECKING:
     from graphsafe.scan.engine import Engine

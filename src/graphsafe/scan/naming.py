@@ -7,18 +7,8 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 
-from graphsafe.scan.values import (
-    Dict,
-    Instance,
-    Sequence,
-    Tensor,
-    Union,
-    Unknown,
-    Value,
-    Where,
-    depends_on_step,
-    join_all,
-)
+from graphsafe.scan.joins import join_all
+from graphsafe.scan.values import Dict, Instance, Sequence, Tensor, Union, Unknown, Value, Where, depends_on_step
 
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 "Names by which engines keep the host's copy of a tensor apart from the device's."

@@ -11,6 +11,7 @@ from graphsafe.optable import Argument, ArgumentKind, Call, Op, Result
 from graphsafe.report.model import Confidence
 from graphsafe.scan.checks import clock, draws, fixed_device
 from graphsafe.scan.events import EventKind
+from graphsafe.scan.joins import sequence
 from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
     NONE,
@@ -38,7 +39,6 @@ from graphsafe.scan.values import (
     may_be_none,
     of_elements,
     options,
-    sequence,
     together,
 )
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan import conditions, displays, expressions
+from graphsafe.scan.joins import join, sequence
 from graphsafe.scan.state import use_number
 from graphsafe.scan.values import (
     ARRAY,
@@ -33,11 +34,9 @@ from graphsafe.scan.values import (
     depends_on_step,
     describe,
     holds_device,
-    join,
     may_be_none,
     number,
     of_elements,
-    sequence,
     together,
 )
 

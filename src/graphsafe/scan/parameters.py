@@ -12,6 +12,7 @@ from graphsafe.scan.annotations import annotated
 from graphsafe.scan.declared_fields import kept_on_host
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FunctionFacts
+from graphsafe.scan.joins import join, join_all, sequence
 from graphsafe.scan.naming import MASK_NAME, bound_to, placed
 from graphsafe.scan.uses import STEP_USES, TENSOR_USES, is_used_as
 from graphsafe.scan.values import (
@@ -26,11 +27,8 @@ from graphsafe.scan.values import (
     Union,
     Unknown,
     Value,
-    join,
-    join_all,
     of_elements,
     options,
-    sequence,
 )
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from graphsafe.scan.conditions import truth
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame, LazyTest
 from graphsafe.scan.index import decorator_name, dotted, import_targets
+from graphsafe.scan.joins import join
 from graphsafe.scan.kernels import is_kernel
 from graphsafe.scan.values import (
     NONE,
@@ -27,7 +28,6 @@ from graphsafe.scan.values import (
     Value,
     as_tensor,
     describe,
-    join,
 )
 
 if TYPE_CHECKING:

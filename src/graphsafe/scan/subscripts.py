@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from graphsafe.scan import expressions, members
 from graphsafe.scan.arguments import Arguments
 from graphsafe.scan.index import dotted
+from graphsafe.scan.joins import join_all
 from graphsafe.scan.kept import source_text
 from graphsafe.scan.naming import MASK_NAME
 from graphsafe.scan.state import use_number
@@ -32,7 +33,6 @@ from graphsafe.scan.values import (
     as_tensor,
     confidence_of,
     describe,
-    join_all,
     options,
 )
 

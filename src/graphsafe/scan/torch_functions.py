@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan import operations, tensors
+from graphsafe.scan.joins import join_all
 from graphsafe.scan.values import (
     BOOL,
     UNKNOWN,
@@ -24,7 +25,6 @@ from graphsafe.scan.values import (
     Tensor,
     Value,
     as_tensor,
-    join_all,
     number,
     of_elements,
     options,
