@@ -62,7 +62,8 @@ def scan_paths(
     files.indexes.update(build_indexes(missing, jobs))
     others = [path for path in wanted if path not in settled]
     reader = Reader(files, config, rulebook, starts.near, is_kept=earlier.follows_edits)
-    report = with_room(lambda: _scan(reader, files, starts, others, wanted, config, confidence, rulebook, progress))
+    linter = Linter(reader.project, reader.record, rulebook, config, confidence)
+    report = with_room(lambda: _scan(reader, linter, starts, others, wanted, rulebook.ops.name, progress))
     earlier.keep(report, reader, others)
     return report
 
@@ -128,31 +129,27 @@ def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
 
 def _scan(
     reader: Reader,
-    files: Files,
+    linter: Linter,
     starts: Starts,
     others: Iterable[str],
     wanted: Sequence[str],
-    config: Config,
-    confidence: Confidence,
-    rulebook: Rulebook,
+    op_table: str,
     progress: Progress | None,
 ) -> Report:
     """`starts` are read; `others` of the wanted files hold no word that would make them one, and need only be legal."""
     _read(reader, starts, progress)
     for path in others:
-        files.check(path)
-    record = reader.record
-    linter = Linter(reader.project, record, rulebook, config, confidence)
+        reader.project.files.check(path)
     return Report(
         tool=Tool("graphsafe", graphsafe.__version__),
         command="scan",
         created=_now(),
-        environment=Environment(platform.python_version(), None, None, None, (), rulebook.ops.name, {}),
+        environment=Environment(platform.python_version(), None, None, None, (), op_table, {}),
         target=None,
         verdict=None,
         evidence=None,
         findings=tuple(linter.findings(wanted, starts.paths)),
-        limits=tuple(_limits(record, linter, starts)),
+        limits=tuple(_limits(reader.record, linter, starts)),
         devices=None,
     )
 

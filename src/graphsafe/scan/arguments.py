@@ -1,4 +1,4 @@
-"""What a call passes."""
+"""What a call passes, and to what."""
 
 from __future__ import annotations
 
@@ -25,3 +25,17 @@ class Arguments:
 
     def values(self) -> Iterable[Value]:
         return (*self.positional, *self.keywords.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of the project that is to be read for these arguments."""
+
+    ref: str
+    bound: Value | None = None
+    arguments: Arguments = Arguments()
+    hot: bool = False
+    "Whether what its lines do is emitted."
+    guarded: bool = False
+    "Reached only where captures do not go."
+    depth: int = 0

@@ -22,7 +22,7 @@ from graphsafe.scan.checks.origin import (
     sources,
     tells_identity,
 )
-from graphsafe.scan.events import Span
+from graphsafe.scan.events import span_of
 from graphsafe.scan.expressions import element, evaluate
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import dotted
@@ -245,7 +245,6 @@ def _record_write(
     keyed: bool = False,
     borrowed: bool = False,
 ) -> None:
-    span: Span = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
     written = getattr(node, "value", None)
     assigned = origin(frame, written)
     if assigned is not written and puts_back(assigned, text):
@@ -260,7 +259,7 @@ def _record_write(
             text=text,
             path=frame.path,
             function=frame.function,
-            span=span,
+            span=span_of(node),
             value=value,
             before=before,
             augmented=augmented,

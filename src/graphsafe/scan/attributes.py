@@ -9,10 +9,10 @@ from sys import intern
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.annotations import annotated
-from graphsafe.scan.arguments import Arguments
+from graphsafe.scan.arguments import Call
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.joins import join
-from graphsafe.scan.journal import MISSING
+from graphsafe.scan.journal import answered
 from graphsafe.scan.naming import MASK_NAME, placed, where_of
 from graphsafe.scan.values import UNKNOWN, Instance, NoneValue, Number, Tensor, Union, Unknown, Value, as_tensor
 
@@ -70,14 +70,7 @@ class AttributeTables:
 
     def of_instance(self, ref: str, name: str) -> Value | None:
         """The value of an attribute that is no method; None where nothing in the project defines it."""
-        journal = self._engine.journal
-        if journal is None:
-            return self._of_instance(ref, name)
-        told = journal.ask("attribute", ref, name)
-        if told is MISSING:
-            told = self._of_instance(ref, name)
-            journal.tell("attribute", ref, name, told)
-        return told  # type: ignore[return-value]
+        return answered(self._engine.journal, "attribute", ref, name, self._of_instance)
 
     def _of_instance(self, ref: str, name: str) -> Value | None:
         self._construct(ref)
@@ -108,14 +101,7 @@ class AttributeTables:
 
     def initial(self, ref: str, name: str) -> Value | None:
         """What the constructor leaves in an attribute, or the class body, before any other method runs."""
-        journal = self._engine.journal
-        if journal is None:
-            return self._from_constructor(ref, name)
-        told = journal.ask("initial", ref, name)
-        if told is MISSING:
-            told = self._from_constructor(ref, name)
-            journal.tell("initial", ref, name, told)
-        return told  # type: ignore[return-value]
+        return answered(self._engine.journal, "initial", ref, name, self._from_constructor)
 
     def _from_constructor(self, ref: str, name: str) -> Value | None:
         self._construct(ref)
@@ -146,14 +132,7 @@ class AttributeTables:
 
     def of_class(self, ref: str, name: str) -> Value:
         """What the class body binds to a name, through the bases."""
-        journal = self._engine.journal
-        if journal is None:
-            return self._of_class(ref, name)
-        told = journal.ask("class", ref, name)
-        if told is MISSING:
-            told = self._of_class(ref, name)
-            journal.tell("class", ref, name, told)
-        return told  # type: ignore[return-value]
+        return answered(self._engine.journal, "class", ref, name, self._of_class)
 
     def _of_class(self, ref: str, name: str) -> Value:
         values = self._class_values.setdefault(ref, {})
@@ -268,7 +247,7 @@ class AttributeTables:
     def _read(self, ref: str, method: str) -> None:
         engine = self._engine
         away = 0 if engine.is_near(method) else 1
-        engine.read(method, Instance(ref), Arguments(), hot=False, guarded=False, depth=0, away=away)
+        engine.read(Call(method, Instance(ref)), away)
 
 
 def is_module_base(base: str) -> bool:

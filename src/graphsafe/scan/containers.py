@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan import builtin_functions, expressions, formatting
+from graphsafe.scan.arguments import Call
+from graphsafe.scan.events import span_of
 from graphsafe.scan.index import dotted
 from graphsafe.scan.joins import join, sequence
 from graphsafe.scan.state import Write
@@ -177,7 +179,7 @@ def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, adde
                 text=text,
                 path=frame.path,
                 function=frame.function,
-                span=(node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0),
+                span=span_of(node),
                 value=added,
                 before=None,
                 augmented=True,
@@ -193,7 +195,7 @@ def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, adde
 
 def cached_call(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:
     """A call of a function under `lru_cache`: the tensor it returns is kept from the first step on."""
-    value = engine.read(function.ref, function.bound, arguments, hot=False, guarded=False, depth=1)
+    value = engine.read(Call(function.ref, function.bound, arguments, depth=1))
     tensor, certain = as_tensor(value)
     if tensor is not None and tensor.where != "host" and certain:
         engine.emit(frame, "AttrWrite", "cached", node, value=f"`{function.ref.rpartition('::')[2]}`")

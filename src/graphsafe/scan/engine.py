@@ -17,7 +17,7 @@ from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan import attributes, expressions, parameters, statements
 from graphsafe.scan.annotations import annotated
-from graphsafe.scan.arguments import Arguments
+from graphsafe.scan.arguments import Arguments, Call
 from graphsafe.scan.checks import draws
 from graphsafe.scan.checks.origin import first_step_only, is_filled_here
 from graphsafe.scan.custom_ops import CustomOps
@@ -26,7 +26,7 @@ from graphsafe.scan.events import Event, EventKind, expression_text, span_of
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
 from graphsafe.scan.joins import join, join_all
-from graphsafe.scan.journal import Call, Journal
+from graphsafe.scan.journal import Journal
 from graphsafe.scan.module_level import ModuleLevel
 from graphsafe.scan.overrides import Overrides
 from graphsafe.scan.project import Project
@@ -156,35 +156,24 @@ class Engine:
                 arguments.open,
             )
         guarded = bool(frame.guards) or bool(frame.doubts) or (bool(frame.lazy) and is_filled_here(self, frame))
-        return self.read(ref, function.bound, arguments, hot, guarded, frame.depth + 1, away)
+        return self.read(Call(ref, function.bound, arguments, hot, guarded, frame.depth + 1), away)
 
-    def read(
-        self,
-        ref: str,
-        bound: Value | None,
-        arguments: Arguments,
-        hot: bool,
-        guarded: bool,
-        depth: int,
-        away: int = 0,
-    ) -> Value:
+    def read(self, call: Call, away: int = 0) -> Value:
         """What a function returns for these arguments: it is read for them, unless it has been."""
         if self.journal is None:
-            return self._read(ref, bound, arguments, hot, guarded, depth, away)
-        call = Call(ref, bound, arguments, hot, guarded, depth)
+            return self._read(call, away)
         told = self.journal.call(call)
         if told is None:
-            told = self._read(ref, bound, arguments, hot, guarded, depth, away)
+            told = self._read(call, away)
             self.journal.called(call, told, self.state.clock)
         return told
 
-    def _read(
-        self, ref: str, bound: Value | None, arguments: Arguments, hot: bool, guarded: bool, depth: int, away: int
-    ) -> Value:
+    def _read(self, call: Call, away: int) -> Value:
+        ref, arguments, hot, guarded = call.ref, call.arguments, call.hot, call.guarded
         if self.project.function_facts(ref) is None:
             return UNKNOWN
         try:
-            given = (ref, bound, arguments.positional, tuple(sorted(arguments.keywords.items(), key=_first)))
+            given = (ref, call.bound, arguments.positional, tuple(sorted(arguments.keywords.items(), key=_first)))
             key = (*given, hot, guarded)
             known = self._memo.get(key, self)
             if known is self and (guarded or not hot):
@@ -196,7 +185,7 @@ class Engine:
             return self._declared(ref) if known is None else known  # type: ignore[return-value]
         counter = (ref, hot, guarded)
         seen = self._contexts.get(counter, 0)
-        if depth > MAX_DEPTH or seen >= MAX_CONTEXTS or (ref in self._active and seen > 2):
+        if call.depth > MAX_DEPTH or seen >= MAX_CONTEXTS or (ref in self._active and seen > 2):
             return self._declared(ref, arguments)
         node = self.project.function_node(ref)
         if node is None:
@@ -204,7 +193,7 @@ class Engine:
         self._contexts[counter] = seen + 1
         if key is not None:
             self._memo[key] = None
-        result = self.read_anew(Call(ref, bound, arguments, hot, guarded, depth), node, away)
+        result = self.read_anew(call, node, away)
         if key is not None:
             self._memo[key] = result
         return result
@@ -357,7 +346,7 @@ class Engine:
             names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
             seen = ((name, self._passed.get((node.name, name))) for name in names)
             told = {name: tensor for name, tensor in seen if tensor is not None and tensor.where == "host"}
-        self.read(ref, receiver, Arguments(keywords=told), hot=True, guarded=guarded, depth=0)
+        self.read(Call(ref, receiver, Arguments(keywords=told), hot=True, guarded=guarded))
 
     def note_passed(self, name: str, arguments: Arguments) -> None:
         """Keep where the tensors are that a call of a method gets of which only the name is known."""

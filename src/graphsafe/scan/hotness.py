@@ -97,7 +97,10 @@ def hotness_of(
     """What the record of a scan knows about some functions. `given`: the files that the scan reports on."""
     project = Project(files)
     chains = record.chains()
-    return [_hotness(definition, project, record, chains, paths, definition.path in given) for definition in wanted]
+    counts = record.root_counts()
+    return [
+        _hotness(definition, project, record, chains, counts, paths, definition.path in given) for definition in wanted
+    ]
 
 
 def _hotness(
@@ -105,6 +108,7 @@ def _hotness(
     project: Project,
     record: Record,
     chains: Mapping[str, Sequence[Edge]],
+    counts: Mapping[str, int],
     paths: Paths,
     reported: bool,
 ) -> Hotness:
@@ -112,8 +116,7 @@ def _hotness(
     if ref in chains:
         chain = chains[ref]
         root = chain[0].caller if chain else ref
-        further = record.root_counts()[ref] - 1
-        return Hotness(definition, reported, _placed(project, root), record.roots[root], chain, further)
+        return Hotness(definition, reported, _placed(project, root), record.roots[root], chain, counts[ref] - 1)
     facts = project.function_facts(ref)
     module, _ = project.files.names[definition.path]
     cold = paths.cold_because(definition.path, module, facts) if facts is not None else None

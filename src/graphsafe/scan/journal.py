@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
+from graphsafe.scan.arguments import Call
 from graphsafe.scan.cache import digest
 from graphsafe.scan.overrides import is_abstract
 from graphsafe.scan.project import Project
@@ -21,9 +21,9 @@ from graphsafe.scan.value_table import NOTHING, Unwritable, ValueTable
 from graphsafe.scan.values import Value
 
 if TYPE_CHECKING:
-    from graphsafe.scan.arguments import Arguments
     from graphsafe.scan.state import Use
 
+Answer = TypeVar("Answer", bound="Value | None")
 QueryKind = Literal["attribute", "initial", "class", "bound"]
 MarkKind = Literal["seen", "input"]
 EffectKind = Literal["record", "expect", "later", "root", "passed"]
@@ -35,18 +35,6 @@ class _Missing:
 
 MISSING: Final = _Missing()
 "The answer is not known yet: it has to be worked out."
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A question: what a function returns for these arguments."""
-
-    ref: str
-    bound: Value | None
-    arguments: Arguments
-    hot: bool
-    guarded: bool
-    depth: int
 
 
 class Journal(Protocol):
@@ -82,6 +70,19 @@ class Journal(Protocol):
 
     def decided(self, uses: Sequence[Use]) -> None:
         """A condition has used state of the host in these places, and decides whether they count."""
+
+
+def answered(
+    journal: Journal | None, kind: QueryKind, owner: str, name: str, work_out: Callable[[str, str], Answer]
+) -> Answer:
+    """The answer of `work_out` to a question, which the journal is told of or may know."""
+    if journal is None:
+        return work_out(owner, name)
+    told = journal.ask(kind, owner, name)
+    if told is MISSING:
+        told = work_out(owner, name)
+        journal.tell(kind, owner, name, told)
+    return told  # type: ignore[return-value]  # what was told of such a question before is of the same kind
 
 
 class _Reading:
@@ -152,7 +153,7 @@ class Recorder:
                 item.append(int(self._changes.get(owner, 0) < answered))
         try:
             question = question_of(call, self.table)
-            order = [name for name in call.arguments.keywords]
+            order = list(call.arguments.keywords)
             kept = [question, order, self.table.number(result), reading.serial, self._serial, reading.clock]
             place = self._spool.put(json.dumps([*kept, reading.items], separators=(",", ":")))
         except (Unwritable, OSError):

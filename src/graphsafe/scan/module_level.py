@@ -9,7 +9,7 @@ from graphsafe.scan import library, statements
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
 from graphsafe.scan.joins import join
-from graphsafe.scan.journal import MISSING
+from graphsafe.scan.journal import answered
 from graphsafe.scan.kernels import is_kernel
 from graphsafe.scan.project import Binding
 from graphsafe.scan.values import UNKNOWN, ClassValue, Function, Lib, ProjectModule, Value
@@ -31,11 +31,10 @@ class ModuleLevel:
         key = (file.path, name)
         if key in self._known:
             value = self._known[key] or UNKNOWN
-            if self._engine.journal is not None:
-                binding = self._engine.project.resolve(file, name)
-                if binding is not None and binding.kind == "assign":
-                    self._engine.journal.ask("bound", binding.path, binding.name)
-                    self._engine.journal.tell("bound", binding.path, binding.name, value)
+            journal = self._engine.journal
+            binding = self._engine.project.resolve(file, name) if journal is not None else None
+            if binding is not None and binding.kind == "assign":
+                return answered(journal, "bound", binding.path, binding.name, lambda *_: value)
             return value
         self._known[key] = None
         value = self._resolved(file, name)
@@ -57,21 +56,15 @@ class ModuleLevel:
             return ClassValue(f"{binding.path}::{binding.name}")
         if binding.kind == "function":
             return _function(self._engine, f"{binding.path}::{binding.name}")
-        if self._engine.journal is None:
-            return self._assigned(binding)
-        told = self._engine.journal.ask("bound", binding.path, binding.name)
-        if told is MISSING:
-            told = self._assigned(binding)
-            self._engine.journal.tell("bound", binding.path, binding.name, told)
-        return told  # type: ignore[return-value]
+        return answered(self._engine.journal, "bound", binding.path, binding.name, self._assigned)
 
-    def _assigned(self, binding: Binding) -> Value:
-        file = self._engine.project.index(binding.path)
+    def _assigned(self, path: str, name: str) -> Value:
+        file = self._engine.project.index(path)
         if file is None:
             return UNKNOWN
-        if binding.name in file.assigns:
-            return self._at_module_level(file, binding.name)
-        owner, _, attribute = binding.name.rpartition(".")
+        if name in file.assigns:
+            return self._at_module_level(file, name)
+        owner, _, attribute = name.rpartition(".")
         if owner in file.classes:
             return self._engine.attributes.of_class(f"{file.path}::{owner}", attribute)
         return UNKNOWN

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from graphsafe.scan.journal import Call, EffectKind, MarkKind, QueryKind, outermost, question_of
+from graphsafe.scan.arguments import Call
+from graphsafe.scan.journal import EffectKind, MarkKind, QueryKind, outermost, question_of
 from graphsafe.scan.project import Project
 from graphsafe.scan.state import StateLog, Use
 from graphsafe.scan.value_table import Unwritable, ValueTable

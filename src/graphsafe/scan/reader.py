@@ -11,7 +11,7 @@ from collections.abc import Callable, Container
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
 from graphsafe.scan import statements
-from graphsafe.scan.arguments import Arguments
+from graphsafe.scan.arguments import Call
 from graphsafe.scan.checks import replay_site
 from graphsafe.scan.engine import Engine
 from graphsafe.scan.events import Event
@@ -123,7 +123,7 @@ def replays_of(project: Project, path: str) -> dict[Place, Event]:
 def _read_site(engine: Engine, site: str) -> None:
     path, _, name = site.partition("::")
     if name:
-        engine.read(site, None, Arguments(), hot=False, guarded=False, depth=1)
+        engine.read(Call(site, depth=1))
         return
     file = engine.project.index(path)
     if file is not None:

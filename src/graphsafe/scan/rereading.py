@@ -9,10 +9,10 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from graphsafe.scan.arguments import Arguments
+from graphsafe.scan.arguments import Arguments, Call
 from graphsafe.scan.engine import Engine
 from graphsafe.scan.events import Span
-from graphsafe.scan.journal import Call, header, outermost, question_of
+from graphsafe.scan.journal import header, outermost, question_of
 from graphsafe.scan.moves import Move, Unclear, names_a_line
 from graphsafe.scan.oracle import Elsewhere, Oracle, Reading, Unanswered
 from graphsafe.scan.project import Project

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsafe.scan import torch_functions
-from graphsafe.scan.arguments import Arguments
+from graphsafe.scan.arguments import Call
 from graphsafe.scan.index import FileIndex, FunctionFacts
 from graphsafe.scan.record import ENTRY_POINT
 from graphsafe.scan.values import Instance, Sequence, Value, options
@@ -191,7 +191,7 @@ def target_roots(engine: Engine, config: Config, files: Iterable[str]) -> None:
         file = engine.project.index(path) if path in known else engine.project.module(where, str(config.root))
         if file is None or factory not in file.functions:
             continue
-        value = engine.read(f"{file.path}::{factory}", None, Arguments(), hot=False, guarded=False, depth=0)
+        value = engine.read(Call(f"{file.path}::{factory}"))
         for option in options(value):
             first = option.items[0] if type(option) is Sequence and option.items else option
             torch_functions.root_of(engine, first, f"target {target.name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.events import span_of
 from graphsafe.scan.state import Write
 from graphsafe.scan.values import Number
 
@@ -28,7 +29,7 @@ def read(engine: Engine, frame: Frame, node: ast.Call) -> Number:
                 text=ast.unparse(node),
                 path=frame.path,
                 function=frame.function,
-                span=(node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0),
+                span=span_of(node),
                 value=value,
                 before=None,
                 augmented=True,

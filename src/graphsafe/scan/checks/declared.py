@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.events import Event
+from graphsafe.scan.events import Event, span_of
 from graphsafe.scan.index import ClassFacts, FileIndex
 from graphsafe.scan.record import Place, Record
 
@@ -51,7 +51,7 @@ def events(
             if codes:
                 confidence: Confidence = "likely" if own or promise in WHOLE else "possible"
                 words = {"expr": f"{flag} = {promise}", "value": f"`{promise}`", "codes": ", ".join(codes)}
-                span = (node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
+                span = span_of(node)
                 event = Event("AttrWrite", "declared", span, confidence, None, None, words)
                 yield Place(path, cls.name, span, event.kind, event.how), event
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.events import Event, EventKind
+from graphsafe.scan.events import Event, EventKind, span_of
 from graphsafe.scan.index import dotted
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -288,8 +288,7 @@ def _holds(scope: ast.AST, block: ast.AST) -> bool:
 
 
 def _event(kind: EventKind, how: str, node: ast.expr | ast.stmt, text: str, confidence: Confidence = "likely") -> Event:
-    span = (node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
-    return Event(kind, how, span, confidence, None, None, {"expr": text, "value": f"`{text}`"})
+    return Event(kind, how, span_of(node), confidence, None, None, {"expr": text, "value": f"`{text}`"})
 
 
 __all__ = ["events"]
