@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from graphsafe.config import Config
-from graphsafe.report.forms import render
 from graphsafe.report.model import Report
 from graphsafe.scan import api
 from graphsafe.scan.cache import FOLDER, cache_folder
+
+from .editing import text
 
 MODEL = """\
 import torch
@@ -48,10 +48,6 @@ def project(tmp_path: Path) -> Path:
 
 def scan(root: Path, cache: Path | None, jobs: int = 1, config: Config | None = None) -> Report:
     return api.scan_paths([root], config or Config(root=root), cache=cache, jobs=jobs)
-
-
-def text(report: Report) -> str:
-    return render(replace(report, created=""), "json")
 
 
 def test_a_second_scan_says_the_same_without_reading(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

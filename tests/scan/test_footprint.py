@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from graphsafe.config import Config
-from graphsafe.report.forms import render
-from graphsafe.report.model import Report
-from graphsafe.scan import api
-from graphsafe.scan.cache import FOLDER
+from .editing import Again, edit, scans_again, write_project
 
 MODEL = """\
 import torch
@@ -44,48 +38,18 @@ def scaled(x: torch.Tensor) -> torch.Tensor:
 """
 FILES = {"model.py": MODEL, "helper.py": HELPER, "settings.py": "OTHER = 1\n", "notes.py": "TEXT = 'nothing'\n"}
 
-Scan = Callable[[], Report]
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    (tmp_path / "pyproject.toml").write_text("")
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
-    return tmp_path
+    return write_project(tmp_path, FILES)
 
 
 @pytest.fixture
-def again(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[Report, bool]]:
-    """Scan with the cache: the report, which is that of a scan without one, and whether anything was read for it."""
-    read: list[bool] = []
-    original = api._scan
-
-    def noted(*arguments: object) -> object:
-        read.append(True)
-        return original(*arguments)  # type: ignore[arg-type]
-
-    def scan() -> tuple[Report, bool]:
-        monkeypatch.setattr(api, "_scan", noted)
-        read.clear()
-        report = api.scan_paths([root], Config(root=root), cache=root / FOLDER)
-        monkeypatch.setattr(api, "_scan", original)
-        assert text(report) == text(api.scan_paths([root], Config(root=root)))
-        return report, bool(read)
-
+def again(root: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
+    scan = scans_again(root, monkeypatch)
     report, _ = scan()
     assert [finding.code for finding in report.findings] == ["GS101"]
     return scan
-
-
-def text(report: Report) -> str:
-    return render(replace(report, created=""), "json")
-
-
-def edit(root: Path, name: str, old: str, new: str) -> None:
-    before = (root / name).read_text()
-    assert before.count(old) == 1
-    (root / name).write_text(before.replace(old, new))
 
 
 @pytest.mark.parametrize(
@@ -99,9 +63,7 @@ def edit(root: Path, name: str, old: str, new: str) -> None:
     ],
     ids=["a function that no step runs", "a comment", "new names", "above a root", "a file apart"],
 )
-def test_the_report_holds_with_its_lines_of_today(
-    root: Path, again: Callable[[], tuple[Report, bool]], name: str, old: str, new: str
-) -> None:
+def test_the_report_holds_with_its_lines_of_today(root: Path, again: Again, name: str, old: str, new: str) -> None:
     edit(root, name, old, new)
     report, read = again()
     assert not read
@@ -135,7 +97,7 @@ def test_the_report_holds_with_its_lines_of_today(
     ],
 )
 def test_what_the_scan_has_seen_is_read_again(
-    root: Path, again: Callable[[], tuple[Report, bool]], name: str, old: str, new: str, codes: list[str]
+    root: Path, again: Again, name: str, old: str, new: str, codes: list[str]
 ) -> None:
     edit(root, name, old, new)
     report, read = again()
@@ -143,16 +105,14 @@ def test_what_the_scan_has_seen_is_read_again(
     assert sorted(finding.code for finding in report.findings) == codes
 
 
-def test_files_that_come_or_go_are_read_again(root: Path, again: Callable[[], tuple[Report, bool]]) -> None:
+def test_files_that_come_or_go_are_read_again(root: Path, again: Again) -> None:
     (root / "notes.py").rename(root / "letters.py")
     assert again()[1]
     (root / "letters.py").unlink()
     assert again()[1]
 
 
-def test_a_finding_that_names_other_lines_names_those_of_today(
-    root: Path, again: Callable[[], tuple[Report, bool]]
-) -> None:
+def test_a_finding_that_names_other_lines_names_those_of_today(root: Path, again: Again) -> None:
     counting = MODEL.replace(
         "        return scaled(x)\n",
         "        x = x[: self.count]\n        self.count += 1\n        return x\n",
@@ -169,9 +129,7 @@ def test_a_finding_that_names_other_lines_names_those_of_today(
     assert not read and int(moved.data["uses"]) == int(finding.data["uses"]) + 1
 
 
-def test_an_edit_taken_back_leaves_the_report_before_it_to_go_on_from(
-    root: Path, again: Callable[[], tuple[Report, bool]]
-) -> None:
+def test_an_edit_taken_back_leaves_the_report_before_it_to_go_on_from(root: Path, again: Again) -> None:
     edit(root, "helper.py", "x * x.sum().item() * LIMIT", "x.cpu()")
     assert again()[1]
     (root / "helper.py").write_text(HELPER)

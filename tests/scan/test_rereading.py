@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from graphsafe.config import Config
-from graphsafe.report.forms import render
 from graphsafe.report.model import Report
-from graphsafe.scan import api
 from graphsafe.scan.cache import FOLDER
+
+from .editing import Again, edit, scans_again, write_project
 
 MODEL = """\
 import torch
@@ -66,52 +63,22 @@ def another(x: torch.Tensor) -> torch.Tensor:
 """
 FILES = {"model.py": MODEL, "helper.py": HELPER}
 
-Again = Callable[[], tuple[Report, bool]]
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    (tmp_path / "pyproject.toml").write_text("")
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
-    return tmp_path
+    return write_project(tmp_path, FILES)
 
 
 @pytest.fixture
 def again(root: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
-    """Scan with the cache: the report, which is that of a scan without one, and whether it took a whole scan."""
-    scans: list[bool] = []
-    original = api._scan
-
-    def noted(*arguments: object) -> object:
-        scans.append(True)
-        return original(*arguments)  # type: ignore[arg-type]
-
-    def scan() -> tuple[Report, bool]:
-        monkeypatch.setattr(api, "_scan", noted)
-        scans.clear()
-        report = api.scan_paths([root], Config(root=root), confidence="possible", cache=root / FOLDER)
-        monkeypatch.setattr(api, "_scan", original)
-        assert text(report) == text(api.scan_paths([root], Config(root=root), confidence="possible"))
-        return report, bool(scans)
-
+    scan = scans_again(root, monkeypatch, "possible")
     report, _ = scan()
     assert codes(report) == ["GS101"]
     return scan
 
 
-def text(report: Report) -> str:
-    return render(replace(report, created=""), "json")
-
-
 def codes(report: Report) -> list[str]:
     return sorted(finding.code for finding in report.findings if not finding.code.startswith("GS4"))
-
-
-def edit(root: Path, name: str, old: str, new: str) -> None:
-    before = (root / name).read_text()
-    assert before.count(old) == 1
-    (root / name).write_text(before.replace(old, new))
 
 
 @pytest.mark.parametrize(
