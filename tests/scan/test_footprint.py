@@ -130,7 +130,7 @@ def test_a_finding_that_names_other_lines_names_those_of_today(root: Path, again
 
 
 def test_an_edit_taken_back_leaves_the_report_before_it_to_go_on_from(root: Path, again: Again) -> None:
-    edit(root, "helper.py", "x * x.sum().item() * LIMIT", "x.cpu()")
+    edit(root, "helper.py", "def scaled(x: torch.Tensor)", "def scaled(x: torch.Tensor, by: int = 1)")
     assert again()[1]
     (root / "helper.py").write_text(HELPER)
     edit(root, "notes.py", "'nothing'", "'something else'")

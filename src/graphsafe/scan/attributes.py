@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from sys import intern
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from graphsafe.scan.annotations import annotated
 from graphsafe.scan.arguments import Call
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.joins import join
-from graphsafe.scan.journal import answered
+from graphsafe.scan.journal import Held, answered
 from graphsafe.scan.naming import MASK_NAME, placed, where_of
 from graphsafe.scan.values import UNKNOWN, Instance, NoneValue, Number, Tensor, Union, Unknown, Value, as_tensor
 
@@ -22,18 +22,23 @@ if TYPE_CHECKING:
 CONSTRUCTORS = ("__init__", "__post_init__", "setup", "_init", "__new__")
 FACTORY_DECORATORS = frozenset(("staticmethod", "classmethod"))
 MAX_WRITERS = 6
+CONSTRUCTED = "__init__"
+Key = tuple[str, str]
+"Class and attribute."
 MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
 
 
 class AttributeTables:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._now: dict[str, dict[str, Value]] = {}
-        self._initial: dict[str, dict[str, Value]] = {}
-        self._expected: dict[tuple[str, str], Value] = {}
+        self.now: MutableMapping[Key, Value] = {}
+        self.initial_values: MutableMapping[Key, Value] = {}
+        "What constructors leave."
+        self.expected: MutableMapping[Key, Value] = {}
         "What attributes that are None at first will hold, by their annotation: tensors."
-        self._done: set[tuple[str, str]] = set()
-        self._constructing: list[str] = []
+        self.done: set[tuple[str, str]] = set()
+        "Class and method, as far as they are read for what they assign; CONSTRUCTED for all that constructs."
+        self.under_construction: list[str] = []
         self._modules: dict[str, bool] = {}
         self._plain: dict[str, bool] = {}
         self._keys: dict[str, dict[str, str]] = {}
@@ -43,34 +48,49 @@ class AttributeTables:
 
     def record(self, ref: str, name: str, value: Value) -> None:
         """A cold assignment to `self.name` of an instance of class `ref`."""
-        table = self._now.setdefault(ref, {})
-        known = table.get(name)
-        now = value if known is None or (ref in self._constructing and type(known) is Unknown) else join(known, value)
-        table[name] = now
         journal = self._engine.journal
+        if journal is not None and journal.effect("record", ref, name, value):
+            return
+        key = (ref, name)
+        is_constructing = ref in self.under_construction
+        known, first_known = self.now.get(key), self.initial_values.get(key)
+        now = value if known is None or (is_constructing and type(known) is Unknown) else join(known, value)
+        first: Value | None = None
+        self.now[key] = now
+        if is_constructing:
+            first = join(first_known, value) if first_known is not None else value
+            self.initial_values[key] = first
         if journal is not None:
-            journal.effect("record", ref, name, value)
+            journal.recorded(ref, (known, first_known), (now, first))
             if now is not known:
                 journal.changed(ref)
-        if ref in self._constructing:
-            initial = self._initial.setdefault(ref, {})
-            initial[name] = join(initial[name], value) if name in initial else value
 
     def expect(self, ref: str, name: str, value: Value) -> None:
         """An attribute that is None at first will hold such a value."""
         journal = self._engine.journal
         if journal is not None:
-            journal.effect("expect", ref, name, value)
+            if journal.effect("expect", ref, name, value):
+                return
             journal.changed(ref)
+        self.keep_expected(ref, name, value)
+
+    def keep_expected(self, ref: str, name: str, value: Value) -> None:
+        key = (ref, name)
         if as_tensor(value)[0] is not None:
-            self._expected[ref, name] = value
+            self.expected[key] = value
         else:
-            table = self._now.setdefault(ref, {})
-            table[name] = join(table.get(name, value), value)
+            self.now[key] = join(self.now.get(key, value), value)
+
+    def held(self, ref: str, name: str) -> Held:
+        """What answers about an attribute are read off, once constructors and methods are read."""
+        return self.now.get((ref, name)), self.expected.get((ref, name))
+
+    def _held_first(self, ref: str, name: str) -> Held:
+        return self.initial_values.get((ref, name)), None
 
     def of_instance(self, ref: str, name: str) -> Value | None:
         """The value of an attribute that is no method; None where nothing in the project defines it."""
-        return answered(self._engine.journal, "attribute", ref, name, self._of_instance)
+        return answered(self._engine.journal, "attribute", ref, name, self._of_instance, self.held)
 
     def _of_instance(self, ref: str, name: str) -> Value | None:
         self._construct(ref)
@@ -80,8 +100,7 @@ class AttributeTables:
         writers = writing[name]
         for writer in writers[:MAX_WRITERS]:
             self._run(ref, writer)
-        value = self._now.get(ref, {}).get(name)
-        expected = self._expected.get((ref, name))
+        value, expected = self.held(ref, name)
         if expected is not None:
             value = expected if value is None else _filled(value, expected)
         of_class = self._of_class(ref, name)
@@ -101,11 +120,11 @@ class AttributeTables:
 
     def initial(self, ref: str, name: str) -> Value | None:
         """What the constructor leaves in an attribute, or the class body, before any other method runs."""
-        return answered(self._engine.journal, "initial", ref, name, self._from_constructor)
+        return answered(self._engine.journal, "initial", ref, name, self._from_constructor, self._held_first)
 
     def _from_constructor(self, ref: str, name: str) -> Value | None:
         self._construct(ref)
-        value = self._initial.get(ref, {}).get(name)
+        value = self.initial_values.get((ref, name))
         if value is None:
             of_class = self._of_class(ref, name)
             return None if type(of_class) is Unknown else of_class
@@ -193,11 +212,16 @@ class AttributeTables:
         return tuple(found)
 
     def _construct(self, ref: str) -> None:
-        if (ref, "__init__") in self._done:
+        journal = self._engine.journal
+        if (ref, CONSTRUCTED) in self.done:
+            if journal is not None:
+                journal.needs(ref, CONSTRUCTED, True)
             return
-        self._done.add((ref, "__init__"))
+        self.done.add((ref, CONSTRUCTED))
         project = self._engine.project
-        self._constructing.append(ref)
+        self.under_construction.append(ref)
+        if journal is not None:
+            journal.constructing(ref)
         try:
             for name in CONSTRUCTORS:
                 method = project.find_method(ref, name)
@@ -206,7 +230,9 @@ class AttributeTables:
             for method in self._factories(ref):
                 self._read(ref, method)
         finally:
-            self._constructing.pop()
+            self.under_construction.pop()
+            if journal is not None:
+                journal.constructed()
 
     def has_plain_fields(self, ref: str) -> bool:
         """Whether the keywords of a call of the class are its fields: it has no constructor, or one for any keyword."""
@@ -240,8 +266,11 @@ class AttributeTables:
                 self.record(ref, name, replace(declared, where=given.where, dtype=given.dtype or declared.dtype))
 
     def _run(self, ref: str, method: str) -> None:
-        if (ref, method) not in self._done:
-            self._done.add((ref, method))
+        is_done = (ref, method) in self.done
+        if self._engine.journal is not None:
+            self._engine.journal.needs(ref, method, is_done)
+        if not is_done:
+            self.done.add((ref, method))
             self._read(ref, method)
 
     def _read(self, ref: str, method: str) -> None:

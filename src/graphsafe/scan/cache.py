@@ -49,6 +49,7 @@ class Cache:
 
     def __init__(self, folder: Path | None) -> None:
         self._file = folder / f"scan-{_tools()}.db" if folder is not None else None
+        self._reading: sqlite3.Connection | None = None
 
     def report(self, key: str) -> Report | None:
         return _report(self._report_text(key))
@@ -63,19 +64,26 @@ class Cache:
         # Without line breaks it is written in a quarter of the time.
         self._write("reports", [(key, json.dumps(as_json(report), separators=(",", ":")))], MAX_REPORTS)
 
-    def footprints(self, settings: str) -> list[str]:
-        """What scans under these settings looked at, the last one first, as footprint.py writes it."""
-        query = "select data from footprints where key like ? order by rowid desc"
-        return [data for (data,) in self._select(query, [f"{settings} %"])]
+    def footprints(self, settings: str) -> dict[str, str]:
+        """What scans under these settings looked at, by name, the last one first, as footprint.py writes it."""
+        query = "select key, data from footprints where key like ? order by rowid desc"
+        return {key.partition(" ")[2]: data for key, data in self._select(query, [f"{settings} %"])}
 
-    def keep_footprint(self, settings: str, report: str, text: str) -> None:
-        self._write("footprints", [(f"{settings} {report}", text)], MAX_FOOTPRINTS)
+    def keep_footprints(self, settings: str, texts: Mapping[str, str]) -> None:
+        self._write("footprints", ((f"{settings} {name}", text) for name, text in texts.items()), MAX_FOOTPRINTS)
 
     def readings(self, scan: str, names: Sequence[str]) -> dict[str, str]:
         """What is kept of a scan under these names: of functions, or of the whole."""
         query = f"select key, data from readings where key in ({','.join('?' * len(names))})"
         keys = {_reading_key(scan, name): name for name in names}
         return {keys[key]: _unpacked(data) for key, data in self._select(query, list(keys))}
+
+    def all_readings(self, scan: str) -> dict[str, str]:
+        """What is kept of every function that a scan has read."""
+        # "!" comes right after the space that ends the scan's key.
+        found = self._select("select key, data from readings where key >= ? and key < ?", [f"{scan} ", f"{scan}!"])
+        names = ((json.loads(key.partition(" ")[2]), data) for key, data in found)
+        return {name: _unpacked(data) for name, data in names if "::" in name}
 
     def keep_readings(self, scan: str, rows: Iterable[tuple[str, str]]) -> None:
         self._write("readings", ((_reading_key(scan, name), _packed(text)) for name, text in rows), MAX_READINGS)
@@ -116,11 +124,10 @@ class Cache:
         if self._file is None or not self._file.exists():
             return []
         try:
-            connection = sqlite3.connect(self._file, timeout=LOCK_SECONDS)
-            try:
-                return connection.execute(query, values).fetchall()
-            finally:
-                connection.close()
+            if self._reading is None:
+                # Code that nests deeply is read in a thread of its own (deep.py), while the first one waits.
+                self._reading = sqlite3.connect(self._file, timeout=LOCK_SECONDS, check_same_thread=False)
+            return self._reading.execute(query, values).fetchall()
         except sqlite3.OperationalError:
             return []
         except sqlite3.DatabaseError:
@@ -152,6 +159,9 @@ class Cache:
 
     def _drop(self) -> None:
         """A damaged database is of no use to anybody."""
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
         try:
             if self._file is not None:
                 self._file.unlink()

@@ -116,12 +116,12 @@ def _truth_of_parts(engine: Engine, frame: Frame, node: ast.BoolOp, how: str) ->
 
 
 def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> Value:
-    uses = len(engine.state.uses)
+    uses = engine.count_uses()
     known = truth(engine, frame, node.test, "ifexp", node)
     if engine.has_used(uses) and not (
         arms.is_maths(engine, frame, node.body) or arms.is_maths(engine, frame, node.orelse)
     ):
-        engine.state.forget_uses(uses)
+        engine.forget_uses(uses)
     verdict = guards.judge(frame, node.test, known)
     capturing_branch.conditional(engine, frame, node)
     before = frame.env

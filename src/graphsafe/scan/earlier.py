@@ -26,13 +26,15 @@ from graphsafe.scan.footprint import (
     with_more,
 )
 from graphsafe.scan.index import FileIndex
-from graphsafe.scan.journal import Recorder
 from graphsafe.scan.lint import Linter
 from graphsafe.scan.moves import Move
+from graphsafe.scan.oracle import Unanswered
 from graphsafe.scan.reader import Reader
 from graphsafe.scan.record import Record
-from graphsafe.scan.rereading import ALL, Kept, Reread, kept_of, reread
+from graphsafe.scan.recorder import Recorder
+from graphsafe.scan.rereading import ALL, Kept, Reread, kept_of, reread, retraced
 from graphsafe.scan.starts import Entrances, are_few
+from graphsafe.scan.trace import parse_trace
 from graphsafe.scan.value_table import Unwritable
 
 
@@ -68,17 +70,21 @@ class Earlier:
         known = self._cache.report(self._key)
         if known is not None or not self.follows_edits:
             return known
-        for text in self._cache.footprints(self._settings):
+        texts = self._cache.footprints(self._settings)
+        for name, text in texts.items():
             found = self._after_edit(text)
             if found is not None:
                 if not self._is_unchanged():
                     return None
                 report, steps, again = found
+                # What a whole scan left outlives what edits since have left.
+                scan = steps.scan or name
+                scanned = {scan: texts[scan]} if scan in texts else {}
                 self._keep_indexes(())
                 if again is not None:
                     self._cache.keep_readings(self._key, [*again.kept.items(), *again.rows.items()])
                 self._cache.keep_report(self._key, report)
-                self._cache.keep_footprint(self._settings, self._key, footprint_text(steps))
+                self._cache.keep_footprints(self._settings, {**scanned, self._key: footprint_text(steps)})
                 return report
         return None
 
@@ -88,14 +94,14 @@ class Earlier:
         edit = compare(before, self._files, self._contents, self._entrances) if before is not None else None
         if before is None or edit is None:
             return None
-        if not edit.rewritten and not edit.replaying:
+        if edit.has_only_moved:
             report = self._cache.report(before.report)
             found = carried(before, report, edit, self._contents, self._key) if report is not None else None
             if found is not None:
                 return *found, None
         return self._read_again(before, edit) if before.scan else None
 
-    def _read_again(self, before: Footprint, edit: Edit) -> tuple[Report, Footprint, Reread] | None:
+    def _read_again(self, before: Footprint, edit: Edit) -> tuple[Report, Footprint, Reread | None] | None:
         report = self._cache.report_without_findings(before.report)
         if report is None:
             return None
@@ -105,12 +111,22 @@ class Earlier:
         def row(ref: str) -> str | None:
             return self._cache.readings(before.rewritten.get(ref, before.scan), [ref]).get(ref)
 
-        def read() -> tuple[Reread, list[Finding]]:
+        def read() -> tuple[Reread | None, list[Finding]]:
             kept = Kept(self._cache.readings(before.record, ALL), row)
-            again = reread(edit.rewritten, edit.replaying, moves, kept, reader.project, reader.engine)
+            again: Reread | None = None
+            try:
+                if edit.attributes:
+                    raise Unanswered
+                again = reread(edit.rewritten, edit.replaying, moves, kept, reader.project, reader.engine)
+                record = again.record
+            except Unanswered:
+                if before.record != before.scan:
+                    raise
+                trace = parse_trace(kept.course, self._cache.all_readings(before.scan), kept.table, kept.record)
+                record = retraced(edit, moves, trace, reader.project, reader.engine, self._config)
             for path in before.unreadable:
                 self._files.index(path)
-            linter = Linter(reader.project, again.record, self._rulebook, self._config, self._confidence)
+            linter = Linter(reader.project, record, self._rulebook, self._config, self._confidence)
             return again, linter.findings(self._wanted, before.judged)
 
         try:
@@ -118,14 +134,14 @@ class Earlier:
         except Exception:
             # Whatever this was, a scan has the last word.
             return None
-        after = replace(
-            before,
-            report=self._key,
-            contents=self._contents,
-            seen={path: replace(seen, written={}) for path, seen in edit.seen.items()},
-            record=self._key,
-            rewritten={**before.rewritten, **dict.fromkeys(again.rows, self._key)},
-        )
+        after = replace(before, report=self._key, contents=self._contents)
+        if again is not None:
+            seen = {path: replace(seen, written={}) for path, seen in edit.seen.items()}
+            rewritten = {**before.rewritten, **dict.fromkeys(again.rows, self._key)}
+            after = replace(after, seen=seen, record=self._key, rewritten=rewritten)
+        else:
+            # The next edit of hot code is compared with the whole scan before again.
+            after = replace(after, seen=edit.seen, scan="", record="")
         after = with_more(after, self._files, reader.project, self._entrances)
         return replace(report, findings=tuple(findings)), after, again
 
@@ -154,10 +170,10 @@ class Earlier:
                 steps = footprint(self._files, reader.project, self._contents, self._entrances, self._key)
                 if reader.recorder is not None and self._keep_readings(reader.record, reader.recorder):
                     steps = replace(steps, scan=self._key, record=self._key)
-                self._cache.keep_footprint(self._settings, self._key, footprint_text(steps))
+                self._cache.keep_footprints(self._settings, {self._key: footprint_text(steps)})
 
     def _keep_readings(self, record: Record, recorder: Recorder) -> bool:
-        whole = kept_of(record, recorder.table, recorder.circumstances())
+        whole = kept_of(record, recorder.table, recorder.circumstances(), recorder.course())
         try:
             self._cache.keep_readings(self._key, chain(recorder.rows(), whole))
         except Unwritable:

@@ -11,6 +11,7 @@ import ast
 from collections import deque
 from collections.abc import Container
 from dataclasses import replace
+from itertools import islice
 
 from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
@@ -26,11 +27,13 @@ from graphsafe.scan.events import Event, EventKind, expression_text, span_of
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
 from graphsafe.scan.joins import join, join_all
-from graphsafe.scan.journal import Journal
+from graphsafe.scan.journal import Journal, Way
+from graphsafe.scan.memo import MAX_DEPTH, MISSING, Memo
 from graphsafe.scan.module_level import ModuleLevel
 from graphsafe.scan.overrides import Overrides
 from graphsafe.scan.project import Project
 from graphsafe.scan.record import ENTRY_POINT, SITE, Edge, Failure, Place, Record
+from graphsafe.scan.state import Use
 from graphsafe.scan.values import (
     NONE,
     UNKNOWN,
@@ -45,15 +48,12 @@ from graphsafe.scan.values import (
     of_elements,
 )
 
-MAX_DEPTH = 30
 MAX_COLD = 2
 "Calls that are followed from constructors and other cold code: what lies deeper says little of what attributes hold."
 MAX_AWAY = 4
 "Calls that are followed from the files in question into others, where only these few are."
 MAX_COLD_AWAY = 1
 "The same for cold code, from where it leaves them: enough for a constructor far away, and not for what that calls."
-MAX_CONTEXTS = 16
-"Different argument sets of one function; further ones get the join of what is known."
 
 
 class Engine:
@@ -85,11 +85,9 @@ class Engine:
         "What annotations promise: file and the name in it -> value."
         self.aliases: dict[tuple[str, str], Value] = {}
         "What type aliases promise: file and name -> value."
-        self._memo: dict[object, Value | None] = {}
-        self._contexts: dict[tuple[str, bool, bool], int] = {}
-        self._active: set[str] = set()
-        self._passed: dict[tuple[str, str], Tensor] = {}
-        "Method and parameter -> the tensor that calls pass to whatever object they call."
+        self.memo = Memo()
+        self._passed: dict[str, dict[str, Tensor]] = {}
+        "Method -> parameter -> the tensor that calls pass to whatever object they call."
         self._closures = 0
 
     # events
@@ -136,14 +134,14 @@ class Engine:
     def call(self, frame: Frame, node: ast.AST, function: Function, arguments: Arguments) -> Value:
         """Read the function with these arguments; what it returns."""
         if function.node is not None:
-            return self._call_nested(frame, function, arguments)
+            return self._call_nested(frame, node, function, arguments)
         ref = function.ref
         facts = self.project.function_facts(ref)
         if facts is None:
             return self.after_unknown(arguments)
         away = 0 if self.is_near(ref) else frame.away + 1
         if away > (MAX_AWAY if frame.hot else MAX_COLD_AWAY) or (not frame.hot and frame.depth >= MAX_COLD):
-            return self._declared(ref, arguments)
+            return self.declared(ref, arguments)
         # What surrounds a capture runs once, before the first replay.
         hot = frame.hot and not facts.captures and not self.cold(ref, facts)
         if hot:
@@ -161,42 +159,34 @@ class Engine:
     def read(self, call: Call, away: int = 0) -> Value:
         """What a function returns for these arguments: it is read for them, unless it has been."""
         if self.journal is None:
-            return self._read(call, away)
-        told = self.journal.call(call)
+            return self._read(call, away)[0]
+        told = self.journal.call(call, len(self.state.uses))
         if told is None:
-            told = self._read(call, away)
-            self.journal.called(call, told, self.state.clock)
+            told, way = self._read(call, away)
+            self.journal.called(call, told, way, self.state)
         return told
 
-    def _read(self, call: Call, away: int) -> Value:
+    def _read(self, call: Call, away: int) -> tuple[Value, Way]:
         ref, arguments, hot, guarded = call.ref, call.arguments, call.hot, call.guarded
         if self.project.function_facts(ref) is None:
-            return UNKNOWN
+            return UNKNOWN, "unread"
+        memo = self.memo
+        given: object = (ref, call.bound, arguments.positional, tuple(sorted(arguments.keywords.items(), key=_first)))
         try:
-            given = (ref, call.bound, arguments.positional, tuple(sorted(arguments.keywords.items(), key=_first)))
-            key = (*given, hot, guarded)
-            known = self._memo.get(key, self)
-            if known is self and (guarded or not hot):
-                # Hot code that nothing guards shows all that the same code shows elsewhere, and more plainly.
-                known = self._memo.get((*given, True, False)) or self
+            known = memo.result(given, hot, guarded)
         except TypeError:
-            key, known = None, self
-        if known is not self:
-            return self._declared(ref) if known is None else known  # type: ignore[return-value]
-        counter = (ref, hot, guarded)
-        seen = self._contexts.get(counter, 0)
-        if call.depth > MAX_DEPTH or seen >= MAX_CONTEXTS or (ref in self._active and seen > 2):
-            return self._declared(ref, arguments)
+            given, known = None, MISSING
+        if known is not MISSING:
+            return (self.declared(ref), "declared") if known is None else (known, "told")
+        if not memo.admits(ref, hot, guarded, call.depth):
+            return self.declared(ref, arguments), "refused"
         node = self.project.function_node(ref)
         if node is None:
-            return self.after_unknown(arguments)
-        self._contexts[counter] = seen + 1
-        if key is not None:
-            self._memo[key] = None
+            return self.after_unknown(arguments), "unread"
+        memo.begin(ref, hot, guarded, given)
         result = self.read_anew(call, node, away)
-        if key is not None:
-            self._memo[key] = result
-        return result
+        memo.end(hot, guarded, given, result)
+        return result, "read"
 
     def read_anew(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, away: int = 0) -> Value:
         """What a function returns, whatever is known of it: `node` is read."""
@@ -212,19 +202,19 @@ class Engine:
         if call.guarded:
             frame.guards.append("reached only where captures do not go")
         parameters.bind(self, frame, node, facts, call.bound, arguments)
-        outermost = ref not in self._active
-        self._active.add(ref)
+        outermost = ref not in self.memo.active
+        self.memo.active.add(ref)
         try:
             result = self._run(frame, node)
         finally:
             if outermost:
-                self._active.discard(ref)
+                self.memo.active.discard(ref)
         if type(result) is Unknown and node.returns is not None:
             declared = annotated(self, file, node.returns)
             if type(declared) is not Unknown:
                 result = _marked(declared, depends_on_step(result) or any(map(depends_on_step, arguments.values())))
         if self.journal is not None:
-            self.journal.end(result)
+            self.journal.end(result, self.state.clock)
         return result
 
     def _run(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
@@ -236,7 +226,7 @@ class Engine:
             frame.returns.append(NONE)
         return join_all(frame.returns) if frame.returns else UNKNOWN
 
-    def _call_nested(self, frame: Frame, function: Function, arguments: Arguments) -> Value:
+    def _call_nested(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
         node = function.node
         if frame.depth > MAX_DEPTH:
             return UNKNOWN
@@ -262,11 +252,12 @@ class Engine:
         if self.journal is not None:
             self.journal.nested(function.ref)
         key = f"{function.ref}#{function.closure_id}"
-        if key in self._active:
+        if key in self.memo.active:
             return UNKNOWN
-        self._active.add(key)
+        self.memo.active.add(key)
         if frame.hot and function.ref != frame.ref:
-            self.record.edge(function.ref, Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards)))
+            line = getattr(call, "lineno", getattr(node, "lineno", 1))
+            self.record.edge(function.ref, Edge(frame.ref, line, bool(frame.guards)))
         try:
             if isinstance(node, ast.Lambda):
                 parameters.bind_lambda(self, inner, node, arguments)
@@ -275,7 +266,7 @@ class Engine:
             parameters.bind(self, inner, node, None, None, arguments)
             return self._run(inner, node)
         finally:
-            self._active.discard(key)
+            self.memo.active.discard(key)
 
     def _file_of(self, ref: str) -> FileIndex | None:
         return self.project.index(ref.partition("::")[0])
@@ -286,7 +277,7 @@ class Engine:
         ref = f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}"
         return Function(ref, node=node, closure=frame.env, closure_id=self._closures)
 
-    def _declared(self, ref: str, arguments: Arguments | None = None) -> Value:
+    def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
         """What a function says of its own result, for one that is not read (again)."""
         node = self.project.function_node(ref)
         file = self._file_of(ref)
@@ -309,16 +300,13 @@ class Engine:
         if self.is_near(ref):
             self.record.edge(ref, Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards)))
             guarded = bool(frame.guards) or bool(frame.doubts)
-            self.queue.append((ref, receiver, guarded))
-            if self.journal is not None:
-                self.journal.effect("later", ref, "guarded" if guarded else "", receiver)
+            if self.journal is None or not self.journal.effect("later", ref, "guarded" if guarded else "", receiver):
+                self.queue.append((ref, receiver, guarded))
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
-        if self.is_near(ref):
+        if self.is_near(ref) and (self.journal is None or not self.journal.effect("root", ref, why, receiver)):
             self.record.roots.setdefault(ref, why)
             self.queue.append((ref, receiver, False))
-            if self.journal is not None:
-                self.journal.effect("root", ref, why, receiver)
 
     def is_near(self, ref: str) -> bool:
         return self.near is None or ref.partition("::")[0] in self.near
@@ -327,25 +315,24 @@ class Engine:
 
     def fail(self, failure: Failure) -> None:
         """Give up what is being read; what was found so far stays."""
-        self._active.clear()
+        self.memo.active.clear()
         if self.journal is not None:
             self.journal.fail()
         self.record.failures[failure] = None
 
     def add_root_site(self, frame: Frame) -> None:
         """The function that `frame` reads holds a capture: what stands inside it is hot."""
-        self.record.roots.setdefault(frame.ref, SITE)
+        if self.journal is None or not self.journal.effect("site", frame.ref, "", None):
+            self.record.roots.setdefault(frame.ref, SITE)
 
     def read_alone(self, ref: str, receiver: Value | None, guarded: bool) -> None:
         """Read a function whose arguments are not known, but for what calls of an entry point's name have shown."""
-        node = self.project.function_node(ref)
-        if node is None:
-            return
         told: dict[str, Value] = {}
-        if self.record.roots.get(ref) == ENTRY_POINT:
+        passed = self._passed.get(ref.rpartition(".")[2].rpartition("::")[2])
+        node = self.project.function_node(ref) if passed and self.record.roots.get(ref) == ENTRY_POINT else None
+        if passed and node is not None:
             names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
-            seen = ((name, self._passed.get((node.name, name))) for name in names)
-            told = {name: tensor for name, tensor in seen if tensor is not None and tensor.where == "host"}
+            told = {name: passed[name] for name in names if name in passed and passed[name].where == "host"}
         self.read(Call(ref, receiver, Arguments(keywords=told), hot=True, guarded=guarded))
 
     def note_passed(self, name: str, arguments: Arguments) -> None:
@@ -353,13 +340,17 @@ class Engine:
         for keyword, value in arguments.keywords.items():
             tensor, certain = as_tensor(value)
             if tensor is not None and certain and tensor.where != "any":
-                key = (name, keyword)
                 plain = Tensor(tensor.where, tensor.dtype, pinned=tensor.pinned, step=True, name=keyword)
-                known = join(self._passed.get(key, plain), plain)
-                assert type(known) is Tensor
-                self._passed[key] = known
-                if self.journal is not None:
-                    self.journal.effect("passed", name, keyword, plain)
+                if self.journal is None or not self.journal.effect("passed", name, keyword, plain):
+                    self.keep_passed(name, plain)
+
+    def keep_passed(self, name: str, tensor: Tensor) -> None:
+        """Such a tensor; its own name is the parameter's."""
+        passed = self._passed.setdefault(name, {})
+        keyword = tensor.name or ""
+        known = join(passed.get(keyword, tensor), tensor)
+        assert type(known) is Tensor
+        passed[keyword] = known
 
     def note_input(self, attribute: str) -> None:
         """The tensor of an attribute changes from step to step."""
@@ -367,18 +358,33 @@ class Engine:
             self.journal.mark("input", attribute, attribute not in self.state.inputs)
         self.state.inputs.add(attribute)
 
-    def has_used(self, uses: int) -> bool:
-        """Whether there are more uses of host state than so many: those of a condition."""
-        grown = len(self.state.uses) > uses
-        if grown and self.journal is not None:
-            self.journal.decided(list(self.state.uses.values())[uses:])
-        return grown
-
     def note_seen(self, attribute: str) -> None:
         """Hot code reads an attribute."""
         if self.journal is not None:
             self.journal.mark("seen", attribute, attribute not in self.state.reads)
         self.state.read(attribute)
+
+    def note_use(self, use: Use) -> None:
+        """Host state decides what the device does."""
+        if self.journal is None or not self.journal.use(use, use.place not in self.state.uses):
+            self.state.use(use)
+
+    def count_uses(self) -> int:
+        """Of host state, so far: to be told to the next two when a condition is known."""
+        uses = len(self.state.uses)
+        return uses if self.journal is None else self.journal.count(uses)
+
+    def has_used(self, uses: int) -> bool:
+        """Whether there are more uses of host state than so many: those of a condition."""
+        has_grown = len(self.state.uses) > uses
+        if self.journal is None:
+            return has_grown
+        return self.journal.grown([*islice(self.state.uses.values(), uses, None)] if has_grown else ())
+
+    def forget_uses(self, uses: int) -> None:
+        """Drop all but the first uses: the condition that made the others decides nothing on the device."""
+        if self.journal is None or not self.journal.forget(len(self.state.uses) - uses):
+            self.state.forget_uses(uses)
 
 
 def _first(item: tuple[str, Value]) -> str:

@@ -46,6 +46,8 @@ class Seen:
     "The same statements, with the digests of their text."
     digest: str
     "Of what the names mean and the searches find, and of the classes and methods."
+    writers: Mapping[str, str]
+    "Attribute -> digest of the classes and their methods that assign it."
     written: Mapping[str, Span] = field(default_factory=dict)
     "Where the statements were when the scan's record was written, if that was elsewhere."
 
@@ -84,6 +86,13 @@ class Edit:
     "Functions, as `path::Qual.name`, of another text than before."
     replaying: Sequence[str]
     "Edited files that replay a graph, where everything may count."
+    attributes: frozenset[str]
+    "Names of attributes that other methods assign than before."
+
+    @property
+    def has_only_moved(self) -> bool:
+        """Whether all that the scan has looked at is as it was, but for the lines."""
+        return not (self.rewritten or self.replaying or self.attributes)
 
 
 def footprint(
@@ -156,7 +165,7 @@ def _seen(
         searches.update(known.searches)
         searched.update(known.searched)
         written = known.written
-    seen = Seen(tuple(sorted(asked)), spans, tuple(sorted(searches)), tuple(sorted(searched)), {}, "", written)
+    seen = Seen(tuple(sorted(asked)), spans, tuple(sorted(searches)), tuple(sorted(searched)), {}, "", {}, written)
     return _digested(files, index, seen, entrances)
 
 
@@ -170,6 +179,7 @@ def compare(before: Footprint, files: Files, contents: Mapping[str, str], entran
     seen = dict(before.seen)
     rewritten: list[str] = []
     replaying: list[str] = []
+    attributes: set[str] = set()
     for path in changed:
         data = files.data(path)
         if data is None or OWN_COMMENT in data or _told(data, entrances) != before.told.get(path, ""):
@@ -183,6 +193,7 @@ def compare(before: Footprint, files: Files, contents: Mapping[str, str], entran
             if not all(name.startswith(FUNCTION) and name not in known.searched for name in others):
                 return None
             rewritten += [f"{path}::{name.removeprefix(FUNCTION)}" for name in others]
+            attributes.update(name for name, _ in known.writers.items() ^ now.writers.items())
             seen[path] = now
             index = files.index(path)
             if index is not None and index.replays:
@@ -192,7 +203,8 @@ def compare(before: Footprint, files: Files, contents: Mapping[str, str], entran
             if path in files.problems:
                 return None
     moved = [path for path in changed if path in seen and seen[path].spans != before.seen[path].spans]
-    return Edit(seen, {path: Move(before.seen[path].spans, seen[path].spans) for path in moved}, rewritten, replaying)
+    moves = {path: Move(before.seen[path].spans, seen[path].spans) for path in moved}
+    return Edit(seen, moves, rewritten, replaying, frozenset(attributes))
 
 
 def carried(
@@ -249,7 +261,16 @@ def _digested(files: Files, index: FileIndex, seen: Seen, entrances: Entrances) 
         [_function(facts) for facts in index.functions.values() if _counts(facts, seen.names, entrances)],
         [re.findall(pattern, source.text, flags) for pattern, flags in seen.searches],
     )
-    return replace(seen, texts=texts, digest=digest(repr(parts).encode("utf-8", "surrogatepass")))
+    whole = digest(repr(parts).encode("utf-8", "surrogatepass"))
+    return replace(seen, texts=texts, digest=whole, writers=_writers(index))
+
+
+def _writers(index: FileIndex) -> Mapping[str, str]:
+    found: dict[str, list[tuple[str, Sequence[str]]]] = {}
+    for facts in index.classes.values():
+        for attribute, methods in facts.writers.items():
+            found.setdefault(attribute, []).append((facts.name, methods))
+    return {attribute: digest(repr(who).encode("utf-8", "surrogatepass"))[:16] for attribute, who in found.items()}
 
 
 def _text_digest(lines: Sequence[str]) -> str:
@@ -267,7 +288,7 @@ def _meaning(index: FileIndex, name: str) -> tuple[object, ...]:
 
 
 def _class(facts: ClassFacts) -> tuple[object, ...]:
-    return (facts.name, facts.bases, facts.decorators, [*facts.methods.items()], facts.writers, [*facts.fields])
+    return (facts.name, facts.bases, facts.decorators, [*facts.methods.items()], [*facts.fields])
 
 
 def _function(facts: FunctionFacts) -> tuple[object, ...]:
@@ -307,6 +328,7 @@ def parse_footprint(text: str) -> Footprint | None:
                 tuple(one["searched"]),
                 one["texts"],
                 one["digest"],
+                one["writers"],
                 {name: (first, last) for name, (first, last) in one["written"].items()},
             )
             for path, one in data.pop("seen").items()

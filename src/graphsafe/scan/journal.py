@@ -7,34 +7,37 @@ asks the same and returns the same. A reading that cannot be kept so makes its f
 from __future__ import annotations
 
 import ast
-import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
-from graphsafe.scan.arguments import Call
+from graphsafe.scan.arguments import Arguments, Call
 from graphsafe.scan.cache import digest
+from graphsafe.scan.memo import MISSING, Missing
 from graphsafe.scan.overrides import is_abstract
 from graphsafe.scan.project import Project
 from graphsafe.scan.source import Unreadable
-from graphsafe.scan.spool import Spool
-from graphsafe.scan.value_table import NOTHING, Unwritable, ValueTable
+from graphsafe.scan.value_table import ValueTable
 from graphsafe.scan.values import Value
 
 if TYPE_CHECKING:
-    from graphsafe.scan.state import Use
+    from graphsafe.scan.state import StateLog, Use
 
 Answer = TypeVar("Answer", bound="Value | None")
 QueryKind = Literal["attribute", "initial", "class", "bound"]
 MarkKind = Literal["seen", "input"]
-EffectKind = Literal["record", "expect", "later", "root", "passed"]
-
-
-class _Missing:
-    pass
-
-
-MISSING: Final = _Missing()
-"The answer is not known yet: it has to be worked out."
+EffectKind = Literal["record", "expect", "later", "root", "site", "passed"]
+Way = Literal["read", "told", "declared", "refused", "unread"]
+"""How a call was answered: by a reading, by one before, by what the function declares (because it is being read, or is
+not read any more), or by nothing (because it cannot be read)."""
+Held = tuple["Value | None", "Value | None"]
+"What an attribute holds, and what it is expected to hold."
+QUERIES = frozenset(("attribute", "initial", "class", "bound"))
+RAN, WAY, ADDED = 4, 5, 6
+"Where the item of a call says whether it led to readings, how it was answered, how many uses of state that added."
+FIRST, STABLE, INNER, HELD, EXPECTED = 4, 5, 6, 7, 8
+"Where that of a query says whether it was the first of its kind, if the answer lasts, what that took, what was held."
+OWN = frozenset(("use", "grown", "forget"))
+"Items of what the reading itself does to the log of state."
 
 
 class Journal(Protocol):
@@ -42,38 +45,66 @@ class Journal(Protocol):
 
     def begin(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, clock: float) -> None: ...
 
-    def end(self, result: Value) -> None: ...
+    def end(self, result: Value, clock: float) -> None: ...
 
     def fail(self) -> None: ...
 
-    def call(self, call: Call) -> Value | None:
-        """The answer, or None: it has to be worked out, and `called` be told."""
+    def call(self, call: Call, uses: int) -> Value | None:
+        """The answer, or None: it has to be worked out, and `called` be told. `uses`: those of state so far."""
 
-    def called(self, call: Call, result: Value, clock: float) -> None: ...
+    def called(self, call: Call, result: Value, way: Way, state: StateLog) -> None: ...
 
-    def ask(self, kind: QueryKind, owner: str, name: str) -> Value | _Missing | None:
+    def ask(self, kind: QueryKind, owner: str, name: str) -> Value | Missing | None:
         """The answer, or MISSING: it has to be worked out, and `tell` be told."""
 
-    def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None) -> None: ...
+    def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None, held: Held) -> None: ...
 
     def mark(self, kind: MarkKind, key: str, first: bool) -> None:
         """Something that counts once, however often it happens."""
 
-    def effect(self, kind: EffectKind, owner: str, name: str, value: Value | None) -> None:
-        """Something that others may see."""
+    def effect(self, kind: EffectKind, owner: str, name: str, value: Value | None) -> bool:
+        """Something that others may see; whether it has been done already."""
+
+    def recorded(self, owner: str, before: Held, after: Held) -> None:
+        """The effect just told of was to record an attribute: what is in it, and what constructors leave there.
+
+        After it, the latter is None where this was no constructor's.
+        """
 
     def changed(self, owner: str) -> None:
         """What is known of a class's attributes has changed."""
 
+    def constructing(self, ref: str) -> None:
+        """The constructors of a class are read for the first time; `constructed` when they are."""
+
+    def constructed(self) -> None: ...
+
+    def needs(self, ref: str, method: str, is_done: bool) -> None:
+        """An answer rests on what a method assigns, or constructors do; it is read now unless that is done."""
+
     def nested(self, ref: str) -> None:
         """A function defined inside another is called."""
 
-    def decided(self, uses: Sequence[Use]) -> None:
-        """A condition has used state of the host in these places, and decides whether they count."""
+    def use(self, use: Use, is_new: bool) -> bool:
+        """State of the host is used; whether that has been noted already."""
+
+    def count(self, uses: int) -> int:
+        """How many uses there are when a condition begins: `uses`, or how many there were."""
+
+    def grown(self, uses: Sequence[Use]) -> bool:
+        """Whether a condition has used state: these uses are new since it began."""
+
+    def forget(self, uses: int) -> bool:
+        """The last uses do not count; whether they are forgotten already."""
 
 
 def answered(
-    journal: Journal | None, kind: QueryKind, owner: str, name: str, work_out: Callable[[str, str], Answer]
+    journal: Journal | None,
+    kind: QueryKind,
+    owner: str,
+    name: str,
+    work_out: Callable[[str, str], Answer],
+    held: Callable[[str, str], Held] | None = None,
 ) -> Answer:
     """The answer of `work_out` to a question, which the journal is told of or may know."""
     if journal is None:
@@ -81,184 +112,45 @@ def answered(
     told = journal.ask(kind, owner, name)
     if told is MISSING:
         told = work_out(owner, name)
-        journal.tell(kind, owner, name, told)
+        journal.tell(kind, owner, name, told, held(owner, name) if held is not None else (None, None))
     return told  # type: ignore[return-value]  # what was told of such a question before is of the same kind
 
 
-class _Reading:
-    """One that is going on: its items so far, each a list as JSON will have it."""
+class Question(NamedTuple):
+    """What a call asks, in numbers of a table."""
 
-    __slots__ = ("asked", "call", "clock", "items", "serial")
-
-    def __init__(self, call: Call, serial: int, clock: float) -> None:
-        self.call = call
-        self.serial = serial
-        self.clock = clock
-        self.items: list[list[Any]] = []
-        self.asked: list[tuple[str, int]] = []
-        "Of each query, whose attribute it was, and when it was answered."
+    given: int
+    "What makes readings the same: the function, its object, and the arguments, keywords in order of their names."
+    ref: int
+    open: int
+    hot: int
+    guarded: int
+    depth: int
 
 
-class Recorder:
-    """Keeps everything, function by function."""
-
-    def __init__(self, project: Project) -> None:
-        self._project = project
-        self.table = ValueTable()
-        self._stack: list[_Reading | None] = []
-        "None: what is asked now belongs to an answer."
-        self._readings: dict[str, list[tuple[int, int]]] = {}
-        "Function -> where its readings are put aside."
-        self._spool = Spool()
-        self._headers: dict[str, str] = {}
-        self._closed: set[str] = set()
-        "Functions that cannot be read again."
-        self._queries: dict[str, tuple[int, int, int]] = {}
-        "Query -> when it was asked first, when it was last answered to a function, and the answer."
-        self._changes: dict[str, int] = {}
-        "Class -> when its attributes changed last."
-        self._serial = 0
-        self._runs: list[int] = []
-        "For each call that is going on, how many readings had begun before."
-        self._begun = 0
-
-    def rows(self) -> Iterator[tuple[str, str]]:
-        """Each function that can be read again, with all of its readings. Raises OSError."""
-        for ref, readings in self._readings.items():
-            if ref not in self._closed:
-                yield ref, f'["{self._headers[ref]}",[{",".join(map(self._spool.get, readings))}]]'
-
-    def circumstances(self) -> str:
-        """What was asked and what changed in the scan as a whole."""
-        return json.dumps((self._queries, self._changes), separators=(",", ":"))
-
-    def begin(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, clock: float) -> None:
-        if call.ref not in self._headers:
-            self._headers[call.ref] = header(self._project, call.ref, node)
-        self._begun += 1
-        self._serial += 1
-        self._stack.append(_Reading(call, self._serial, clock))
-
-    def end(self, result: Value) -> None:
-        reading = self._stack.pop()
-        assert reading is not None
-        call = reading.call
-        self._serial += 1
-        if call.ref in self._closed:
-            return
-        asked = iter(reading.asked)
-        for item in reading.items:
-            if item[0] in _QUERIES:
-                owner, answered = next(asked)
-                item.append(int(self._changes.get(owner, 0) < answered))
-        try:
-            question = question_of(call, self.table)
-            order = list(call.arguments.keywords)
-            kept = [question, order, self.table.number(result), reading.serial, self._serial, reading.clock]
-            place = self._spool.put(json.dumps([*kept, reading.items], separators=(",", ":")))
-        except (Unwritable, OSError):
-            self._closed.add(call.ref)
-            return
-        self._readings.setdefault(call.ref, []).append(place)
-
-    def fail(self) -> None:
-        self._closed.update(reading.call.ref for reading in self._stack if reading is not None)
-        self._stack.clear()
-        self._runs.clear()
-
-    def call(self, call: Call) -> Value | None:
-        self._runs.append(self._begun)
-        return None
-
-    def called(self, call: Call, result: Value, clock: float) -> None:
-        ran = self._runs.pop() < self._begun
-        reading = self._current()
-        if reading is not None:
-            try:
-                question = question_of(call, self.table)
-                reading.items.append(["call", question, self.table.number(result), clock, int(ran)])
-            except Unwritable:
-                self._closed.add(reading.call.ref)
-
-    def ask(self, kind: QueryKind, owner: str, name: str) -> Value | _Missing | None:
-        self._stack.append(None)
-        return MISSING
-
-    def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None) -> None:
-        self._stack.pop()
-        self._serial += 1
-        table = self.table
-        owners, names = table.name(owner), table.name(name)
-        key = f"{kind} {owners} {names}"
-        known = self._queries.get(key)
-        reading = self._current()
-        if reading is None:
-            if known is None:
-                self._queries[key] = self._serial, 0, NOTHING
-            return
-        try:
-            answer = table.number(value)
-        except Unwritable:
-            self._closed.add(reading.call.ref)
-            return
-        reading.items.append([kind, owners, names, answer, int(known is None)])
-        reading.asked.append((owner, self._serial))
-        self._queries[key] = known[0] if known is not None else self._serial, self._serial, answer
-
-    def mark(self, kind: MarkKind, key: str, first: bool) -> None:
-        reading = self._current()
-        if reading is not None:
-            reading.items.append([kind, self.table.name(key), int(first)])
-
-    def effect(self, kind: EffectKind, owner: str, name: str, value: Value | None) -> None:
-        reading = self._current()
-        if reading is not None:
-            table = self.table
-            try:
-                reading.items.append([kind, table.name(owner), table.name(name), table.number(value)])
-            except Unwritable:
-                self._closed.add(reading.call.ref)
-
-    def changed(self, owner: str) -> None:
-        self._serial += 1
-        self._changes[owner] = self._serial
-
-    def nested(self, ref: str) -> None:
-        reading = self._current()
-        owner = outermost(self._project, ref)
-        if reading is None or reading.call.ref != owner:
-            # Its lines are read inside another function's reading.
-            self._closed.add(owner)
-            if reading is not None:
-                self._closed.add(reading.call.ref)
-
-    def decided(self, uses: Sequence[Use]) -> None:
-        reading = self._current()
-        users = {outermost(self._project, f"{use.path}::{use.function}") for use in uses}
-        if reading is not None and users != {reading.call.ref}:
-            # Those of a function that the condition calls: the caller decides about them.
-            self._closed.add(reading.call.ref)
-
-    def _current(self) -> _Reading | None:
-        return self._stack[-1] if self._stack else None
-
-
-_QUERIES = frozenset(("attribute", "initial", "class", "bound"))
-
-
-def question_of(call: Call, table: ValueTable) -> list[Any]:
-    """As JSON; keywords in order of their names. Raises Unwritable."""
+def question_of(call: Call, table: ValueTable) -> int:
+    """The number of what a call asks. Raises Unwritable for what has no hash."""
     arguments = call.arguments
-    return [
-        table.name(call.ref),
-        table.number(call.bound),
-        table.numbers(arguments.positional),
-        [[name, table.number(value)] for name, value in sorted(arguments.keywords.items(), key=_first)],
-        int(arguments.open),
-        int(call.hot),
-        int(call.guarded),
-        call.depth,
-    ]
+    ref = table.name(call.ref)
+    bound = table.any_number(call.bound)
+    positional = tuple(map(table.any_number, arguments.positional))
+    named = [(name, table.any_number(value)) for name, value in sorted(arguments.keywords.items(), key=_first)]
+    given = table.row((ref, bound, positional, tuple(named)), (bound, *positional, *(value for _, value in named)))
+    how = int(arguments.open), int(call.hot), int(call.guarded), call.depth
+    return table.row((given, ref, *how), (given,))
+
+
+def parts_of(question: int, table: ValueTable) -> Question:
+    return Question(*table.flat_parts(question))
+
+
+def call_of(question: int, order: Sequence[str], table: ValueTable) -> Call:
+    """The call that asks this, its keywords in this order. Raises Unwritable where it holds what was not written."""
+    asked = parts_of(question, table)
+    ref, bound, positional, keywords = table.parts(asked.given)
+    named = {name: table.some(value) for name, value in keywords}
+    arguments = Arguments(tuple(map(table.some, positional)), {name: named[name] for name in order}, bool(asked.open))
+    return Call(table.text(ref), table.value(bound), arguments, bool(asked.hot), bool(asked.guarded), asked.depth)
 
 
 def header(project: Project, ref: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

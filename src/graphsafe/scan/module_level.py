@@ -56,9 +56,9 @@ class ModuleLevel:
             return ClassValue(f"{binding.path}::{binding.name}")
         if binding.kind == "function":
             return _function(self._engine, f"{binding.path}::{binding.name}")
-        return answered(self._engine.journal, "bound", binding.path, binding.name, self._assigned)
+        return answered(self._engine.journal, "bound", binding.path, binding.name, self.assigned)
 
-    def _assigned(self, path: str, name: str) -> Value:
+    def assigned(self, path: str, name: str) -> Value:
         file = self._engine.project.index(path)
         if file is None:
             return UNKNOWN

@@ -8,22 +8,40 @@ before it, changes nothing and may come and go.
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from graphsafe.scan.arguments import Call
-from graphsafe.scan.journal import EffectKind, MarkKind, QueryKind, outermost, question_of
+from graphsafe.scan.journal import (
+    ADDED,
+    FIRST,
+    INNER,
+    OWN,
+    QUERIES,
+    RAN,
+    STABLE,
+    WAY,
+    EffectKind,
+    Held,
+    MarkKind,
+    QueryKind,
+    Way,
+    outermost,
+    parts_of,
+    question_of,
+)
 from graphsafe.scan.project import Project
 from graphsafe.scan.state import StateLog, Use
 from graphsafe.scan.value_table import Unwritable, ValueTable
 from graphsafe.scan.values import Value
 
 Item = list[Any]
-RAN, FIRST, STABLE = 4, 4, 5
-"Where an item says whether a call led to a reading, whether a query was the first of its kind, if its answer lasts."
+TACT = 2.0**-20
+"Between two ticks of the clock of the scan before."
+UNSEEN = -2
+"In place of what an attribute held when it was asked for: it is not known."
 
 
 class Unanswered(Exception):
@@ -34,13 +52,17 @@ class Unanswered(Exception):
 class Reading:
     """One of a function's readings, as the journal wrote it."""
 
-    question: Sequence[Any]
+    question: int
     order: Sequence[str]
     "Of the keywords, as the call had them."
     result: int
     serial: int
     end: int
     clock: float
+    "When it began."
+    until: float
+    parent: int
+    "The serial of the reading in which it was made."
     items: Sequence[Item]
 
 
@@ -67,28 +89,29 @@ class Oracle:
         self._table = table
         self._elsewhere = elsewhere
         self._state = state
+        self._old = [item for item in reading.items if item[0] not in OWN]
         self._position = 0
         self._places: dict[str, list[int]] = {}
-        for i, item in enumerate(reading.items):
+        for i, item in enumerate(self._old):
             self._places.setdefault(_key(item), []).append(i)
         self.items: list[Item] = []
         "What this reading asks, to be kept for the next edit."
 
     def finish(self) -> None:
         """Raises Unanswered where something is missing that others rely on."""
-        if not all(map(_may_go, self._reading.items[self._position :])):
+        if not all(map(_may_go, self._old[self._position :])):
             raise Unanswered
 
     def begin(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, clock: float) -> None:
         pass
 
-    def end(self, result: Value) -> None:
+    def end(self, result: Value, clock: float) -> None:
         pass
 
     def fail(self) -> None:
         pass
 
-    def call(self, call: Call) -> Value:
+    def call(self, call: Call, uses: int) -> Value:
         try:
             question = question_of(call, self._table)
         except Unwritable as error:
@@ -101,7 +124,7 @@ class Oracle:
             self._state.clock = max(self._state.clock, item[3])
         return self._table.some(item[2])
 
-    def called(self, call: Call, result: Value, clock: float) -> None:
+    def called(self, call: Call, result: Value, way: Way, state: StateLog) -> None:
         pass
 
     def ask(self, kind: QueryKind, owner: str, name: str) -> Value | None:
@@ -111,7 +134,7 @@ class Oracle:
             raise Unanswered
         return self._table.value(item[3])
 
-    def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None) -> None:
+    def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None, held: Held) -> None:
         pass
 
     def mark(self, kind: MarkKind, key: str, first: bool) -> None:
@@ -123,7 +146,7 @@ class Oracle:
                 raise Unanswered
             self._kept([*wanted, 0])
 
-    def effect(self, kind: EffectKind, owner: str, name: str, value: Value | None) -> None:
+    def effect(self, kind: EffectKind, owner: str, name: str, value: Value | None) -> bool:
         table = self._table
         try:
             wanted: Item = [kind, table.name(owner), table.name(name), table.number(value)]
@@ -131,22 +154,51 @@ class Oracle:
             raise Unanswered from error
         if self._next(wanted) is None:
             raise Unanswered
+        return False
+
+    def recorded(self, owner: str, before: Held, after: Held) -> None:
+        pass
 
     def changed(self, owner: str) -> None:
+        pass
+
+    def constructing(self, ref: str) -> None:
+        pass
+
+    def constructed(self) -> None:
+        pass
+
+    def needs(self, ref: str, method: str, is_done: bool) -> None:
         pass
 
     def nested(self, ref: str) -> None:
         if outermost(self._project, ref) != self._ref:
             raise Unanswered
 
-    def decided(self, uses: Sequence[Use]) -> None:
-        pass
+    def use(self, use: Use, is_new: bool) -> bool:
+        name = self._table.name
+        self._kept(
+            ["use", name(use.key), use.kind, *map(name, (use.path, use.function)), use.line, use.order, int(is_new)]
+        )
+        return False
+
+    def count(self, uses: int) -> int:
+        return uses
+
+    def grown(self, uses: Sequence[Use]) -> bool:
+        if uses:
+            self._kept(["grown"])
+        return bool(uses)
+
+    def forget(self, uses: int) -> bool:
+        self._kept(["forget", uses])
+        return False
 
     # where the answers are
 
     def _next(self, wanted: Item) -> Item | None:
         """The item, if it is the next one but for such as may go."""
-        items = self._reading.items
+        items = self._old
         key = _key(wanted)
         for i in range(self._position, len(items)):
             if _key(items[i]) == key:
@@ -158,7 +210,7 @@ class Oracle:
 
     def _again(self, wanted: Item) -> Item | None:
         """The answer to what is asked elsewhere in the reading, if it is the same here."""
-        items = self._reading.items
+        items = self._old
         places = self._places.get(_key(wanted), ())
         if not places or any(i >= self._position and not _may_go(items[i]) for i in places):
             return None
@@ -169,16 +221,18 @@ class Oracle:
             item = items[places[0]] if len({_answer(items[i]) for i in places}) == 1 else None
         return None if item is None else self._kept(_repeated(item))
 
-    def _read_before(self, question: Sequence[Any]) -> Item | None:
+    def _read_before(self, question: int) -> Item | None:
         """A call that the scan had read for another caller."""
+        wanted = parts_of(question, self._table)
+        readings = self._elsewhere.readings(self._table.text(wanted.ref))
         known = [
-            one for one in self._elsewhere.readings(self._table.text(question[0])) if one.end < self._reading.serial
+            (parts_of(one.question, self._table), one.result) for one in readings if one.end < self._reading.serial
         ]
         # What engine.read answers from: hot code that nothing guards has shown all that the same code shows elsewhere.
-        for hot_and_guarded in ([question[5], question[6]], [1, 0]):
-            for one in known:
-                if one.question[:5] == question[:5] and one.question[5:7] == hot_and_guarded:
-                    return self._kept(["call", question, one.result, self._reading.clock, 0])
+        for hot_and_guarded in ((wanted.hot, wanted.guarded), (1, 0)):
+            for one, result in known:
+                if (one.given, one.open) == (wanted.given, wanted.open) and (one.hot, one.guarded) == hot_and_guarded:
+                    return self._kept(["call", question, result, self._reading.clock, 0, "told", 0])
         return None
 
     def _asked_before(self, kind: QueryKind, owner: str, name: str) -> Item | None:
@@ -189,7 +243,7 @@ class Oracle:
         serial = self._reading.serial
         if not last or first > serial or changed > serial or last < changed:
             return None
-        return self._kept([kind, owners, names, answer, 0, 1])
+        return self._kept([kind, owners, names, answer, 0, 1, 0, UNSEEN, UNSEEN])
 
     def _kept(self, item: Item) -> Item:
         self.items.append(item)
@@ -199,12 +253,12 @@ class Oracle:
 def _key(item: Item) -> str:
     """What makes two items the same."""
     if item[0] == "call":
-        return json.dumps(item[1])
-    return " ".join(map(str, item[:3] if _is_query(item) else item[:2] if _is_mark(item) else item))
+        return f"call {item[1]}"
+    return " ".join(map(str, item[:3] if _is_query(item) else item[:2] if _is_mark(item) else item[:4]))
 
 
 def _is_query(item: Item) -> bool:
-    return item[0] in ("attribute", "initial", "class", "bound")
+    return item[0] in QUERIES
 
 
 def _is_mark(item: Item) -> bool:
@@ -228,9 +282,10 @@ def _answer(item: Item) -> int:
 def _repeated(item: Item) -> Item:
     again = list(item)
     if item[0] == "call":
-        again[RAN] = 0
+        again[RAN] = again[ADDED] = 0
+        again[WAY] = "told" if item[WAY] == "read" else item[WAY]
     elif _is_query(item):
-        again[FIRST] = 0
+        again[FIRST] = again[INNER] = 0
     else:
         again[2] = 0
     return again

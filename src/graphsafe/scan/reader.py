@@ -7,6 +7,8 @@ file afresh, the common layers of a large project would be read hundreds of time
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from dataclasses import dataclass
+from typing import Literal
 
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
@@ -18,12 +20,24 @@ from graphsafe.scan.events import Event
 from graphsafe.scan.files import Files
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FunctionFacts
-from graphsafe.scan.journal import Recorder
 from graphsafe.scan.project import Project
 from graphsafe.scan.record import ENTRY_POINT, Failure, Place, Record
+from graphsafe.scan.recorder import Recorder
 from graphsafe.scan.roots import Paths, capture_sites, roots_of, target_roots
 from graphsafe.scan.source import parse
 from graphsafe.scan.values import Instance, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where readings begin: a root, a function that captures, or what configured targets return."""
+
+    kind: Literal["root", "site", "targets", "follow"]
+    "`follow`: what waits is read."
+    ref: str
+    why: str = ""
+    receiver: Value | None = None
+
 
 TARGETS = ""
 "In place of a file's path: what configured targets return."
@@ -47,7 +61,7 @@ class Reader:
         self._cold: dict[str, bool] = {}
         self._replaying: list[str] = []
         "Files that replay a graph."
-        self._late: list[tuple[str, Value | None, str]] = []
+        self._late: list[Step] = []
         "What engines call on models: read after the engines, which pass the arguments."
         self._near = near
         self._engine = self.engine()
@@ -64,23 +78,29 @@ class Reader:
 
     def read(self, path: str) -> None:
         """Follow what a file makes hot; what cannot be followed is among the record's failures."""
-        engine = self._engine
         if path == TARGETS:
-            _guarded(engine, "", lambda: target_roots(engine, self._config, self.project.paths))
+            self._take(Step("targets", path))
         else:
-            _guarded(engine, f"{path}::", lambda: self._read_file(engine, path))
+            _guarded(self._engine, f"{path}::", lambda: self._read_file(path))
         self._follow()
 
     def finish(self) -> None:
         """Follow what had to wait until every file was read."""
         for path in self._replaying:
             _guarded(self._engine, f"{path}::", lambda path=path: self._note_replays(path))  # type: ignore[misc]
-        for root in self._late:
-            self._engine.add_root(*root)
+        for step in self._late:
+            self._take(step)
         self._late.clear()
         self._follow()
 
+    def _take(self, step: Step) -> None:
+        if self.recorder is not None:
+            self.recorder.step(step.kind, step.ref, step.why, step.receiver)
+        _guarded(self._engine, step.ref, lambda: take(self._engine, step, self._config))
+
     def _follow(self) -> None:
+        if self.recorder is not None:
+            self.recorder.step("follow", "", "", None)
         engine = self._engine
         while engine.queue:
             _guarded(engine, engine.queue[0][0], lambda: engine.read_alone(*engine.queue.popleft()))
@@ -92,22 +112,37 @@ class Reader:
             self._cold[ref] = self._paths.is_cold(path, index.module if index is not None else "", facts)
         return self._cold[ref]
 
-    def _read_file(self, engine: Engine, path: str) -> None:
+    def _read_file(self, path: str) -> None:
+        engine = self._engine
         file = engine.project.index(path)
         if file is None:
             return
         if file.replays:
             self._replaying.append(path)
         for ref, receiver, why in roots_of(engine, file, self._paths, self._rulebook.entry_points):
+            step = Step("root", ref, why, receiver)
             if why == ENTRY_POINT and type(receiver) is Instance and engine.attributes.is_module(receiver.ref):
-                self._late.append((ref, receiver, why))
+                self._late.append(step)
             else:
-                engine.add_root(ref, receiver, why)
+                self._take(step)
         for site in capture_sites(file):
-            _guarded(engine, site, lambda site=site: _read_site(engine, site))  # type: ignore[misc]
+            self._take(Step("site", site))
 
     def _note_replays(self, path: str) -> None:
         self.record.replays.update(replays_of(self.project, path))
+
+
+def take(engine: Engine, step: Step, config: Config) -> None:
+    """Raises whatever its code cannot be followed for."""
+    if step.kind == "root":
+        engine.add_root(step.ref, step.receiver, step.why)
+    elif step.kind == "site":
+        _read_site(engine, step.ref)
+    elif step.kind == "follow":
+        while engine.queue:
+            engine.read_alone(*engine.queue.popleft())
+    else:
+        target_roots(engine, config, engine.project.paths)
 
 
 def replays_of(project: Project, path: str) -> dict[Place, Event]:

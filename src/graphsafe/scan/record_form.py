@@ -55,7 +55,7 @@ def parse_record(text: str, table: ValueTable) -> Record:
         state.writes[write.path, write.span] = write
     for key, kind, path, function, number, order in uses:
         use = Use(name(key), kind, name(path), name(function), number, order)
-        state.uses[use.key, use.path, use.line] = use
+        state.uses[use.place] = use
     state.reads.update((name(key), order) for key, order in reads)
     state.inputs.update(map(name, inputs))
     return record

@@ -64,6 +64,11 @@ class Use:
     line: int
     order: float
 
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """What makes two uses the same."""
+        return self.key, self.path, self.line
+
 
 @dataclass(slots=True)
 class StateLog:
@@ -87,9 +92,8 @@ class StateLog:
         if known is None or (known.guard is not None and write.guard is None):
             self.writes[place] = write
 
-    def use(self, key: str, kind: UseKind, path: str, function: str, node: ast.AST) -> None:
-        line: int = node.lineno  # type: ignore[attr-defined]
-        self.uses.setdefault((key, path, line), Use(key, kind, path, function, line, self.tick()))
+    def use(self, use: Use) -> None:
+        self.uses.setdefault(use.place, use)
 
     def forget_uses(self, count: int) -> None:
         """Drop all but the first `count` uses: the condition that made the others decides nothing on the device."""
@@ -103,4 +107,5 @@ class StateLog:
 def use_number(engine: Engine, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
     """Note that a host number which is state decides what the device does here."""
     if frame.hot and isinstance(value, Number) and value.state is not None:
-        engine.state.use(value.state, kind, frame.path, frame.function, node)
+        line: int = node.lineno  # type: ignore[attr-defined]
+        engine.note_use(Use(value.state, kind, frame.path, frame.function, line, engine.state.tick()))

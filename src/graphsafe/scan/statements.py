@@ -119,10 +119,10 @@ def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> bool:
 
 
 def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
-    uses = len(engine.state.uses)
+    uses = engine.count_uses()
     known = truth(engine, frame, node.test, "if", node)
     if engine.has_used(uses) and not arms.touches_device(engine, frame, [*node.body, *node.orelse]):
-        engine.state.forget_uses(uses)
+        engine.forget_uses(uses)
     verdict = guards.judge(frame, node.test, known)
     capturing_branch.branch(engine, frame, node)
     before = frame.env

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
@@ -12,6 +13,8 @@ from graphsafe.scan.values import UNSET, Dict, Function, Number, Union, Value
 
 NOTHING = -1
 "In place of a value's number."
+OPAQUE = "Opaque"
+BARE = "bare"
 _PLAIN: dict[str, type] = {
     kind.__name__: kind
     for kind in (
@@ -34,7 +37,14 @@ _CONSTANTS = (str, int, float, bool, type(None))
 
 
 class Unwritable(Exception):
-    """A value that means nothing outside this process: a function that sees another's names."""
+    """A value that means nothing outside this process: a function that sees another's names.
+
+    `refs`: the functions that it holds, where they are known.
+    """
+
+    def __init__(self, refs: Sequence[str] = ()) -> None:
+        super().__init__(*refs)
+        self.refs = refs
 
 
 class ValueTable:
@@ -49,6 +59,8 @@ class ValueTable:
         self._known: dict[object, int] = {}
         self._values: dict[int, Value] = {}
         self._are_bare = False
+        self._opaque: set[int] = set()
+        "Numbers of values that cannot be written, which none but this process can look into."
 
     def __str__(self) -> str:
         return "\n".join(self._rows)
@@ -57,17 +69,62 @@ class ValueTable:
         """Raises Unwritable."""
         if value is None:
             return NOTHING
-        # 1 and True are equal, and not the same constant.
-        key = (type(value.const), value) if type(value) is Number else value
+        key = self._key(value)
         try:
             if key not in self._known:
-                self._known[key] = self._row(json.dumps(self._written(value), separators=(",", ":")))
-            return self._known[key]
+                text = json.dumps(self._written(value), separators=(",", ":"))
+                # No row of a bare value is that of another one.
+                self._known[key] = self._row(f" {text}" if self._are_bare else text)
+            number = self._known[key]
         except TypeError as error:  # a constant that has no hash
             raise Unwritable from error
+        if number in self._opaque:
+            raise Unwritable
+        return number
+
+    def any_number(self, value: Value | None) -> int:
+        """The same, also of a value that cannot be written: its row says no more than that it is another one.
+
+        Raises Unwritable for what has no hash.
+        """
+        if value is None:
+            return NOTHING
+        try:
+            return self.number(value)
+        except Unwritable:
+            key = self._key(value)
+            try:
+                number = self._known.get(key)
+            except TypeError as error:
+                raise Unwritable from error
+            if number is None:
+                number = self._row(json.dumps([OPAQUE, len(self._rows), *_functions(value)]))
+                self._known[key] = number
+                self._values[number] = value
+                self._opaque.add(number)
+            return number
+
+    def is_opaque(self, number: int) -> bool:
+        """Whether the number is that of a value that this table could not write."""
+        return number in self._opaque
+
+    def row(self, parts: tuple[Any, ...], values: Iterable[int]) -> int:
+        """The number of names, numbers and flags together; `values` are those of the values among them."""
+        if parts not in self._known:
+            self._known[parts] = self._row(json.dumps(parts, separators=(",", ":")))
+            if not self._opaque.isdisjoint(values):
+                self._opaque.add(self._known[parts])
+        return self._known[parts]
+
+    def parts(self, number: int) -> list[Any]:
+        """What `row` was given, tuples as lists."""
+        found: list[Any] = json.loads(self._rows[number])
+        return found
 
     def bare_number(self, value: Value | None) -> int:
         """The number of a value of which only its kind will be asked, and no other constant than a flag."""
+        with suppress(Unwritable):
+            return self.number(value)
         self._are_bare = True
         try:
             return self.number(value)
@@ -82,6 +139,10 @@ class ValueTable:
             is_plain = text[:1] not in ("", "[", '"') and "\n" not in text
             self._known[text] = self._row(text if is_plain else json.dumps(text))
         return self._known[text]
+
+    def flat_parts(self, number: int) -> list[int]:
+        """The same, where they are nothing but numbers: at a quarter of the cost."""
+        return [*map(int, self._rows[number][1:-1].split(","))]
 
     def value(self, number: int) -> Value | None:
         if number == NOTHING:
@@ -100,6 +161,11 @@ class ValueTable:
         row = self._rows[number]
         found: str = json.loads(row) if row[:1] == '"' else row
         return found
+
+    def _key(self, value: Value) -> object:
+        # 1 and True are equal, and not the same constant; a bare value may be written where the whole one may not.
+        key = (type(value.const), value) if type(value) is Number else value
+        return (BARE, key) if self._are_bare else key
 
     def _row(self, row: str) -> int:
         if row in self._numbers:
@@ -136,6 +202,8 @@ class ValueTable:
 
     def _read(self, row: Sequence[Any]) -> Value:
         kind, *parts = row
+        if kind == OPAQUE:
+            raise Unwritable(parts[1:])
         if kind in _PLAIN:
             plain: Value = _PLAIN[kind](*parts)
             return plain
@@ -159,3 +227,21 @@ def _constant(const: object) -> object:
     if type(const) not in _CONSTANTS:
         raise Unwritable
     return const
+
+
+def _functions(value: Value | None) -> Iterator[str]:
+    """The functions that a value is, or holds, that see another's names."""
+    if isinstance(value, Function):
+        if value.node is not None:
+            yield value.ref
+        held: Iterable[Value | None] = (value.bound, *value.partial, *(item for _, item in value.partial_keywords))
+    elif isinstance(value, values.Sequence):
+        held = (*(value.items or ()), value.elem)
+    elif isinstance(value, Dict):
+        held = (*(item for _, item in value.items), value.elem)
+    elif isinstance(value, Union):
+        held = value.options
+    else:
+        held = ()
+    for one in held:
+        yield from _functions(one)

@@ -1,0 +1,271 @@
+"""What readings did to the rest of the scan, and what it told them: done again item by item, without the reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+
+from graphsafe.scan.attributes import CONSTRUCTED, Key
+from graphsafe.scan.engine import Engine
+from graphsafe.scan.journal import ADDED, EXPECTED, FIRST, HELD, INNER, QueryKind
+from graphsafe.scan.moves import Move
+from graphsafe.scan.oracle import Item, Unanswered
+from graphsafe.scan.record import SITE
+from graphsafe.scan.state import Use
+from graphsafe.scan.value_table import NOTHING, ValueTable
+from graphsafe.scan.values import Tensor, Value
+
+
+class Numbers(MutableMapping[Key, Value]):
+    """Values of attributes, as numbers of a table; `value` gives the value of a number."""
+
+    def __init__(self, table: ValueTable, value: Callable[[int], Value]) -> None:
+        self._table = table
+        self._value = value
+        self.numbers: dict[tuple[int, int], int] = {}
+
+    def __getitem__(self, key: Key) -> Value:
+        return self._value(self.numbers[self._key(key)])
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        self.numbers[self._key(key)] = self._table.any_number(value)
+
+    def __delitem__(self, key: Key) -> None:
+        del self.numbers[self._key(key)]
+
+    def __iter__(self) -> Iterator[Key]:
+        for owner, name in self.numbers:
+            yield self._table.text(owner), self._table.text(name)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def _key(self, key: Key) -> tuple[int, int]:
+        return self._table.name(key[0]), self._table.name(key[1])
+
+
+class Deeds:
+    def __init__(
+        self,
+        engine: Engine,
+        table: ValueTable,
+        read: Callable[[int, Item], int],
+        value: Callable[[int], Value | None],
+        reads: Mapping[str, float],
+        moves: Mapping[str, Move],
+        attributes: Collection[str],
+    ) -> None:
+        """`read` answers a call, that an item asks; `value` gives the value of a number.
+
+        `reads`: when hot code first read an attribute then. `attributes`: those that other methods assign than then.
+        """
+        self._engine = engine
+        self._state = engine.state
+        self._table = table
+        self._read = read
+        self._value = value
+        self._reads = reads
+        self._moves = moves
+        self._renewed = frozenset(map(table.name, attributes))
+        self._asked: set[tuple[str, int, int]] = set()
+        "Questions about attributes that were answered, for which nothing is left to be read."
+        self._held: set[tuple[int, int]] = set()
+        "The attributes among them."
+        self._noted: set[int] = set()
+        "Attributes of which it is known when hot code first read them."
+        self._answers: dict[tuple[str, int, int], int] = {}
+        "What classes and modules bind: found out once."
+        self._now = Numbers(table, self._some)
+        self._initial = Numbers(table, self._some)
+        self._expected = Numbers(table, self._some)
+        engine.attributes.now = self._now
+        engine.attributes.initial_values = self._initial
+        engine.attributes.expected = self._expected
+
+    def repeat(self, items: Sequence[Item], uses: list[tuple[int, int]]) -> int:
+        """Do what a reading did as long as the answers are the same: how many of its items.
+
+        `uses` gets from which item on there were how many uses of state.
+        """
+        known = self._state.uses
+        count = len(known)
+        uses.append((0, count))
+        held, now, expected, noted = self._held, self._now.numbers, self._expected.numbers, self._noted
+        for i, item in enumerate(items):
+            kind = item[0]
+            if kind == "attribute":
+                key = (item[1], item[2])
+                if key in held and now.get(key, NOTHING) == item[HELD] and expected.get(key, NOTHING) == item[EXPECTED]:
+                    continue
+            elif kind == "seen" and item[1] in noted:
+                continue
+            if not self._holds(kind, item):
+                return i
+            if len(known) != count:
+                count = len(known)
+                uses.append((i + 1, count))
+        return len(items)
+
+    def answer(self, kind: QueryKind, owner: str, name: str) -> int | None:
+        """What a class or a module binds, if that has been found out."""
+        return self._answers.get((kind, self._table.name(owner), self._table.name(name)))
+
+    def note(self, kind: QueryKind, owner: str, name: str, value: Value | None) -> None:
+        """A question has been answered."""
+        query = (kind, self._table.name(owner), self._table.name(name))
+        self._asked.add(query)
+        if kind == "class" or kind == "bound":
+            self._answers[query] = self._table.any_number(value)
+
+    def _holds(self, kind: str, item: Item) -> bool:
+        state = self._state
+        if kind == "call":
+            uses = len(state.uses)
+            if self._read(item[1], item) != item[2]:
+                return False
+            state.clock = max(state.clock, item[3])
+            return len(state.uses) - uses == int(item[ADDED])
+        if kind == "attribute" or kind == "initial":
+            return self._has_held(item[0], item)
+        if kind == "class" or kind == "bound":
+            return self._is_bound(item[0], item)
+        if kind == "seen":
+            key = self._table.text(item[1])
+            if key not in state.reads:
+                if not item[2] or key not in self._reads:
+                    return False
+                state.reads[key] = self._reads[key]
+            self._noted.add(item[1])
+            return True
+        if kind == "use":
+            return self._uses(item)
+        self._do(kind, item)
+        return True
+
+    def _do(self, kind: str, item: Item) -> None:
+        """What readings do to others, and ask nothing for."""
+        engine, text = self._engine, self._table.text
+        if kind == "record":
+            self._record(item)
+        elif kind == "input":
+            self._state.inputs.add(text(item[1]))
+        elif kind == "forget":
+            self._state.forget_uses(len(self._state.uses) - int(item[1]))
+        elif kind == "later":
+            engine.queue.append((text(item[1]), self._value(item[3]), bool(text(item[2]))))
+        elif kind == "root":
+            engine.record.roots.setdefault(text(item[1]), text(item[2]))
+            engine.queue.append((text(item[1]), self._value(item[3]), False))
+        elif kind == "site":
+            engine.record.roots.setdefault(text(item[1]), SITE)
+        elif kind == "expect":
+            engine.attributes.keep_expected(text(item[1]), text(item[2]), self._some(item[3]))
+        elif kind == "passed":
+            tensor = self._some(item[3])
+            assert isinstance(tensor, Tensor)
+            engine.keep_passed(text(item[1]), tensor)
+        elif kind != "grown":
+            raise Unanswered
+
+    def _record(self, item: Item) -> None:
+        _, owner, name, value, known, first_known, now, first = item
+        key = (owner, name)
+        attributes = self._engine.attributes
+        was_constructing = first != NOTHING
+        if (
+            self._now.numbers.get(key, NOTHING) == known
+            and self._initial.numbers.get(key, NOTHING) == first_known
+            and (self._table.text(owner) in attributes.under_construction) == was_constructing
+        ):
+            self._now.numbers[key] = now
+            if was_constructing:
+                self._initial.numbers[key] = first
+        else:
+            attributes.record(self._table.text(owner), self._table.text(name), self._some(value))
+
+    def _uses(self, item: Item) -> bool:
+        _, key, kind, path_number, function, line, order, is_new = item
+        text = self._table.text
+        path = text(path_number)
+        move = self._moves.get(path)
+        name = text(function)
+        if move is not None:
+            line, name = move.line(line), move.name(name)
+        use = Use(text(key), kind, path, name, line, order)
+        was_new = use.place not in self._state.uses
+        self._state.use(use)
+        return was_new == bool(is_new)
+
+    def _has_held(self, kind: QueryKind, item: Item) -> bool:
+        owner, name = item[1], item[2]
+        query = (kind, owner, name)
+        key = (owner, name)
+        if name in self._renewed:
+            return self._ask_anew(kind, item)
+        if query not in self._asked:
+            is_ready = bool(item[FIRST]) and (not item[INNER] or self._work(item[INNER]))
+            self._asked.add(query)
+            if not is_ready:
+                return self._ask_anew(kind, item)
+        if kind == "attribute":
+            self._held.add(key)
+        held = (self._initial if kind == "initial" else self._now).numbers.get(key, NOTHING)
+        expected = NOTHING if kind == "initial" else self._expected.numbers.get(key, NOTHING)
+        if (held, expected) == (item[HELD], item[EXPECTED]):
+            return True
+        return self._ask_anew(kind, item)
+
+    def _ask_anew(self, kind: QueryKind, item: Item) -> bool:
+        owner, name = self._table.text(item[1]), self._table.text(item[2])
+        attributes = self._engine.attributes
+        answer = attributes.initial(owner, name) if kind == "initial" else attributes.of_instance(owner, name)
+        return bool(self._table.any_number(answer) == item[3])
+
+    def _is_bound(self, kind: QueryKind, item: Item) -> bool:
+        query = (kind, item[1], item[2])
+        if query not in self._answers:
+            if not item[FIRST] or (item[INNER] and not self._work(item[INNER])):
+                # Whoever asked for it first does not ask now, or it has come to be something else.
+                raise Unanswered
+            self._answers[query] = item[3]
+        return bool(self._answers[query] == item[3])
+
+    def _work(self, items: Sequence[Item]) -> bool:
+        """Do what it took to answer; False where it takes more now."""
+        attributes = self._engine.attributes
+        text = self._table.text
+        constructing = skipped = 0
+        for i, item in enumerate(items):
+            kind = item[0]
+            if skipped:
+                skipped += (kind == "construct") - (kind == "constructed")
+            elif kind == "construct":
+                if (text(item[1]), CONSTRUCTED) in attributes.done:
+                    skipped = 1
+                else:
+                    constructing += 1
+                    attributes.done.add((text(item[1]), CONSTRUCTED))
+                    attributes.under_construction.append(text(item[1]))
+            elif kind == "constructed":
+                constructing -= 1
+                attributes.under_construction.pop()
+            elif kind == "needs":
+                done = text(item[1]), text(item[2])
+                if done not in attributes.done:
+                    if item[3]:
+                        return False
+                    attributes.done.add(done)
+                    self._read(items[i + 1][1], items[i + 1])
+            elif kind == "call" and i and items[i - 1][0] == "needs" and not items[i - 1][3]:
+                continue  # made where it is needed
+            elif kind == "call" and constructing:
+                self._read(item[1], item)  # what constructors return is nobody's concern
+            elif kind == "call" and self._read(item[1], item) != item[2]:
+                return False
+            elif kind != "call" and not self._holds(kind, item):
+                raise Unanswered
+        return True
+
+    def _some(self, number: int) -> Value:
+        value = self._value(number)
+        assert value is not None
+        return value

@@ -1,0 +1,257 @@
+"""Keeps what each reading of a function asked of the rest of the scan, and what it was told."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.scan.arguments import Call
+from graphsafe.scan.journal import (
+    QUERIES,
+    STABLE,
+    EffectKind,
+    Held,
+    MarkKind,
+    QueryKind,
+    Way,
+    header,
+    outermost,
+    question_of,
+)
+from graphsafe.scan.memo import MISSING, Missing
+from graphsafe.scan.project import Project
+from graphsafe.scan.spool import Spool
+from graphsafe.scan.value_table import NOTHING, Unwritable, ValueTable
+from graphsafe.scan.values import Value
+
+if TYPE_CHECKING:
+    from graphsafe.scan.state import StateLog, Use
+
+
+class _Reading:
+    """One that is going on, or the work on an answer: its items so far, each a list as JSON will have it."""
+
+    __slots__ = ("asked", "call", "clock", "is_first", "items", "parent", "serial")
+
+    def __init__(self, call: Call | None, serial: int, clock: float, parent: int) -> None:
+        self.call = call
+        "None: what is noted belongs to an answer."
+        self.serial = serial
+        self.clock = clock
+        self.parent = parent
+        "The serial of the reading around it."
+        self.items: list[list[Any]] = []
+        self.asked: list[tuple[str, int]] = []
+        "Of each query, whose attribute it was, and when it was answered."
+        self.is_first = False
+        "Whether it is the work on the answer to a question of which there was none before."
+
+
+class Recorder:
+    """Keeps everything, function by function."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self.table = ValueTable()
+        self._stack: list[_Reading] = []
+        self._readings: dict[str, list[tuple[int, int]]] = {}
+        "Function -> where its readings are put aside."
+        self._spool = Spool()
+        self._headers: dict[str, str] = {}
+        self._closed: set[str] = set()
+        "Functions that cannot be read again by themselves."
+        self._queries: dict[str, tuple[int, int, int]] = {}
+        "Query -> when it was asked first, when it was last answered to a function, and the answer."
+        self._changes: dict[str, int] = {}
+        "Class -> when its attributes changed last."
+        self._steps: list[list[Any]] = []
+        self._is_complete = True
+        "Whether everything could be written down: else the scan cannot be gone through again."
+        self._serial = 0
+        self._runs: list[tuple[int, int]] = []
+        "For each call that is going on, how many readings had begun before, and how many uses of state there were."
+        self._begun = 0
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Each function, with all of its readings. Raises OSError."""
+        for ref, readings in self._readings.items():
+            is_closed = int(ref in self._closed)
+            yield ref, f'["{self._headers[ref]}",{is_closed},[{",".join(map(self._spool.get, readings))}]]'
+
+    def circumstances(self) -> str:
+        """What was asked and what changed in the scan as a whole."""
+        return json.dumps((self._queries, self._changes), separators=(",", ":"))
+
+    def course(self) -> str:
+        """Where readings began, in order, and of how many functions; empty if the scan cannot be gone through again."""
+        course = (self._steps, len(self._readings))
+        return json.dumps(course, separators=(",", ":")) if self._is_complete else ""
+
+    def step(self, kind: str, ref: str, why: str, receiver: Value | None) -> None:
+        """Readings begin, or may."""
+        self._steps.append([kind, self.table.name(ref), why, self._number(receiver)])
+
+    def begin(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, clock: float) -> None:
+        if call.ref not in self._headers:
+            self._headers[call.ref] = header(self._project, call.ref, node)
+        self._begun += 1
+        self._serial += 1
+        parent = next((frame.serial for frame in reversed(self._stack) if frame.call is not None), 0)
+        self._stack.append(_Reading(call, self._serial, clock, parent))
+
+    def end(self, result: Value, clock: float) -> None:
+        reading = self._stack.pop()
+        call = reading.call
+        assert call is not None
+        self._serial += 1
+        asked = iter(reading.asked)
+        for item in reading.items:
+            if item[0] in QUERIES:
+                owner, answered = next(asked)
+                item[STABLE] = int(self._changes.get(owner, 0) < answered)
+        try:
+            question = question_of(call, self.table)
+            answer = self.table.any_number(result)
+            kept = [question, list(call.arguments.keywords), answer]
+            times = [reading.serial, self._serial, reading.clock, clock, reading.parent]
+            place = self._spool.put(json.dumps([*kept, *times, reading.items], separators=(",", ":")))
+        except (Unwritable, OSError):
+            self._closed.add(call.ref)
+            self._is_complete = False
+            return
+        if self.table.is_opaque(question) or self.table.is_opaque(answer):
+            self._closed.add(call.ref)
+        self._readings.setdefault(call.ref, []).append(place)
+
+    def fail(self) -> None:
+        self._closed.update(reading.call.ref for reading in self._stack if reading.call is not None)
+        self._is_complete = False
+        self._stack.clear()
+        self._runs.clear()
+
+    def call(self, call: Call, uses: int) -> Value | None:
+        self._runs.append((self._begun, uses))
+        return None
+
+    def called(self, call: Call, result: Value, way: Way, state: StateLog) -> None:
+        begun, uses = self._runs.pop()
+        if not self._stack:
+            return
+        try:
+            question = question_of(call, self.table)
+        except Unwritable:
+            self._close(True)
+            self._is_complete = False
+            return
+        answer = self._number(result)
+        self._close(self.table.is_opaque(question))
+        ran = int(begun < self._begun)
+        self._stack[-1].items.append(["call", question, answer, state.clock, ran, way, len(state.uses) - uses])
+
+    def ask(self, kind: QueryKind, owner: str, name: str) -> Value | Missing | None:
+        work = _Reading(None, 0, 0, 0)
+        work.is_first = f"{kind} {self.table.name(owner)} {self.table.name(name)}" not in self._queries
+        self._stack.append(work)
+        return MISSING
+
+    def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None, held: Held) -> None:
+        work = self._stack.pop()
+        self._serial += 1
+        table = self.table
+        owners, names = table.name(owner), table.name(name)
+        key = f"{kind} {owners} {names}"
+        known = self._queries.get(key)
+        if self._stack:
+            answer = self._number(value)
+            seen = map(self._any_number, held)
+            self._stack[-1].items.append([kind, owners, names, answer, int(work.is_first), 0, work.items or 0, *seen])
+        if not self._stack or self._stack[-1].call is None:
+            if known is None:
+                self._queries[key] = self._serial, 0, NOTHING
+            return
+        self._stack[-1].asked.append((owner, self._serial))
+        self._queries[key] = known[0] if known is not None else self._serial, self._serial, answer
+
+    def mark(self, kind: MarkKind, key: str, first: bool) -> None:
+        self._note([kind, self.table.name(key), int(first)])
+
+    def effect(self, kind: EffectKind, owner: str, name: str, value: Value | None) -> bool:
+        if self._stack:
+            table = self.table
+            self._note([kind, table.name(owner), table.name(name), self._number(value)])
+        return False
+
+    def recorded(self, owner: str, before: Held, after: Held) -> None:
+        if self._stack:
+            self._stack[-1].items[-1] += map(self._any_number, (*before, *after))
+
+    def changed(self, owner: str) -> None:
+        self._serial += 1
+        self._changes[owner] = self._serial
+
+    def constructing(self, ref: str) -> None:
+        self._note(["construct", self.table.name(ref)])
+
+    def constructed(self) -> None:
+        self._note(["constructed"])
+
+    def needs(self, ref: str, method: str, is_done: bool) -> None:
+        if self._stack and (not is_done or self._stack[-1].is_first):
+            self._note(["needs", self.table.name(ref), self.table.name(method), int(is_done)])
+
+    def nested(self, ref: str) -> None:
+        current = self._stack[-1].call if self._stack else None
+        owner = outermost(self._project, ref)
+        if current is None or current.ref != owner:
+            # Its lines are read inside another function's reading.
+            self._closed.add(owner)
+            self._close(True)
+
+    def use(self, use: Use, is_new: bool) -> bool:
+        name = self.table.name
+        self._note(
+            ["use", name(use.key), use.kind, *map(name, (use.path, use.function)), use.line, use.order, int(is_new)]
+        )
+        return False
+
+    def count(self, uses: int) -> int:
+        return uses
+
+    def grown(self, uses: Sequence[Use]) -> bool:
+        if uses:
+            self._note(["grown"])
+            current = self._stack[-1].call if self._stack else None
+            users = {outermost(self._project, f"{use.path}::{use.function}") for use in uses}
+            if current is not None and users != {current.ref}:
+                # Those of a function that the condition calls: the caller decides about them.
+                self._closed.add(current.ref)
+        return bool(uses)
+
+    def forget(self, uses: int) -> bool:
+        self._note(["forget", uses])
+        return False
+
+    def _note(self, item: list[Any]) -> None:
+        if self._stack:
+            self._stack[-1].items.append(item)
+
+    def _number(self, value: Value | None) -> int:
+        number = self._any_number(value)
+        self._close(self.table.is_opaque(number))
+        return number
+
+    def _any_number(self, value: Value | None) -> int:
+        try:
+            return self.table.any_number(value)
+        except Unwritable:
+            self._is_complete = False
+            self._close(True)
+            return NOTHING
+
+    def _close(self, is_strange: bool) -> None:
+        """What is being read cannot be read again by itself: it is told of, or tells, what cannot be written."""
+        current = self._stack[-1].call if is_strange and self._stack else None
+        if current is not None:
+            self._closed.add(current.ref)

@@ -1,0 +1,328 @@
+"""After an edit that changes what functions do to others: the scan before is gone through again, in its order.
+
+A reading that asks what it asked, and is told what it was told, does what it did: it is not made again, what it did is
+done. Others are made, or made from there on where they are told something else: those of edited functions, those that
+ask for the first time, and those whose turn comes at another time. So all that depends on the order of reading is as in
+a scan of today's files.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from graphsafe.scan.arguments import Call
+from graphsafe.scan.deeds import Deeds
+from graphsafe.scan.engine import Engine
+from graphsafe.scan.journal import (
+    WAY,
+    EffectKind,
+    Held,
+    MarkKind,
+    QueryKind,
+    Question,
+    Way,
+    call_of,
+    outermost,
+    parts_of,
+    question_of,
+)
+from graphsafe.scan.memo import MISSING, Missing
+from graphsafe.scan.moves import Move
+from graphsafe.scan.oracle import TACT, Item, Reading, Unanswered
+from graphsafe.scan.state import StateLog, Use
+from graphsafe.scan.trace import Trace
+from graphsafe.scan.value_table import Unwritable
+from graphsafe.scan.values import UNKNOWN, Value
+
+NEW = -1
+"In place of the serial of a reading that the scan before did not make, or not now."
+
+
+class Restart(Exception):
+    """These functions have to be read from the start: others hold on to what they define inside."""
+
+    def __init__(self, refs: Iterable[str]) -> None:
+        super().__init__(*refs)
+        self.refs = frozenset(refs)
+
+
+class _Frame:
+    """A reading that is going on, made again or not."""
+
+    __slots__ = ("has_left", "items", "last", "limit", "position", "serial", "uses")
+
+    def __init__(self, serial: int, items: Sequence[Item] = ()) -> None:
+        self.serial = serial
+        self.items = items
+        self.last = 0
+        "The serial of the last reading within it that came in its turn."
+        self.position = 0
+        self.limit = 0
+        "Items before this one have been done; a reading that is made again comes to them first."
+        self.has_left = False
+        "Whether it has come further."
+        self.uses: list[tuple[int, int]] = []
+        "From which item on there were how many uses of state."
+
+
+class Retrace:
+    """A journal for the engine that goes through the scan before again; `record` and its state are the engine's."""
+
+    def __init__(
+        self, engine: Engine, trace: Trace, moves: Mapping[str, Move], attributes: Collection[str], live: Iterable[str]
+    ) -> None:
+        """`moves`: from the lines of then to today's. `attributes`: those that other methods assign than then.
+
+        `live`: the functions whose readings are all to be made again.
+        """
+        self.live = set(live)
+        self._engine = engine
+        self._project = engine.project
+        self._state = engine.state
+        self._state.tact = TACT
+        self._table = trace.table
+        self._readings = trace.readings
+        self._closed = trace.closed
+        self._frames = [_Frame(0)]
+        self._questions: dict[int, tuple[str, Question]] = {}
+        self._followed: dict[str, list[Reading]] = {}
+        "Function -> its readings that were not made again."
+        self._seen: set[int] = set()
+        "Serials of the readings whose turn has come."
+        reads = trace.record.state.reads
+        self._deeds = Deeds(engine, trace.table, self._read, self._value, reads, moves, attributes)
+        engine.journal = self
+
+    def finish(self) -> None:
+        """What functions do is told of all their readings that are left, where some are no longer made."""
+        for reading in self._readings.values():
+            if reading.serial not in self._seen:
+                self._read_live(self._question(reading.question)[0])
+
+    # readings
+
+    def _question(self, number: int) -> tuple[str, Question]:
+        found = self._questions.get(number)
+        if found is None:
+            parts = parts_of(number, self._table)
+            found = self._questions[number] = self._table.text(parts.ref), parts
+        return found
+
+    def _read(self, number: int, item: Item | None = None, call: Call | None = None) -> int:
+        """The answer to a call, as engine.read gives it. `item` is what it was before, where it was."""
+        if item is not None and item[WAY] == "unread":
+            answer: int = item[2]
+            return answer
+        ref, question = self._question(number)
+        given, hot, guarded = question.given, bool(question.hot), bool(question.guarded)
+        memo = self._engine.memo
+        known = memo.result(given, hot, guarded)
+        if known is not MISSING:
+            return known if type(known) is int else self._declared(number, item, "declared", ref, call)
+        if not memo.admits(ref, hot, guarded, question.depth):
+            return self._declared(number, item, "refused", ref, call)
+        reading = self._readings.get(number)
+        outer = self._frames[-1]
+        if reading is not None and (reading.parent != outer.serial or reading.serial <= outer.last):
+            # It comes in another order than then, and its clock would be wrong.
+            reading = None
+        if reading is not None:
+            outer.last = reading.serial
+            self._seen.add(reading.serial)
+        elif call is None:
+            call = self._call(number)
+        if reading is None or ref in self.live:
+            node = self._project.function_node(ref)
+            if node is None:
+                return self._table.any_number(self._engine.after_unknown((call or self._call(number)).arguments))
+        memo.begin(ref, hot, guarded, given)
+        if reading is None:
+            result = self._make(call or self._call(number), _Frame(NEW))
+        elif ref in self.live:
+            result = self._make(call or self._call(number), _Frame(reading.serial), reading.clock)
+        else:
+            result = self._follow(reading, ref)
+        memo.end(hot, guarded, given, result)
+        return result
+
+    def _declared(self, number: int, item: Item | None, way: Way, ref: str, call: Call | None) -> int:
+        if item is not None and item[WAY] == way:
+            answer: int = item[2]
+            return answer
+        arguments = (call or self._call(number)).arguments if way == "refused" else None
+        return self._table.any_number(self._engine.declared(ref, arguments))
+
+    def _call(self, number: int) -> Call:
+        reading = self._readings.get(number)
+        given = self._table.parts(self._question(number)[1].given)
+        keywords = [name for name, _ in given[3]]
+        if reading is None and len(keywords) > 1:
+            raise Unanswered
+        try:
+            return call_of(number, keywords if reading is None else reading.order, self._table)
+        except Unwritable as error:
+            raise self._restart(error) from error
+
+    def _make(self, call: Call, frame: _Frame, clock: float = 0) -> int:
+        """Make a reading; what of it has been done already is not done again."""
+        self._read_live(call.ref)
+        node = self._project.function_node(call.ref)
+        if node is None:
+            raise Unanswered
+        self._state.clock = max(self._state.clock, clock)
+        self._frames.append(frame)
+        result = self._engine.read_anew(call, node)
+        if frame.position < frame.limit:
+            raise Unanswered
+        self._frames.pop()
+        return self._table.any_number(result)
+
+    def _follow(self, reading: Reading, ref: str) -> int:
+        """Do what a reading did, as long as it is told what it was told; from there on, make it."""
+        state = self._state
+        active = self._engine.memo.active
+        frame = _Frame(reading.serial, reading.items)
+        self._frames.append(frame)
+        state.clock = max(state.clock, reading.clock)
+        is_outermost = ref not in active
+        active.add(ref)
+        frame.limit = self._deeds.repeat(reading.items, frame.uses)
+        frame.position, frame.has_left = 0, False
+        self._frames.pop()
+        if is_outermost:
+            active.discard(ref)
+        if frame.limit < len(reading.items):
+            return self._make(self._call(reading.question), frame, reading.clock)
+        state.clock = max(state.clock, reading.until)
+        if ref in self.live:
+            self._tell(reading)
+        else:
+            self._followed.setdefault(ref, []).append(reading)
+        return reading.result
+
+    def _read_live(self, ref: str) -> None:
+        """From now on all readings of a function are made; what it did in those before is told."""
+        if ref not in self.live:
+            if ref in self._closed:
+                raise Restart([ref])
+            self.live.add(ref)
+            for reading in self._followed.pop(ref, ()):
+                self._tell(reading)
+
+    def _tell(self, reading: Reading) -> None:
+        """What the lines of a reading do: all else of it has been done."""
+        clock, frame = self._state.clock, _Frame(reading.serial, reading.items)
+        frame.limit = len(reading.items)
+        self._state.clock = reading.clock
+        self._make(self._call(reading.question), frame)
+        self._state.clock = clock
+
+    # the engine's journal, where readings are made
+
+    def begin(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, clock: float) -> None:
+        pass
+
+    def end(self, result: Value, clock: float) -> None:
+        pass
+
+    def fail(self) -> None:
+        pass
+
+    def call(self, call: Call, uses: int) -> Value:
+        item = self._done("call")
+        if item is not None:
+            self._state.clock = max(self._state.clock, item[3])
+            return self._some(item[2])
+        try:
+            question = question_of(call, self._table)
+        except Unwritable as error:
+            raise Unanswered from error
+        if question not in self._readings and self._project.function_facts(call.ref) is None:
+            return UNKNOWN
+        return self._some(self._read(question, None, call))
+
+    def called(self, call: Call, result: Value, way: Way, state: StateLog) -> None:
+        pass
+
+    def ask(self, kind: QueryKind, owner: str, name: str) -> Value | Missing | None:
+        item = self._done(kind)
+        if item is not None:
+            return self._value(item[3])
+        answer = self._deeds.answer(kind, owner, name)
+        return MISSING if answer is None else self._value(answer)
+
+    def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None, held: Held) -> None:
+        self._deeds.note(kind, owner, name, value)
+
+    def mark(self, kind: MarkKind, key: str, first: bool) -> None:
+        self._done(kind)
+
+    def effect(self, kind: EffectKind, owner: str, name: str, value: Value | None) -> bool:
+        return self._done(kind) is not None
+
+    def recorded(self, owner: str, before: Held, after: Held) -> None:
+        pass
+
+    def changed(self, owner: str) -> None:
+        pass
+
+    def constructing(self, ref: str) -> None:
+        pass
+
+    def constructed(self) -> None:
+        pass
+
+    def needs(self, ref: str, method: str, is_done: bool) -> None:
+        pass
+
+    def nested(self, ref: str) -> None:
+        pass
+
+    def use(self, use: Use, is_new: bool) -> bool:
+        return self._done("use") is not None
+
+    def count(self, uses: int) -> int:
+        frame = self._frames[-1]
+        if frame.has_left or not frame.uses:
+            return uses
+        return next(count for i, count in reversed(frame.uses) if i <= frame.position)
+
+    def grown(self, uses: Sequence[Use]) -> bool:
+        if self._frames[-1].position < self._frames[-1].limit:
+            return self._is_next("grown") and self._done("grown") is not None
+        return bool(uses)
+
+    def forget(self, uses: int) -> bool:
+        return self._is_next("forget") and self._done("forget") is not None
+
+    def _is_next(self, kind: str) -> bool:
+        frame = self._frames[-1]
+        return frame.position < frame.limit and frame.items[frame.position][0] == kind
+
+    def _done(self, kind: str) -> Item | None:
+        """The item, if the reading comes to what has been done already."""
+        frame = self._frames[-1]
+        if frame.position == frame.limit:
+            frame.has_left = True
+            return None
+        item = frame.items[frame.position]
+        if item[0] != kind:
+            raise Unanswered
+        frame.position += 1
+        return item
+
+    def _some(self, number: int) -> Value:
+        value = self._value(number)
+        assert value is not None
+        return value
+
+    def _value(self, number: int) -> Value | None:
+        try:
+            return self._table.value(number)
+        except Unwritable as error:
+            raise self._restart(error) from error
+
+    def _restart(self, error: Unwritable) -> Exception:
+        refs = [outermost(self._project, ref) for ref in error.refs]
+        return Restart(refs) if refs and not self.live.issuperset(refs) else Unanswered()

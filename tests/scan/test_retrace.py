@@ -1,0 +1,265 @@
+"""After an edit that changes what functions do to others: the scan is gone through again, and finds the same."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from graphsafe.report.model import Report
+
+from .editing import Again, edit, scans_again, write_project
+
+MODEL = """\
+import torch
+from torch import nn
+
+from base import Base
+from helper import LIMIT, apply, largest, scaled, twice
+
+
+class Config:
+    sizes = [1, 2, 3]
+
+    def __init__(self) -> None:
+        self.eager = False
+        self.offset = torch.zeros(3)
+
+
+class Step(Base):
+    factor = 2
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.limit = 4
+        self.weight = nn.Parameter(torch.ones(4))
+        self.register_buffer("table", torch.zeros(4))
+        self.pick = lambda x: x[0]
+        self.last = None
+        self.count = 0
+        self.prepare()
+
+    def prepare(self) -> None:
+        self.ready = torch.ones(3, device="cuda")
+
+    def forward(self, x: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+        x = scaled(x, self.limit)
+        kept = sorted(range(4), key=lambda i: -i)
+        x = x * self.weight * self.factor
+        x = apply(lambda y: y + self.ready, x)
+        if self.is_large(sizes):
+            x = twice(x, 3)
+        return self.ended(x, sizes)
+
+    def is_large(self, sizes: torch.Tensor) -> bool:
+        return self.count > LIMIT
+
+    def ended(self, x: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+        if largest(sizes) > 3:
+            x = x + 1
+        self.count += 1
+        return self.closing(x) + self.table + self.config.offset
+
+    def unused(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cpu()
+
+
+class Other(Step):
+    def closing(self, x: torch.Tensor) -> torch.Tensor:
+        return self.pick(super().closing(x))
+"""
+BASE = """\
+import torch
+from torch import nn
+
+from helper import scaled
+
+
+class Base(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.ones(1, device="cuda")
+        self.shared = None
+
+    def closing(self, x: torch.Tensor) -> torch.Tensor:
+        return scaled(x, self.scale)
+"""
+HELPER = """\
+import time
+
+import torch
+
+LIMIT = 3
+
+
+def scaled(x: torch.Tensor, limit: int) -> torch.Tensor:
+    began = time.time()
+    y = x * limit
+    return y
+
+
+def largest(x: torch.Tensor) -> int:
+    return int(x.max())
+
+
+def twice(x: torch.Tensor, depth: int) -> torch.Tensor:
+    if depth:
+        return twice(x + x, depth - 1)
+    return scaled(x, LIMIT)
+
+
+def apply(function, x):
+    y = function(x)
+    return y
+
+
+def another(x: torch.Tensor) -> torch.Tensor:
+    return x.tolist()
+"""
+RUNNER = """\
+import torch
+
+from model import Config, Step
+
+
+class Runner:
+    def __init__(self) -> None:
+        self.model = Step(Config())
+        self.graph = torch.cuda.CUDAGraph()
+
+    def capture(self, x, sizes):
+        self.inputs = x
+        with torch.cuda.graph(self.graph):
+            self.out = self.model(self.inputs, sizes)
+
+    def run(self, batches):
+        for x in batches:
+            self.inputs.copy_(x)
+            self.graph.replay()
+"""
+FILES = {"model.py": MODEL, "base.py": BASE, "helper.py": HELPER, "runner.py": RUNNER}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_project(tmp_path, FILES)
+
+
+@pytest.fixture
+def again(root: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
+    scan = scans_again(root, monkeypatch, "possible")
+    scan()
+    return scan
+
+
+def codes(report: Report) -> list[str]:
+    return [finding.code for finding in report.findings]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("helper.py", "    return y\n\n\ndef largest", "    return y.cpu()\n\n\ndef largest"),
+        ("helper.py", "    return y\n\n\ndef largest", "    return another(y)\n\n\ndef largest"),
+        ("helper.py", "return scaled(x, LIMIT)", "return x.tolist()"),
+        ("helper.py", "    y = function(x)\n", "    y = function(x.cpu())\n"),
+        ("base.py", "return scaled(x, self.scale)", "return x"),
+        ("base.py", 'self.scale = torch.ones(1, device="cuda")', "self.scale = torch.ones(1)"),
+        ("base.py", "self.shared = None", "self.shared = torch.ones(1)"),
+        (
+            "model.py",
+            "        return self.ended(x, sizes)",
+            "        self.last = x\n        return self.ended(x, sizes)",
+        ),
+        (
+            "model.py",
+            "        return self.ended(x, sizes)",
+            "        self.fresh = x\n        return self.ended(x, sizes)",
+        ),
+        ("model.py", "        return self.ended(x, sizes)", "        return self.ended(x, sizes.cpu())"),
+        ("model.py", "        return self.ended(x, sizes)", "        return x"),
+        ("model.py", "self.limit = 4", "self.limit = torch.ones(3)"),
+        ("model.py", "self.limit = 4", "self.limit = 4\n        self.scale = torch.ones(1)"),
+        ("model.py", "return self.count > LIMIT", "return bool(sizes.max())"),
+        ("model.py", "return self.count > LIMIT", "return False"),
+        ("model.py", "lambda y: y + self.ready", "lambda y: y + self.ready.cpu()"),
+        ("model.py", "lambda x: x[0]", "lambda x: x.item()"),
+        ("model.py", 'torch.ones(3, device="cuda")', "torch.ones(3)"),
+        ("model.py", "        self.count += 1\n", ""),
+        ("model.py", "        x = scaled(x, self.limit)\n", "        x = self.unused(x)\n"),
+        ("model.py", "return self.pick(super().closing(x))", "return x"),
+        (
+            "runner.py",
+            "            self.out = self.model(self.inputs, sizes)",
+            "            self.out = self.inputs * 2",
+        ),
+    ],
+)
+def test_what_an_edit_does_to_others_is_found_without_a_scan(
+    root: Path, again: Again, name: str, old: str, new: str
+) -> None:
+    edit(root, name, old, new)
+    _, scanned = again()
+    assert not scanned
+    # Another edit of the same file, and then the way back.
+    (root / name).write_text("# Above.\n" + (root / name).read_text())
+    _, scanned = again()
+    assert not scanned
+    (root / name).write_text(FILES[name])
+    _, scanned = again()
+    assert not scanned
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("helper.py", "limit: int) ->", "limit: int = 2) ->"),
+        ("helper.py", "LIMIT = 3", "LIMIT = 4"),
+        ("model.py", "factor = 2", "factor = torch.ones(3)"),
+        ("model.py", "    def unused(", "    def useless("),
+    ],
+    ids=["a header", "a module's name", "a class's name", "a method"],
+)
+def test_what_others_than_readings_look_at_takes_a_scan(
+    root: Path, again: Again, name: str, old: str, new: str
+) -> None:
+    edit(root, name, old, new)
+    assert again()[1]
+
+
+def test_many_edits_one_on_top_of_the_other(root: Path, again: Again) -> None:
+    edit(root, "helper.py", "    return y\n\n\ndef largest", "    return y.cpu()\n\n\ndef largest")
+    assert not again()[1]
+    edit(root, "model.py", "self.limit = 4", "self.limit = torch.ones(3)")
+    assert not again()[1]
+    edit(root, "model.py", "        kept = ", "        x.sum().item()\n        kept = ")
+    assert not again()[1]
+    edit(root, "helper.py", "import time\n", "# Above.\nimport time\n")
+    assert not again()[1]
+    edit(root, "base.py", "self.shared = None", "self.shared = self.scale.item()")
+    report, scanned = again()
+    assert not scanned and "GS101" in codes(report)
+
+
+def edits(source: str) -> Iterator[str]:
+    """The source with each statement of its functions taken out, and with each value returned replaced."""
+    lines = source.split("\n")
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    for statement in (statement for function in functions for statement in function.body):
+        first, last = statement.lineno - 1, statement.end_lineno
+        indent = " " * statement.col_offset
+        yield "\n".join([*lines[:first], f"{indent}pass", *lines[last:]])
+        yield "\n".join([*lines[:first], f"{indent}if kept_back: return None", *lines[first:]])
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_any_edit_of_a_function(root: Path, again: Again, name: str) -> None:
+    """Each report is compared with that of a scan without a cache."""
+    scans = []
+    for source in edits(FILES[name]):
+        (root / name).write_text(source)
+        scans.append(again()[1])
+    assert scans.count(True) <= len(scans) // 4
