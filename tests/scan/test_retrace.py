@@ -20,6 +20,9 @@ from base import Base
 from helper import LIMIT, apply, largest, scaled, twice
 
 
+Batch = list[int]
+
+
 class Config:
     sizes = [1, 2, 3]
 
@@ -45,7 +48,8 @@ class Step(Base):
     def prepare(self) -> None:
         self.ready = torch.ones(3, device="cuda")
 
-    def forward(self, x: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, sizes: torch.Tensor, batch: Batch) -> torch.Tensor:
+        x = scaled(x, batch[0])
         x = scaled(x, self.limit)
         kept = sorted(range(4), key=lambda i: -i)
         x = x * self.weight * self.factor
@@ -61,10 +65,11 @@ class Step(Base):
         if largest(sizes) > 3:
             x = x + 1
         self.count += 1
+        self.unused(x, [])
         return self.closing(x) + self.table + self.config.offset
 
-    def unused(self, x: torch.Tensor) -> torch.Tensor:
-        return x.cpu()
+    def unused(self, x: torch.Tensor, batch: Batch) -> torch.Tensor:
+        return x[self.config.sizes].cpu() * batch[0]
 
 
 class Other(Step):
@@ -92,6 +97,7 @@ import time
 
 import torch
 
+LARGE = torch.ones(1)
 LIMIT = 3
 
 
@@ -217,11 +223,11 @@ def test_what_an_edit_does_to_others_is_found_without_a_scan(
     ("name", "old", "new"),
     [
         ("helper.py", "limit: int) ->", "limit: int = 2) ->"),
-        ("helper.py", "LIMIT = 3", "LIMIT = 4"),
-        ("model.py", "factor = 2", "factor = torch.ones(3)"),
         ("model.py", "    def unused(", "    def useless("),
+        ("model.py", "def forward(self, x: torch.Tensor", "def forward(self, x: Batch"),
+        ("model.py", "Batch = list[int]", "Batch = list[torch.Tensor]"),
     ],
-    ids=["a header", "a module's name", "a class's name", "a method"],
+    ids=["a header", "a method", "an annotation", "a type's name"],
 )
 def test_what_others_than_readings_look_at_takes_a_scan(
     root: Path, again: Again, name: str, old: str, new: str

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 
 from graphsafe.scan.attributes import CONSTRUCTED, Key
 from graphsafe.scan.engine import Engine
+from graphsafe.scan.footprint import Edit
 from graphsafe.scan.journal import ADDED, EXPECTED, FIRST, HELD, INNER, QueryKind
 from graphsafe.scan.moves import Move
 from graphsafe.scan.oracle import Item, Unanswered
+from graphsafe.scan.project import Binding
 from graphsafe.scan.record import SITE
 from graphsafe.scan.state import Use
 from graphsafe.scan.value_table import NOTHING, ValueTable
@@ -52,11 +54,11 @@ class Deeds:
         value: Callable[[int], Value | None],
         reads: Mapping[str, float],
         moves: Mapping[str, Move],
-        attributes: Collection[str],
+        edit: Edit,
     ) -> None:
         """`read` answers a call, that an item asks; `value` gives the value of a number.
 
-        `reads`: when hot code first read an attribute then. `attributes`: those that other methods assign than then.
+        `reads`: when hot code first read an attribute then. `moves`: from the lines of then to today's.
         """
         self._engine = engine
         self._state = engine.state
@@ -65,7 +67,8 @@ class Deeds:
         self._value = value
         self._reads = reads
         self._moves = moves
-        self._renewed = frozenset(map(table.name, attributes))
+        self._attributes = frozenset(map(table.name, edit.attributes))
+        self._bindings = frozenset((table.name(path), table.name(name)) for path, name in edit.bindings)
         self._asked: set[tuple[str, int, int]] = set()
         "Questions about attributes that were answered, for which nothing is left to be read."
         self._held: set[tuple[int, int]] = set()
@@ -199,7 +202,7 @@ class Deeds:
         owner, name = item[1], item[2]
         query = (kind, owner, name)
         key = (owner, name)
-        if name in self._renewed:
+        if name in self._attributes:
             return self._ask_anew(kind, item)
         if query not in self._asked:
             is_ready = bool(item[FIRST]) and (not item[INNER] or self._work(item[INNER]))
@@ -223,10 +226,16 @@ class Deeds:
     def _is_bound(self, kind: QueryKind, item: Item) -> bool:
         query = (kind, item[1], item[2])
         if query not in self._answers:
-            if not item[FIRST] or (item[INNER] and not self._work(item[INNER])):
-                # Whoever asked for it first does not ask now, or it has come to be something else.
-                raise Unanswered
-            self._answers[query] = item[3]
+            is_edited = item[2] in self._attributes if kind == "class" else (item[1], item[2]) in self._bindings
+            if item[FIRST] and not is_edited and (not item[INNER] or self._work(item[INNER])):
+                self._answers[query] = item[3]
+            else:
+                # It may have come to be something else, or whoever asked for it first does not ask now.
+                owner, name = self._table.text(item[1]), self._table.text(item[2])
+                if kind == "class":
+                    self._engine.attributes.of_class(owner, name)
+                else:
+                    self._engine.globals.bound(Binding("assign", name, owner))
         return bool(self._answers[query] == item[3])
 
     def _work(self, items: Sequence[Item]) -> bool:
@@ -262,7 +271,9 @@ class Deeds:
             elif kind == "call" and self._read(item[1], item) != item[2]:
                 return False
             elif kind != "call" and not self._holds(kind, item):
-                raise Unanswered
+                if constructing:
+                    raise Unanswered
+                return False
         return True
 
     def _some(self, number: int) -> Value:

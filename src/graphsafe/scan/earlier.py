@@ -115,7 +115,7 @@ class Earlier:
             kept = Kept(self._cache.readings(before.record, ALL), row)
             again: Reread | None = None
             try:
-                if edit.attributes:
+                if edit.attributes or edit.bindings:
                     raise Unanswered
                 again = reread(edit.rewritten, edit.replaying, moves, kept, reader.project, reader.engine)
                 record = again.record

@@ -87,12 +87,14 @@ class Edit:
     replaying: Sequence[str]
     "Edited files that replay a graph, where everything may count."
     attributes: frozenset[str]
-    "Names of attributes that other methods assign than before."
+    "Names of attributes that other methods assign than before, or to which a class binds something else."
+    bindings: frozenset[tuple[str, str]]
+    "Files and the names at their level that are bound to something else."
 
     @property
     def has_only_moved(self) -> bool:
         """Whether all that the scan has looked at is as it was, but for the lines."""
-        return not (self.rewritten or self.replaying or self.attributes)
+        return not (self.rewritten or self.replaying or self.attributes or self.bindings)
 
 
 def footprint(
@@ -180,6 +182,7 @@ def compare(before: Footprint, files: Files, contents: Mapping[str, str], entran
     rewritten: list[str] = []
     replaying: list[str] = []
     attributes: set[str] = set()
+    bindings: set[tuple[str, str]] = set()
     for path in changed:
         data = files.data(path)
         if data is None or OWN_COMMENT in data or _told(data, entrances) != before.told.get(path, ""):
@@ -190,9 +193,16 @@ def compare(before: Footprint, files: Files, contents: Mapping[str, str], entran
             if now is None:
                 return None
             others = [name for name, text in now.texts.items() if text != known.texts[name]]
-            if not all(name.startswith(FUNCTION) and name not in known.searched for name in others):
+            if not set(others).isdisjoint(known.searched):
                 return None
-            rewritten += [f"{path}::{name.removeprefix(FUNCTION)}" for name in others]
+            for name in others:
+                bound, _, number = name.partition(" ")
+                if name.startswith(FUNCTION):
+                    rewritten.append(f"{path}::{name.removeprefix(FUNCTION)}")
+                elif number:
+                    bindings.add((path, bound))
+                else:
+                    attributes.add(bound.rpartition(".")[2])
             attributes.update(name for name, _ in known.writers.items() ^ now.writers.items())
             seen[path] = now
             index = files.index(path)
@@ -204,7 +214,7 @@ def compare(before: Footprint, files: Files, contents: Mapping[str, str], entran
                 return None
     moved = [path for path in changed if path in seen and seen[path].spans != before.seen[path].spans]
     moves = {path: Move(before.seen[path].spans, seen[path].spans) for path in moved}
-    return Edit(seen, moves, rewritten, replaying, frozenset(attributes))
+    return Edit(seen, moves, rewritten, replaying, frozenset(attributes), frozenset(bindings))
 
 
 def carried(

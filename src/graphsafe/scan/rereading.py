@@ -154,7 +154,7 @@ def retraced(
     live = {*edit.rewritten, *trace.naming(edit.attributes, project), *sites}
     for _ in range(MAX_RESTARTS):
         engine = make_engine()
-        again = Retrace(engine, trace, moves, edit.attributes, live)
+        again = Retrace(engine, trace, moves, edit, live)
         try:
             for step in trace.steps:
                 take(engine, step, config)

@@ -9,11 +9,12 @@ a scan of today's files.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from graphsafe.scan.arguments import Call
 from graphsafe.scan.deeds import Deeds
 from graphsafe.scan.engine import Engine
+from graphsafe.scan.footprint import Edit
 from graphsafe.scan.journal import (
     WAY,
     EffectKind,
@@ -70,12 +71,9 @@ class Retrace:
     """A journal for the engine that goes through the scan before again; `record` and its state are the engine's."""
 
     def __init__(
-        self, engine: Engine, trace: Trace, moves: Mapping[str, Move], attributes: Collection[str], live: Iterable[str]
+        self, engine: Engine, trace: Trace, moves: Mapping[str, Move], edit: Edit, live: Iterable[str]
     ) -> None:
-        """`moves`: from the lines of then to today's. `attributes`: those that other methods assign than then.
-
-        `live`: the functions whose readings are all to be made again.
-        """
+        """`moves`: from the lines of then to today's. `live`: functions whose readings are all to be made again."""
         self.live = set(live)
         self._engine = engine
         self._project = engine.project
@@ -91,7 +89,7 @@ class Retrace:
         self._seen: set[int] = set()
         "Serials of the readings whose turn has come."
         reads = trace.record.state.reads
-        self._deeds = Deeds(engine, trace.table, self._read, self._value, reads, moves, attributes)
+        self._deeds = Deeds(engine, trace.table, self._read, self._value, reads, moves, edit)
         engine.journal = self
 
     def finish(self) -> None:
