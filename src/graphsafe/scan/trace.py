@@ -37,7 +37,7 @@ class Trace:
         def names_one(item: Item) -> bool:
             kind = item[0]
             if kind in QUERIES:
-                return item[2] in names or (item[INNER] and any(map(names_one, item[INNER])))
+                return item[2] in names or bool(item[INNER] and any(map(names_one, item[INNER])))
             if kind in ("record", "expect"):
                 return item[2] in names
             return kind in ("seen", "input", "use") and table.text(item[1]).endswith(ends)
