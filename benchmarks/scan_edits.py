@@ -81,8 +81,26 @@ def hot_loss(lines: list[str], function: ast.FunctionDef) -> None:
     lines[first_line(last) - 1 : last.end_lineno] = [" " * last.col_offset + "pass"]
 
 
+def hot_result(lines: list[str], function: ast.FunctionDef) -> None:
+    """It may return nothing now."""
+    insert(lines, function, "if len(str(1)) == 3: return None")
+
+
+def hot_attribute(lines: list[str], function: ast.FunctionDef) -> None:
+    """An attribute more, where there is an object."""
+    names = [argument.arg for argument in function.args.args[:1] if argument.arg == "self"]
+    insert(lines, function, ".".join([*names, "a_new_name = 1"]))
+
+
 EDITS: tuple[Callable[[list[str], ast.Module, random.Random], None], ...] = (comment, constant, new_function, statement)
-HOT_EDITS: tuple[Callable[[list[str], ast.FunctionDef], None], ...] = (hot_statement, hot_wait, hot_tensor, hot_loss)
+HOT_EDITS: tuple[Callable[[list[str], ast.FunctionDef], None], ...] = (
+    hot_statement,
+    hot_result,
+    hot_wait,
+    hot_attribute,
+    hot_tensor,
+    hot_loss,
+)
 
 
 def hot_functions(project: Path, report: dict[str, Any]) -> list[tuple[Path, str]]:

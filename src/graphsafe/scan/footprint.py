@@ -130,6 +130,8 @@ def with_more(before: Footprint, files: Files, project: Project, entrances: Entr
     asked = project.asked()
     whole = {*before.whole, *files.read_whole, *files.rewritten, *files.problems}
     for path in {*files.read_spans, *asked, *files.searches} - whole:
+        if path in seen and _is_known(files, path, asked.get(path, ()), seen[path]):
+            continue
         index = files.index(path)
         more = None if index is None else _seen(files, index, asked.get(path, ()), entrances, seen.get(path))
         if more is None:
@@ -139,6 +141,17 @@ def with_more(before: Footprint, files: Files, project: Project, entrances: Entr
     new = (seen.keys() | whole) - before.seen.keys() - {*before.whole}
     judged = {*before.judged, *(path for path in new if _is_judged(files, path, files.data(path) or b""))}
     return replace(before, seen=seen, whole=sorted(whole), judged=sorted(judged))
+
+
+def _is_known(files: Files, path: str, asked: Iterable[str], known: Seen) -> bool:
+    """Whether a file has been asked for nothing else."""
+    spans = frozenset(known.spans.values())
+    return (
+        spans.issuperset(files.read_spans.get(path, ()))
+        and frozenset(known.names).issuperset(asked)
+        and path not in files.searches
+        and path not in files.searched_spans
+    )
 
 
 def _is_judged(files: Files, path: str, data: bytes) -> bool:
