@@ -83,14 +83,22 @@ def _parts(ref: str) -> tuple[str, str]:
     return path, function
 
 
-def are_judged(edited: Collection[str], before: Record, again: Record) -> bool:
-    """Whether what these functions do is judged by what others do, or the other way round."""
-    places = (*before.events.items(), *again.events.items())
+def are_judged(live: Collection[str], rewritten: Collection[str], before: Record, after: Record) -> bool:
+    """Whether something must be judged anew that callers have a say in: by those that were known when it was read.
+
+    `live` functions were read again, `rewritten` ones have another text.
+    """
+    places = (*before.events.items(), *after.events.items())
     for ref in {f"{place.path}::{place.function}" for place, event in places if event.how == UNSURE}:
-        concerned = {ref, *(edge.caller for record in (before, again) for edge in record.edges.get(ref, ()))}
-        if any(one == name or one.startswith(f"{name}.") for one in concerned for name in edited):
+        was, now = ({(edge.caller, edge.guarded) for edge in record.edges.get(ref, ())} for record in (before, after))
+        if was != now or _is_among(ref, live) or any(_is_among(caller, rewritten) for caller, _ in now):
             return True
     return False
+
+
+def _is_among(ref: str, functions: Collection[str]) -> bool:
+    """Whether it is one of these, or defined inside one."""
+    return ref in functions or any(ref.startswith(f"{name}.") for name in functions)
 
 
 def add(record: Record, again: Record) -> None:

@@ -90,9 +90,9 @@ def reread(
     answers, changes = json.loads(kept.circumstances)
     elsewhere = Elsewhere(lambda ref: kept.function(ref)[1], answers, changes, before.state)
     rows = {ref: _reread_one(ref, kept, project, make_engine, elsewhere, again) for ref in sorted(edited)}
-    if are_judged(edited, before, again) or any(_is_root_anew(ref, before, again) for ref in edited):
-        raise Unanswered
     add(after, again)
+    if are_judged(edited, edited, before, after) or any(_is_root_anew(ref, before, again) for ref in edited):
+        raise Unanswered
     for path in replaying:
         after.replays.update(replays_of(project, path))
     return Reread(after, dict(kept_of(after, kept.table, kept.circumstances, kept.course)), rows)
@@ -165,11 +165,11 @@ def retraced(
             live = again.live | restart.refs | {ref for ref in trace.closed if ref.partition("::")[0] in paths}
             continue
         after = without(trace.record, again.live, edit.replaying, project, moves)
-        if are_judged(again.live, trace.record, engine.record):
-            break
         after.roots = engine.record.roots
         after.state = StateLog(writes=after.state.writes)
         add(after, engine.record)
+        if are_judged(again.live, edit.rewritten, trace.record, after):
+            break
         for path in edit.replaying:
             after.replays.update(replays_of(project, path))
         return after
