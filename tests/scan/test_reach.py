@@ -192,6 +192,30 @@ def test_a_finding_of_a_root_has_no_chain_and_counts_other_roots(project: Projec
     assert (own.call_chain, own.further_roots) == ((), 0)
 
 
+def test_a_chain_names_the_line_that_calls_and_not_where_a_local_function_stands(project: Project) -> None:
+    root = project(
+        step="""\
+        import torch
+        from torch import nn
+        from helper import applied
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor):
+                def local(y):
+                    return y.item()
+
+                return applied(local, x)
+        """,
+        helper="""\
+        def applied(function, x):
+            x = x + 1
+            return function(x)
+        """,
+    )
+    (finding,) = scan(root).findings
+    assert chain(finding) == [("step.py", 10, "Step.forward"), ("helper.py", 3, "applied")]
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -9,8 +9,9 @@ from graphsafe.scan.engine import Engine
 from graphsafe.scan.footprint import Edit
 from graphsafe.scan.journal import ADDED, EXPECTED, FIRST, HELD, INNER, QueryKind
 from graphsafe.scan.moves import Move
-from graphsafe.scan.oracle import Item, Unanswered
+from graphsafe.scan.oracle import Unanswered
 from graphsafe.scan.project import Binding
+from graphsafe.scan.reading import Item
 from graphsafe.scan.record import SITE
 from graphsafe.scan.state import Use
 from graphsafe.scan.value_table import NOTHING, ValueTable

@@ -163,6 +163,7 @@ class Earlier:
         """What a scan found. `checked` files were not looked into, only found to be legal or not."""
         if not self._contents or not self._is_unchanged():
             return
+        self._files.forget_trees()
         self._keep_indexes(checked)
         if not any(limit.kind == "internal-error" for limit in report.limits):
             self._cache.keep_report(self._key, report)

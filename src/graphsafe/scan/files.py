@@ -107,6 +107,12 @@ class Files:
         while self._tree_lines > MAX_TREE_LINES:
             self._tree_lines -= _length(self._trees.popitem(last=False)[1])
 
+    def forget_trees(self) -> None:
+        """Nobody will ask for statements any more."""
+        self._nodes.clear()
+        self._trees.clear()
+        self._tree_lines = 0
+
     def check(self, path: str) -> None:
         """Note it among the problems if a file cannot be read, at a fraction of what an index costs."""
         if path in self.indexes:

@@ -7,6 +7,7 @@ asks the same and returns the same. A reading that cannot be kept so makes its f
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
@@ -135,9 +136,11 @@ def question_of(call: Call, table: ValueTable) -> int:
     bound = table.any_number(call.bound)
     positional = tuple(map(table.any_number, arguments.positional))
     named = [(name, table.any_number(value)) for name, value in sorted(arguments.keywords.items(), key=_first)]
-    given = table.row((ref, bound, positional, tuple(named)), (bound, *positional, *(value for _, value in named)))
-    how = int(arguments.open), int(call.hot), int(call.guarded), call.depth
-    return table.row((given, ref, *how), (given,))
+    keywords = [f"[{json.dumps(name)},{value}]" for name, value in named]
+    values = (bound, *positional, *(value for _, value in named))
+    given = table.row(f"[{ref},{bound},[{','.join(map(str, positional))}],[{','.join(keywords)}]]", values)
+    how = f"{int(arguments.open)},{int(call.hot)},{int(call.guarded)},{call.depth}"
+    return table.row(f"[{given},{ref},{how}]", (given,))
 
 
 def parts_of(question: int, table: ValueTable) -> Question:

@@ -11,7 +11,6 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 from graphsafe.scan.arguments import Call
 from graphsafe.scan.journal import (
@@ -33,11 +32,11 @@ from graphsafe.scan.journal import (
     question_of,
 )
 from graphsafe.scan.project import Project
+from graphsafe.scan.reading import Item, Reading
 from graphsafe.scan.state import StateLog, Use
 from graphsafe.scan.value_table import Unwritable, ValueTable
 from graphsafe.scan.values import Value
 
-Item = list[Any]
 TACT = 2.0**-20
 "Between two ticks of the clock of the scan before."
 UNSEEN = -2
@@ -46,24 +45,6 @@ UNSEEN = -2
 
 class Unanswered(Exception):
     """What is asked now was not asked before: only a scan can tell."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One of a function's readings, as the journal wrote it."""
-
-    question: int
-    order: Sequence[str]
-    "Of the keywords, as the call had them."
-    result: int
-    serial: int
-    end: int
-    clock: float
-    "When it began."
-    until: float
-    parent: int
-    "The serial of the reading in which it was made."
-    items: Sequence[Item]
 
 
 @dataclass(frozen=True, slots=True)

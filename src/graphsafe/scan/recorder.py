@@ -22,6 +22,7 @@ from graphsafe.scan.journal import (
 )
 from graphsafe.scan.memo import MISSING, Missing
 from graphsafe.scan.project import Project
+from graphsafe.scan.reading import Reading, items_text, reading_text, row_text
 from graphsafe.scan.spool import Spool
 from graphsafe.scan.value_table import NOTHING, Unwritable, ValueTable
 from graphsafe.scan.values import Value
@@ -77,8 +78,7 @@ class Recorder:
     def rows(self) -> Iterator[tuple[str, str]]:
         """Each function, with all of its readings. Raises OSError."""
         for ref, readings in self._readings.items():
-            is_closed = int(ref in self._closed)
-            yield ref, f'["{self._headers[ref]}",{is_closed},[{",".join(map(self._spool.get, readings))}]]'
+            yield ref, row_text(self._headers[ref], ref in self._closed, map(self._spool.get, readings))
 
     def circumstances(self) -> str:
         """What was asked and what changed in the scan as a whole."""
@@ -114,9 +114,9 @@ class Recorder:
         try:
             question = question_of(call, self.table)
             answer = self.table.any_number(result)
-            kept = [question, list(call.arguments.keywords), answer]
-            times = [reading.serial, self._serial, reading.clock, clock, reading.parent]
-            place = self._spool.put(json.dumps([*kept, *times, reading.items], separators=(",", ":")))
+            times = (reading.serial, self._serial, reading.clock, clock, reading.parent)
+            made = Reading(question, list(call.arguments.keywords), answer, *times, items_text(reading.items))
+            place = self._spool.put(reading_text(made))
         except (Unwritable, OSError):
             self._closed.add(call.ref)
             self._is_complete = False

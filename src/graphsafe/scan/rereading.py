@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from graphsafe.config import Config
 from graphsafe.scan.engine import Engine
 from graphsafe.scan.footprint import Edit
 from graphsafe.scan.journal import call_of, header, question_of
 from graphsafe.scan.moves import Move
-from graphsafe.scan.oracle import TACT, Elsewhere, Oracle, Reading, Unanswered
+from graphsafe.scan.oracle import TACT, Elsewhere, Oracle, Unanswered
 from graphsafe.scan.project import Project
 from graphsafe.scan.reader import replays_of, take
+from graphsafe.scan.reading import Reading, items_text, parse_row, reading_text, row_text
 from graphsafe.scan.record import SITE, Record
 from graphsafe.scan.record_change import add, are_judged, without
 from graphsafe.scan.record_form import parse_record, record_text
@@ -28,8 +29,7 @@ from graphsafe.scan.value_table import ValueTable
 
 ALL = ("table", "record", "circumstances", "course")
 "Names of what is kept of a scan as a whole, beside the readings of each function."
-MAX_RESTARTS = 4
-_READING = tuple(field.name for field in fields(Reading))
+MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Kept:
         """Its header's digest, and its readings: none where they are not kept."""
         if ref not in self._rows:
             text = self._row(ref)
-            head, is_closed, readings = json.loads(text) if text is not None else ("", 0, ())
-            self._rows[ref] = head, [] if is_closed else [Reading(*reading) for reading in readings]
+            head, is_closed, readings = parse_row(text) if text is not None else ("", False, [])
+            self._rows[ref] = head, [] if is_closed else readings
         return self._rows[ref]
 
 
@@ -121,9 +121,8 @@ def _reread_one(
         oracle.finish()
         if table.number(result) != reading.result:
             raise Unanswered
-        asked = replace(reading, items=oracle.items)
-        texts.append(json.dumps([getattr(asked, name) for name in _READING], separators=(",", ":")))
-    return f'["{head}",0,[{",".join(texts)}]]'
+        texts.append(reading_text(replace(reading, text=items_text(oracle.items))))
+    return row_text(head, False, texts)
 
 
 def _is_root_anew(ref: str, before: Record, again: Record) -> bool:
@@ -152,7 +151,7 @@ def retraced(
     # What stands at the level of a module is no function's reading.
     sites = {step.ref for step in trace.steps if step.kind == "site" and step.ref.endswith("::")}
     live = {*edit.rewritten, *trace.naming(edit.attributes, project), *sites}
-    for _ in range(MAX_RESTARTS):
+    for _ in range(MAX_ATTEMPTS):
         engine = make_engine()
         again = Retrace(engine, trace, moves, edit, live)
         try:
@@ -160,9 +159,8 @@ def retraced(
                 take(engine, step, config)
             again.finish()
         except Restart as restart:
-            # What one function defines inside is mostly held by others of its file.
-            paths = {ref.partition("::")[0] for ref in restart.refs}
-            live = again.live | restart.refs | {ref for ref in trace.closed if ref.partition("::")[0] in paths}
+            # Where there is one, there are others: models hand what their functions define inside to one another.
+            live = again.live | restart.refs | trace.closed
             continue
         after = without(trace.record, again.live, edit.replaying, project, moves)
         after.roots = engine.record.roots

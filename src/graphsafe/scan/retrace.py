@@ -30,7 +30,8 @@ from graphsafe.scan.journal import (
 )
 from graphsafe.scan.memo import MISSING, Missing
 from graphsafe.scan.moves import Move
-from graphsafe.scan.oracle import TACT, Item, Reading, Unanswered
+from graphsafe.scan.oracle import TACT, Unanswered
+from graphsafe.scan.reading import Item, Reading
 from graphsafe.scan.state import StateLog, Use
 from graphsafe.scan.trace import Trace
 from graphsafe.scan.value_table import Unwritable
@@ -185,12 +186,12 @@ class Retrace:
         state.clock = max(state.clock, reading.clock)
         is_outermost = ref not in active
         active.add(ref)
-        frame.limit = self._deeds.repeat(reading.items, frame.uses)
+        frame.limit = self._deeds.repeat(frame.items, frame.uses)
         frame.position, frame.has_left = 0, False
         self._frames.pop()
         if is_outermost:
             active.discard(ref)
-        if frame.limit < len(reading.items):
+        if frame.limit < len(frame.items):
             return self._make(self._call(reading.question), frame, reading.clock)
         state.clock = max(state.clock, reading.until)
         if ref in self.live:
@@ -211,7 +212,7 @@ class Retrace:
     def _tell(self, reading: Reading) -> None:
         """What the lines of a reading do: all else of it has been done."""
         clock, frame = self._state.clock, _Frame(reading.serial, reading.items)
-        frame.limit = len(reading.items)
+        frame.limit = len(frame.items)
         self._state.clock = reading.clock
         self._make(self._call(reading.question), frame)
         self._state.clock = clock

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphsafe.scan.journal import INNER, QUERIES, outermost, parts_of
-from graphsafe.scan.oracle import Item, Reading, Unanswered
+from graphsafe.scan.oracle import Unanswered
 from graphsafe.scan.project import Project
 from graphsafe.scan.reader import Step
+from graphsafe.scan.reading import Item, Reading, parse_row
 from graphsafe.scan.record import Record
 from graphsafe.scan.value_table import ValueTable
 
@@ -59,8 +60,8 @@ def parse_trace(course: str, rows: Mapping[str, str], table: ValueTable, record:
     heads: dict[str, str] = {}
     closed: set[str] = set()
     for ref, text in rows.items():
-        heads[ref], is_closed, made = json.loads(text)
-        readings.update((reading[0], Reading(*reading)) for reading in made)
+        heads[ref], is_closed, made = parse_row(text)
+        readings.update((reading.question, reading) for reading in made)
         if is_closed:
             closed.add(ref)
     taken = [Step(kind, table.text(ref), why, table.value(receiver)) for kind, ref, why, receiver in steps]

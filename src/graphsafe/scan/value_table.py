@@ -57,6 +57,8 @@ class ValueTable:
         self._numbers = {row: number for number, row in enumerate(self._rows)}
         "Of the rows that were there before; those that join are known."
         self._known: dict[object, int] = {}
+        self._texts: dict[str, int] = {}
+        "Of rows that are neither values nor names."
         self._values: dict[int, Value] = {}
         self._are_bare = False
         self._opaque: set[int] = set()
@@ -108,16 +110,17 @@ class ValueTable:
         """Whether the number is that of a value that this table could not write."""
         return number in self._opaque
 
-    def row(self, parts: tuple[Any, ...], values: Iterable[int]) -> int:
-        """The number of names, numbers and flags together; `values` are those of the values among them."""
-        if parts not in self._known:
-            self._known[parts] = self._row(json.dumps(parts, separators=(",", ":")))
+    def row(self, text: str, values: Iterable[int]) -> int:
+        """The number of names, numbers and flags together, as JSON; `values` are those of the values among them."""
+        number = self._texts.get(text)
+        if number is None:
+            number = self._texts[text] = self._row(text)
             if not self._opaque.isdisjoint(values):
-                self._opaque.add(self._known[parts])
-        return self._known[parts]
+                self._opaque.add(number)
+        return number
 
     def parts(self, number: int) -> list[Any]:
-        """What `row` was given, tuples as lists."""
+        """What `row` was given."""
         found: list[Any] = json.loads(self._rows[number])
         return found
 
