@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -64,6 +63,7 @@ class Earlier:
         # What is read for a few files depends on the imports of all the others.
         self.follows_edits = bool(self._contents) and not are_few(wanted, files)
         self._known: set[str] = set()
+        self._made_keys: Mapping[str, str] | None = None
 
     def report(self) -> Report | None:
         """The report that a scan would make, but for its time."""
@@ -190,10 +190,13 @@ class Earlier:
             [keys[path] for path in checked if path in keys and path not in files.indexes],
         )
 
-    @cached_property
-    def _index_keys(self) -> dict[str, str]:
-        names = self._files.names
-        return {path: index_key(path, *names[path], content) for path, content in self._contents.items()}
+    @property
+    def _index_keys(self) -> Mapping[str, str]:
+        # Not a cached_property, which machine code works out each time (mypyc 1.x).
+        if self._made_keys is None:
+            names = self._files.names
+            self._made_keys = {path: index_key(path, *names[path], text) for path, text in self._contents.items()}
+        return self._made_keys
 
     def _is_unchanged(self) -> bool:
         """Whether nothing was edited meanwhile, so that what was read is what the keys name."""
