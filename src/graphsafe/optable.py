@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -251,6 +251,7 @@ class OpTable:
         self._rows: list[Mapping[str, Any]] = data["ops"]
         self._built: dict[int, Op] = {}
         self._known_path = known_path
+        self._known_names: Mapping[str, Sequence[str]] | None = None
         self._by_python: dict[str, int] = {}
         self._by_aten: dict[tuple[str, str | None], int] = {}
         for index, row in enumerate(self._rows):
@@ -274,16 +275,16 @@ class OpTable:
 
     def knows_aten(self, name: str, overload: str = "") -> bool:
         """Whether the torch version of `tags` has this op at all; one known but without an entry has no effect."""
-        return self.aten(name, overload) is not None or overload in self._known.get(name.removeprefix("aten::"), ())
+        return self.aten(name, overload) is not None or overload in self._known().get(name.removeprefix("aten::"), ())
 
     def ops(self) -> Sequence[Op]:
         return tuple(op for index in range(len(self._rows)) if (op := self._op(index)) is not None)
 
-    @cached_property
     def _known(self) -> Mapping[str, Sequence[str]]:
-        data = _read(self._known_path, KNOWN_SCHEMA)
-        names: Mapping[str, Sequence[str]] = data["ops"]
-        return names
+        # No cached_property, which machine code works out each time (mypyc 1.x).
+        if self._known_names is None:
+            self._known_names = _read(self._known_path, KNOWN_SCHEMA)["ops"]
+        return self._known_names
 
     def _op(self, index: int | None) -> Op | None:
         if index is None:
