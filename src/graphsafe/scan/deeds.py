@@ -78,9 +78,9 @@ class Deeds:
         "Attributes of which it is known when hot code first read them."
         self._answers: dict[tuple[str, int, int], int] = {}
         "What classes and modules bind: found out once."
-        self._now = Numbers(table, self._some)
-        self._initial = Numbers(table, self._some)
-        self._expected = Numbers(table, self._some)
+        self._now = Numbers(table, self.some)
+        self._initial = Numbers(table, self.some)
+        self._expected = Numbers(table, self.some)
         engine.attributes.now = self._now
         engine.attributes.initial_values = self._initial
         engine.attributes.expected = self._expected
@@ -162,9 +162,9 @@ class Deeds:
         elif kind == "site":
             engine.record.roots.setdefault(text(item[1]), SITE)
         elif kind == "expect":
-            engine.attributes.keep_expected(text(item[1]), text(item[2]), self._some(item[3]))
+            engine.attributes.keep_expected(text(item[1]), text(item[2]), self.some(item[3]))
         elif kind == "passed":
-            tensor = self._some(item[3])
+            tensor = self.some(item[3])
             assert isinstance(tensor, Tensor)
             engine.keep_passed(text(item[1]), tensor)
         elif kind != "grown":
@@ -184,7 +184,7 @@ class Deeds:
             if was_constructing:
                 self._initial.numbers[key] = first
         else:
-            attributes.record(self._table.text(owner), self._table.text(name), self._some(value))
+            attributes.record(self._table.text(owner), self._table.text(name), self.some(value))
 
     def _uses(self, item: Item) -> bool:
         _, key, kind, path_number, function, line, order, is_new = item
@@ -277,7 +277,8 @@ class Deeds:
                 return False
         return True
 
-    def _some(self, number: int) -> Value:
+    def some(self, number: int) -> Value:
+        """The value of a number that stands for one."""
         value = self._value(number)
         assert value is not None
         return value

@@ -115,9 +115,7 @@ class Earlier:
             kept = Kept(self._cache.readings(before.record, ALL), row)
             again: Reread | None = None
             try:
-                if edit.attributes or edit.bindings:
-                    raise Unanswered
-                again = reread(edit.rewritten, edit.replaying, moves, kept, reader.project, reader.engine)
+                again = reread(edit, moves, kept, reader.project, reader.engine)
                 record = again.record
             except Unanswered:
                 if before.record != before.scan:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import ast
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from graphsafe.scan.arguments import Arguments, Call
 from graphsafe.scan.cache import digest
 from graphsafe.scan.memo import MISSING, Missing
 from graphsafe.scan.overrides import is_abstract
 from graphsafe.scan.project import Project
+from graphsafe.scan.reading import Item
 from graphsafe.scan.source import Unreadable
 from graphsafe.scan.value_table import ValueTable
 from graphsafe.scan.values import Value
@@ -41,30 +43,58 @@ OWN = frozenset(("use", "grown", "forget"))
 "Items of what the reading itself does to the log of state."
 
 
-class Journal(Protocol):
+class Journal(ABC):
     """What an engine tells of its readings: to be kept, or to be answered from what was kept."""
 
-    def begin(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, clock: float) -> None: ...
-
-    def end(self, result: Value, clock: float) -> None: ...
-
-    def fail(self) -> None: ...
-
+    @abstractmethod
     def call(self, call: Call, uses: int) -> Value | None:
         """The answer, or None: it has to be worked out, and `called` be told. `uses`: those of state so far."""
 
-    def called(self, call: Call, result: Value, way: Way, state: StateLog) -> None: ...
-
+    @abstractmethod
     def ask(self, kind: QueryKind, owner: str, name: str) -> Value | Missing | None:
         """The answer, or MISSING: it has to be worked out, and `tell` be told."""
 
-    def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None, held: Held) -> None: ...
-
+    @abstractmethod
     def mark(self, kind: MarkKind, key: str, first: bool) -> None:
         """Something that counts once, however often it happens."""
 
+    @abstractmethod
     def effect(self, kind: EffectKind, owner: str, name: str, value: Value | None) -> bool:
         """Something that others may see; whether it has been done already."""
+
+    @abstractmethod
+    def use(self, use: Use, is_new: bool) -> bool:
+        """State of the host is used; whether that has been noted already."""
+
+    @abstractmethod
+    def grown(self, uses: Sequence[Use]) -> bool:
+        """Whether a condition has used state: these uses are new since it began."""
+
+    @abstractmethod
+    def forget(self, uses: int) -> bool:
+        """The last uses do not count; whether they are forgotten already."""
+
+    def count(self, uses: int) -> int:
+        """How many uses there are when a condition begins: `uses`, or how many there were."""
+        return uses
+
+    # what is told without a question: a journal need not care, so these do nothing
+    # ruff: noqa: B027
+
+    def begin(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, clock: float) -> None:
+        """A function is read; `end` when it has been."""
+
+    def end(self, result: Value, clock: float) -> None:
+        """What the last reading that has begun came to."""
+
+    def fail(self) -> None:
+        """All that is being read is given up."""
+
+    def called(self, call: Call, result: Value, way: Way, state: StateLog) -> None:
+        """The answer to a call that was worked out."""
+
+    def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None, held: Held) -> None:
+        """The answer to a question that was worked out."""
 
     def recorded(self, owner: str, before: Held, after: Held) -> None:
         """The effect just told of was to record an attribute: what is in it, and what constructors leave there.
@@ -78,25 +108,14 @@ class Journal(Protocol):
     def constructing(self, ref: str) -> None:
         """The constructors of a class are read for the first time; `constructed` when they are."""
 
-    def constructed(self) -> None: ...
+    def constructed(self) -> None:
+        """Those of the class that was told of last."""
 
     def needs(self, ref: str, method: str, is_done: bool) -> None:
         """An answer rests on what a method assigns, or constructors do; it is read now unless that is done."""
 
     def nested(self, ref: str) -> None:
         """A function defined inside another is called."""
-
-    def use(self, use: Use, is_new: bool) -> bool:
-        """State of the host is used; whether that has been noted already."""
-
-    def count(self, uses: int) -> int:
-        """How many uses there are when a condition begins: `uses`, or how many there were."""
-
-    def grown(self, uses: Sequence[Use]) -> bool:
-        """Whether a condition has used state: these uses are new since it began."""
-
-    def forget(self, uses: int) -> bool:
-        """The last uses do not count; whether they are forgotten already."""
 
 
 def answered(
@@ -115,6 +134,11 @@ def answered(
         told = work_out(owner, name)
         journal.tell(kind, owner, name, told, held(owner, name) if held is not None else (None, None))
     return told  # type: ignore[return-value]  # what was told of such a question before is of the same kind
+
+
+def use_item(use: Use, is_new: bool, table: ValueTable) -> Item:
+    where = map(table.name, (use.path, use.function))
+    return ["use", table.name(use.key), use.kind, *where, use.line, use.order, int(is_new)]
 
 
 class Question(NamedTuple):

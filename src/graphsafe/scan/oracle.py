@@ -7,7 +7,6 @@ before it, changes nothing and may come and go.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -23,13 +22,13 @@ from graphsafe.scan.journal import (
     STABLE,
     WAY,
     EffectKind,
-    Held,
+    Journal,
     MarkKind,
     QueryKind,
-    Way,
     outermost,
     parts_of,
     question_of,
+    use_item,
 )
 from graphsafe.scan.project import Project
 from graphsafe.scan.reading import Item, Reading
@@ -60,7 +59,7 @@ class Elsewhere:
     state: StateLog
 
 
-class Oracle:
+class Oracle(Journal):
     def __init__(
         self, project: Project, ref: str, reading: Reading, table: ValueTable, elsewhere: Elsewhere, state: StateLog
     ) -> None:
@@ -83,15 +82,6 @@ class Oracle:
         if not all(map(_may_go, self._old[self._position :])):
             raise Unanswered
 
-    def begin(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, clock: float) -> None:
-        pass
-
-    def end(self, result: Value, clock: float) -> None:
-        pass
-
-    def fail(self) -> None:
-        pass
-
     def call(self, call: Call, uses: int) -> Value:
         try:
             question = question_of(call, self._table)
@@ -105,18 +95,12 @@ class Oracle:
             self._state.clock = max(self._state.clock, item[3])
         return self._table.some(item[2])
 
-    def called(self, call: Call, result: Value, way: Way, state: StateLog) -> None:
-        pass
-
     def ask(self, kind: QueryKind, owner: str, name: str) -> Value | None:
         wanted: Item = [kind, self._table.name(owner), self._table.name(name)]
         item = self._next(wanted) or self._again(wanted) or self._asked_before(kind, owner, name)
         if item is None:
             raise Unanswered
         return self._table.value(item[3])
-
-    def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None, held: Held) -> None:
-        pass
 
     def mark(self, kind: MarkKind, key: str, first: bool) -> None:
         wanted: Item = [kind, self._table.name(key)]
@@ -137,34 +121,13 @@ class Oracle:
             raise Unanswered
         return False
 
-    def recorded(self, owner: str, before: Held, after: Held) -> None:
-        pass
-
-    def changed(self, owner: str) -> None:
-        pass
-
-    def constructing(self, ref: str) -> None:
-        pass
-
-    def constructed(self) -> None:
-        pass
-
-    def needs(self, ref: str, method: str, is_done: bool) -> None:
-        pass
-
     def nested(self, ref: str) -> None:
         if outermost(self._project, ref) != self._ref:
             raise Unanswered
 
     def use(self, use: Use, is_new: bool) -> bool:
-        name = self._table.name
-        self._kept(
-            ["use", name(use.key), use.kind, *map(name, (use.path, use.function)), use.line, use.order, int(is_new)]
-        )
+        self._kept(use_item(use, is_new, self._table))
         return False
-
-    def count(self, uses: int) -> int:
-        return uses
 
     def grown(self, uses: Sequence[Use]) -> bool:
         if uses:

@@ -98,7 +98,9 @@ def are_judged(live: Collection[str], rewritten: Collection[str], before: Record
 
 def _is_among(ref: str, functions: Collection[str]) -> bool:
     """Whether it is one of these, or defined inside one."""
-    return ref in functions or any(ref.startswith(f"{name}.") for name in functions)
+    while ref and ref not in functions:
+        ref = ref.rpartition(".")[0]
+    return bool(ref)
 
 
 def add(record: Record, again: Record) -> None:

@@ -13,12 +13,14 @@ from graphsafe.scan.journal import (
     STABLE,
     EffectKind,
     Held,
+    Journal,
     MarkKind,
     QueryKind,
     Way,
     header,
     outermost,
     question_of,
+    use_item,
 )
 from graphsafe.scan.memo import MISSING, Missing
 from graphsafe.scan.project import Project
@@ -50,7 +52,7 @@ class _Reading:
         "Whether it is the work on the answer to a question of which there was none before."
 
 
-class Recorder:
+class Recorder(Journal):
     """Keeps everything, function by function."""
 
     def __init__(self, project: Project) -> None:
@@ -210,14 +212,8 @@ class Recorder:
             self._close(True)
 
     def use(self, use: Use, is_new: bool) -> bool:
-        name = self.table.name
-        self._note(
-            ["use", name(use.key), use.kind, *map(name, (use.path, use.function)), use.line, use.order, int(is_new)]
-        )
+        self._note(use_item(use, is_new, self.table))
         return False
-
-    def count(self, uses: int) -> int:
-        return uses
 
     def grown(self, uses: Sequence[Use]) -> bool:
         if uses:

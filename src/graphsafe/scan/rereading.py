@@ -6,8 +6,9 @@ Where they do not, the whole scan is gone through again (retrace.py).
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphsafe.config import Config
@@ -71,20 +72,15 @@ def kept_of(record: Record, table: ValueTable, circumstances: str, course: str) 
 
 
 def reread(
-    rewritten: Iterable[str],
-    replaying: Collection[str],
-    moves: Mapping[str, Move],
-    kept: Kept,
-    project: Project,
-    make_engine: Callable[[], Engine],
+    edit: Edit, moves: Mapping[str, Move], kept: Kept, project: Project, make_engine: Callable[[], Engine]
 ) -> Reread:
-    """`replaying`: edited files that replay graphs. `moves`: from the lines of the record to today's.
-
-    Raises Unanswered, Unclear, KeyError or Unwritable.
-    """
-    edited = set(rewritten)
+    """`moves`: from the lines of the record to today's. Raises Unanswered, Unclear, KeyError or Unwritable."""
+    if edit.attributes or edit.bindings:
+        # Any function may look at these.
+        raise Unanswered
+    edited = set(edit.rewritten)
     before = kept.record
-    after = without(before, edited, replaying, project, moves)
+    after = without(before, edited, edit.replaying, project, moves)
     again = Record()
     again.state.tact = TACT
     answers, changes = json.loads(kept.circumstances)
@@ -93,7 +89,7 @@ def reread(
     add(after, again)
     if are_judged(edited, edited, before, after) or any(_is_root_anew(ref, before, again) for ref in edited):
         raise Unanswered
-    for path in replaying:
+    for path in edit.replaying:
         after.replays.update(replays_of(project, path))
     return Reread(after, dict(kept_of(after, kept.table, kept.circumstances, kept.course)), rows)
 
@@ -103,9 +99,8 @@ def _reread_one(
 ) -> str:
     """Read it in every way in which it was read; what is to be kept of its readings."""
     head, readings = kept.function(ref)
-    node = project.function_node(ref)
-    facts = project.function_facts(ref)
-    if not readings or node is None or facts is None or header(project, ref, node) != head:
+    node = _node(ref, head, project)
+    if not readings:
         raise Unanswered
     table = kept.table
     texts: list[str] = []
@@ -123,6 +118,14 @@ def _reread_one(
             raise Unanswered
         texts.append(reading_text(replace(reading, text=items_text(oracle.items))))
     return row_text(head, False, texts)
+
+
+def _node(ref: str, head: str, project: Project) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    """The function, if its header is what it was; else raises Unanswered."""
+    node = project.function_node(ref)
+    if node is None or header(project, ref, node) != head:
+        raise Unanswered
+    return node
 
 
 def _is_root_anew(ref: str, before: Record, again: Record) -> bool:
@@ -145,9 +148,7 @@ def retraced(
     Raises Unanswered or Unclear.
     """
     for ref in edit.rewritten:
-        node = project.function_node(ref)
-        if node is None or ref not in trace.heads or header(project, ref, node) != trace.heads[ref]:
-            raise Unanswered
+        _node(ref, trace.heads.get(ref, ""), project)
     # What stands at the level of a module is no function's reading.
     sites = {step.ref for step in trace.steps if step.kind == "site" and step.ref.endswith("::")}
     live = {*edit.rewritten, *trace.naming(edit.attributes, project), *sites}

@@ -8,7 +8,6 @@ a scan of today's files.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping, Sequence
 
 from graphsafe.scan.arguments import Call
@@ -19,6 +18,7 @@ from graphsafe.scan.journal import (
     WAY,
     EffectKind,
     Held,
+    Journal,
     MarkKind,
     QueryKind,
     Question,
@@ -32,7 +32,7 @@ from graphsafe.scan.memo import MISSING, Missing
 from graphsafe.scan.moves import Move
 from graphsafe.scan.oracle import TACT, Unanswered
 from graphsafe.scan.reading import Item, Reading
-from graphsafe.scan.state import StateLog, Use
+from graphsafe.scan.state import Use
 from graphsafe.scan.trace import Trace
 from graphsafe.scan.value_table import Unwritable
 from graphsafe.scan.values import UNKNOWN, Value
@@ -68,7 +68,7 @@ class _Frame:
         "From which item on there were how many uses of state."
 
 
-class Retrace:
+class Retrace(Journal):
     """A journal for the engine that goes through the scan before again; `record` and its state are the engine's."""
 
     def __init__(
@@ -129,19 +129,16 @@ class Retrace:
         if reading is not None:
             outer.last = reading.serial
             self._seen.add(reading.serial)
-        elif call is None:
-            call = self._call(number)
-        if reading is None or ref in self.live:
-            node = self._project.function_node(ref)
-            if node is None:
-                return self._table.any_number(self._engine.after_unknown((call or self._call(number)).arguments))
-        memo.begin(ref, hot, guarded, given)
-        if reading is None:
-            result = self._make(call or self._call(number), _Frame(NEW))
-        elif ref in self.live:
-            result = self._make(call or self._call(number), _Frame(reading.serial), reading.clock)
-        else:
+        if reading is not None and ref not in self.live:
+            memo.begin(ref, hot, guarded, given)
             result = self._follow(reading, ref)
+        else:
+            call = call or self._call(number)
+            if self._project.function_node(ref) is None:
+                return self._table.any_number(self._engine.after_unknown(call.arguments))
+            memo.begin(ref, hot, guarded, given)
+            frame, clock = (_Frame(NEW), 0.0) if reading is None else (_Frame(reading.serial), reading.clock)
+            result = self._make(call, frame, clock)
         memo.end(hot, guarded, given, result)
         return result
 
@@ -219,30 +216,18 @@ class Retrace:
 
     # the engine's journal, where readings are made
 
-    def begin(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, clock: float) -> None:
-        pass
-
-    def end(self, result: Value, clock: float) -> None:
-        pass
-
-    def fail(self) -> None:
-        pass
-
     def call(self, call: Call, uses: int) -> Value:
         item = self._done("call")
         if item is not None:
             self._state.clock = max(self._state.clock, item[3])
-            return self._some(item[2])
+            return self._deeds.some(item[2])
         try:
             question = question_of(call, self._table)
         except Unwritable as error:
             raise Unanswered from error
         if question not in self._readings and self._project.function_facts(call.ref) is None:
             return UNKNOWN
-        return self._some(self._read(question, None, call))
-
-    def called(self, call: Call, result: Value, way: Way, state: StateLog) -> None:
-        pass
+        return self._deeds.some(self._read(question, None, call))
 
     def ask(self, kind: QueryKind, owner: str, name: str) -> Value | Missing | None:
         item = self._done(kind)
@@ -259,24 +244,6 @@ class Retrace:
 
     def effect(self, kind: EffectKind, owner: str, name: str, value: Value | None) -> bool:
         return self._done(kind) is not None
-
-    def recorded(self, owner: str, before: Held, after: Held) -> None:
-        pass
-
-    def changed(self, owner: str) -> None:
-        pass
-
-    def constructing(self, ref: str) -> None:
-        pass
-
-    def constructed(self) -> None:
-        pass
-
-    def needs(self, ref: str, method: str, is_done: bool) -> None:
-        pass
-
-    def nested(self, ref: str) -> None:
-        pass
 
     def use(self, use: Use, is_new: bool) -> bool:
         return self._done("use") is not None
@@ -310,11 +277,6 @@ class Retrace:
             raise Unanswered
         frame.position += 1
         return item
-
-    def _some(self, number: int) -> Value:
-        value = self._value(number)
-        assert value is not None
-        return value
 
     def _value(self, number: int) -> Value | None:
         try:
