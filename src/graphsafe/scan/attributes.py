@@ -61,7 +61,7 @@ class AttributeTables:
             first = join(first_known, value) if first_known is not None else value
             self.initial_values[key] = first
         if journal is not None:
-            journal.recorded(ref, (known, first_known), (now, first))
+            journal.recorded(ref, name, (known, first_known), (now, first))
             if now is not known:
                 journal.changed(ref)
 
@@ -73,6 +73,8 @@ class AttributeTables:
                 return
             journal.changed(ref)
         self.keep_expected(ref, name, value)
+        if journal is not None:
+            journal.expected(ref, name, self.held(ref, name))
 
     def keep_expected(self, ref: str, name: str, value: Value) -> None:
         key = (ref, name)

@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ FOLDER = ".graphsafe_cache"
 MAX_REPORTS = 16
 MAX_FOOTPRINTS = 4
 MAX_INDEXES = 50_000
+MAX_VARIABLES = 500
+"Of a question to the database."
 MAX_READINGS = 60_000
 "Functions; of about 1 kB each."
 "Of about 2 kB each; the oldest go first."
@@ -74,16 +77,12 @@ class Cache:
 
     def readings(self, scan: str, names: Sequence[str]) -> dict[str, str]:
         """What is kept of a scan under these names: of functions, or of the whole."""
-        query = f"select key, data from readings where key in ({','.join('?' * len(names))})"
-        keys = {_reading_key(scan, name): name for name in names}
-        return {keys[key]: _unpacked(data) for key, data in self._select(query, list(keys))}
-
-    def all_readings(self, scan: str) -> dict[str, str]:
-        """What is kept of every function that a scan has read."""
-        # "!" comes right after the space that ends the scan's key.
-        found = self._select("select key, data from readings where key >= ? and key < ?", [f"{scan} ", f"{scan}!"])
-        names = ((json.loads(key.partition(" ")[2]), data) for key, data in found)
-        return {name: _unpacked(data) for name, data in names if "::" in name}
+        found: dict[str, str] = {}
+        for first in range(0, len(names), MAX_VARIABLES):
+            keys = {_reading_key(scan, name): name for name in names[first : first + MAX_VARIABLES]}
+            query = f"select key, data from readings where key in ({','.join('?' * len(keys))})"
+            found.update((keys[key], _unpacked(data)) for key, data in self._select(query, list(keys)))
+        return found
 
     def keep_readings(self, scan: str, rows: Iterable[tuple[str, str]]) -> None:
         self._write("readings", ((_reading_key(scan, name), _packed(text)) for name, text in rows), MAX_READINGS)
@@ -109,10 +108,10 @@ class Cache:
 
     def keep_indexes(self, indexes: Mapping[str, FileIndex], legal: Iterable[str]) -> None:
         """`indexes` by key; `legal` are the keys of files that can be read and were not."""
-        rows = dict.fromkeys(legal, LEGAL)
-        rows.update((key, _text(index)) for key, index in indexes.items())
-        if rows:
-            self._write("indexes", rows.items(), MAX_INDEXES)
+        others = [*legal]
+        if indexes or others:
+            made = ((key, _text(index)) for key, index in indexes.items())
+            self._write("indexes", chain(made, ((key, LEGAL) for key in others)), MAX_INDEXES)
 
     def _report_text(self, key: str) -> str:
         found = self._select("select data from reports where key = ?", [key])

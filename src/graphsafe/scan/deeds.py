@@ -10,6 +10,7 @@ from graphsafe.scan.footprint import Edit
 from graphsafe.scan.journal import ADDED, EXPECTED, FIRST, HELD, INNER, QueryKind
 from graphsafe.scan.moves import Move
 from graphsafe.scan.oracle import Unanswered
+from graphsafe.scan.passage import Pair, Passage, held, key_of, pairs
 from graphsafe.scan.project import Binding
 from graphsafe.scan.reading import Item
 from graphsafe.scan.record import SITE
@@ -21,19 +22,25 @@ from graphsafe.scan.values import Tensor, Value
 class Numbers(MutableMapping[Key, Value]):
     """Values of attributes, as numbers of a table; `value` gives the value of a number."""
 
-    def __init__(self, table: ValueTable, value: Callable[[int], Value]) -> None:
+    def __init__(self, table: ValueTable, value: Callable[[int], Value], touch: Callable[[Pair], None]) -> None:
+        """`touch` is told of an attribute that will hold something else."""
         self._table = table
         self._value = value
-        self.numbers: dict[tuple[int, int], int] = {}
+        self._touch = touch
+        self.numbers: dict[Pair, int] = {}
 
     def __getitem__(self, key: Key) -> Value:
         return self._value(self.numbers[self._key(key)])
 
     def __setitem__(self, key: Key, value: Value) -> None:
-        self.numbers[self._key(key)] = self._table.any_number(value)
+        pair = self._key(key)
+        self._touch(pair)
+        self.numbers[pair] = self._table.any_number(value)
 
     def __delitem__(self, key: Key) -> None:
-        del self.numbers[self._key(key)]
+        pair = self._key(key)
+        self._touch(pair)
+        del self.numbers[pair]
 
     def __iter__(self) -> Iterator[Key]:
         for owner, name in self.numbers:
@@ -42,7 +49,7 @@ class Numbers(MutableMapping[Key, Value]):
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def _key(self, key: Key) -> tuple[int, int]:
+    def _key(self, key: Key) -> Pair:
         return self._table.name(key[0]), self._table.name(key[1])
 
 
@@ -70,17 +77,21 @@ class Deeds:
         self._moves = moves
         self._attributes = frozenset(map(table.name, edit.attributes))
         self._bindings = frozenset((table.name(path), table.name(name)) for path, name in edit.bindings)
-        self._asked: set[tuple[str, int, int]] = set()
-        "Questions about attributes that were answered, for which nothing is left to be read."
-        self._held: set[tuple[int, int]] = set()
+        self._asked: set[int] = set()
+        "Questions that were answered, for which nothing is left to be read."
+        self._held: set[Pair] = set()
         "The attributes among them."
+        self.asked_first: list[int] = []
+        "The keys of questions that were asked first since this was cleared, as is the next by others."
+        self.held_before: dict[Pair, tuple[int, int, int]] = {}
+        "What attributes held before they were changed: now, initially, and as expected."
         self._noted: set[int] = set()
         "Attributes of which it is known when hot code first read them."
-        self._answers: dict[tuple[str, int, int], int] = {}
-        "What classes and modules bind: found out once."
-        self._now = Numbers(table, self.some)
-        self._initial = Numbers(table, self.some)
-        self._expected = Numbers(table, self.some)
+        self._answers: dict[int, int] = {}
+        "By key: what classes and modules bind, which is found out once."
+        self._now = Numbers(table, self.some, self._touch)
+        self._initial = Numbers(table, self.some, self._touch)
+        self._expected = Numbers(table, self.some, self._touch)
         engine.attributes.now = self._now
         engine.attributes.initial_values = self._initial
         engine.attributes.expected = self._expected
@@ -111,14 +122,40 @@ class Deeds:
 
     def answer(self, kind: QueryKind, owner: str, name: str) -> int | None:
         """What a class or a module binds, if that has been found out."""
-        return self._answers.get((kind, self._table.name(owner), self._table.name(name)))
+        return self._answers.get(key_of(kind, self._table.name(owner), self._table.name(name)))
 
     def note(self, kind: QueryKind, owner: str, name: str, value: Value | None) -> None:
         """A question has been answered."""
-        query = (kind, self._table.name(owner), self._table.name(name))
-        self._asked.add(query)
+        key = key_of(kind, self._table.name(owner), self._table.name(name))
+        self._ask(key)
         if kind == "class" or kind == "bound":
-            self._answers[query] = self._table.any_number(value)
+            self._answers[key] = self._table.any_number(value)
+
+    def know(self, passage: Passage) -> None:
+        """What was asked first in it, and what attributes hold after it."""
+        self._asked.update(passage.asked)
+        self._answers.update(pairs(passage.bound))
+        self._now.numbers.update(held(passage.now))
+        self._initial.numbers.update(held(passage.initial))
+        self._expected.numbers.update(held(passage.expected))
+
+    def answered(self, key: int) -> int:
+        """The answer, for what is found out once; else NOTHING."""
+        return self._answers.get(key, NOTHING)
+
+    def held(self, pair: Pair) -> tuple[int, int, int]:
+        """What an attribute holds: now, initially, and as expected."""
+        now, initial, expected = self._now.numbers, self._initial.numbers, self._expected.numbers
+        return now.get(pair, NOTHING), initial.get(pair, NOTHING), expected.get(pair, NOTHING)
+
+    def _touch(self, pair: Pair) -> None:
+        if pair not in self.held_before:
+            self.held_before[pair] = self.held(pair)
+
+    def _ask(self, key: int) -> None:
+        if key not in self._asked:
+            self._asked.add(key)
+            self.asked_first.append(key)
 
     def _holds(self, kind: str, item: Item) -> bool:
         state = self._state
@@ -141,11 +178,11 @@ class Deeds:
             self._noted.add(item[1])
             return True
         if kind == "use":
-            return self._uses(item)
-        self._do(kind, item)
+            return self.use(item) == bool(item[-1])
+        self.do(kind, item)
         return True
 
-    def _do(self, kind: str, item: Item) -> None:
+    def do(self, kind: str, item: Item) -> None:
         """What readings do to others, and ask nothing for."""
         engine, text = self._engine, self._table.text
         if kind == "record":
@@ -175,6 +212,7 @@ class Deeds:
         key = (owner, name)
         attributes = self._engine.attributes
         was_constructing = first != NOTHING
+        self._touch(key)
         if (
             self._now.numbers.get(key, NOTHING) == known
             and self._initial.numbers.get(key, NOTHING) == first_known
@@ -186,28 +224,33 @@ class Deeds:
         else:
             attributes.record(self._table.text(owner), self._table.text(name), self.some(value))
 
-    def _uses(self, item: Item) -> bool:
-        _, key, kind, path_number, function, line, order, is_new = item
+    def use(self, item: Item) -> bool:
+        """Whether it is the first of its place."""
+        use = self.use_of(item)
+        was_new = use.place not in self._state.uses
+        self._state.use(use)
+        return was_new
+
+    def use_of(self, item: Item) -> Use:
+        """With today's lines."""
+        _, key, kind, path_number, function, line, order, _ = item
         text = self._table.text
         path = text(path_number)
         move = self._moves.get(path)
         name = text(function)
         if move is not None:
             line, name = move.line(line), move.name(name)
-        use = Use(text(key), kind, path, name, line, order)
-        was_new = use.place not in self._state.uses
-        self._state.use(use)
-        return was_new == bool(is_new)
+        return Use(text(key), kind, path, name, line, order)
 
     def _has_held(self, kind: QueryKind, item: Item) -> bool:
         owner, name = item[1], item[2]
-        query = (kind, owner, name)
+        query = key_of(kind, owner, name)
         key = (owner, name)
         if name in self._attributes:
             return self._ask_anew(kind, item)
         if query not in self._asked:
             is_ready = bool(item[FIRST]) and (not item[INNER] or self._work(item[INNER]))
-            self._asked.add(query)
+            self._ask(query)
             if not is_ready:
                 return self._ask_anew(kind, item)
         if kind == "attribute":
@@ -225,10 +268,11 @@ class Deeds:
         return bool(self._table.any_number(answer) == item[3])
 
     def _is_bound(self, kind: QueryKind, item: Item) -> bool:
-        query = (kind, item[1], item[2])
+        query = key_of(kind, item[1], item[2])
         if query not in self._answers:
             is_edited = item[2] in self._attributes if kind == "class" else (item[1], item[2]) in self._bindings
             if item[FIRST] and not is_edited and (not item[INNER] or self._work(item[INNER])):
+                self._ask(query)
                 self._answers[query] = item[3]
             else:
                 # It may have come to be something else, or whoever asked for it first does not ask now.

@@ -44,5 +44,6 @@ def with_room(work: Callable[[], Result]) -> Result:
         if collecting:
             gc.enable()
     if errors:
-        raise errors[0]
+        # Not kept in this frame, which the error holds: without a collector neither would ever be freed.
+        raise errors.pop()
     return results[0]

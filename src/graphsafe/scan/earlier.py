@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -11,7 +11,8 @@ from pathlib import Path
 from graphsafe.config import Config
 from graphsafe.report.model import Confidence, Finding, Report
 from graphsafe.rulebook import Rulebook
-from graphsafe.scan.cache import Cache, digest, index_key, report_key, settings_key
+from graphsafe.scan.cache import Cache, index_key, report_key, settings_key
+from graphsafe.scan.contents import Contents
 from graphsafe.scan.deep import with_room
 from graphsafe.scan.files import Files
 from graphsafe.scan.footprint import (
@@ -33,7 +34,7 @@ from graphsafe.scan.record import Record
 from graphsafe.scan.recorder import Recorder
 from graphsafe.scan.rereading import ALL, Kept, Reread, kept_of, reread, retraced
 from graphsafe.scan.starts import Entrances, are_few
-from graphsafe.scan.trace import parse_trace
+from graphsafe.scan.trace import Trace
 from graphsafe.scan.value_table import Unwritable
 
 
@@ -57,11 +58,14 @@ class Earlier:
         self._confidence = confidence
         self._rulebook = rulebook
         self._entrances = entrances
-        self._contents = contents_of(files) if folder is not None else {}
+        self._read = Contents(files.paths if folder is not None else ())
+        self._contents = self._read.digests
         self._settings = settings_key(wanted, config, confidence, rulebook)
         self._key = report_key(self._settings, self._contents)
         # What is read for a few files depends on the imports of all the others.
         self.follows_edits = bool(self._contents) and not are_few(wanted, files)
+        self._can_reread = True
+        "Until that was tried."
         self._known: set[str] = set()
         self._made_keys: Mapping[str, str] | None = None
 
@@ -71,8 +75,12 @@ class Earlier:
         if known is not None or not self.follows_edits:
             return known
         texts = self._cache.footprints(self._settings)
-        for name, text in texts.items():
-            found = self._after_edit(text)
+        self._files.recall = self._recall
+        waiting = deque(texts)
+        while waiting:
+            name = waiting.popleft()
+            before = parse_footprint(texts[name])
+            found = self._after_edit(before) if before is not None else None
             if found is not None:
                 if not self._is_unchanged():
                     return None
@@ -86,20 +94,22 @@ class Earlier:
                 self._cache.keep_report(self._key, report)
                 self._cache.keep_footprints(self._settings, {**scanned, self._key: footprint_text(steps)})
                 return report
+            if before is not None and before.scan in waiting:
+                # All that others can do, the whole scan can that they come from.
+                waiting.remove(before.scan)
+                waiting.appendleft(before.scan)
         return None
 
-    def _after_edit(self, text: str) -> tuple[Report, Footprint, Reread | None] | None:
-        self._files.recall = self._recall
-        before = parse_footprint(text)
-        edit = compare(before, self._files, self._contents, self._entrances) if before is not None else None
-        if before is None or edit is None:
+    def _after_edit(self, before: Footprint) -> tuple[Report, Footprint, Reread | None] | None:
+        edit = compare(before, self._files, self._contents, self._entrances)
+        if edit is None:
             return None
         if edit.has_only_moved:
             report = self._cache.report(before.report)
             found = carried(before, report, edit, self._contents, self._key) if report is not None else None
             if found is not None:
                 return *found, None
-        return self._read_again(before, edit) if before.scan else None
+        return self._read_again(before, edit) if before.record else None
 
     def _read_again(self, before: Footprint, edit: Edit) -> tuple[Report, Footprint, Reread | None] | None:
         report = self._cache.report_without_findings(before.report)
@@ -115,12 +125,19 @@ class Earlier:
             kept = Kept(self._cache.readings(before.record, ALL), row)
             again: Reread | None = None
             try:
+                if not self._can_reread:
+                    raise Unanswered
+                self._can_reread = False
                 again = reread(edit, moves, kept, reader.project, reader.engine)
                 record = again.record
             except Unanswered:
                 if before.record != before.scan:
                     raise
-                trace = parse_trace(kept.course, self._cache.all_readings(before.scan), kept.table, kept.record)
+
+                def rows(refs: Sequence[str]) -> Mapping[str, str]:
+                    return self._cache.readings(before.scan, refs)
+
+                trace = Trace(kept.course, rows, kept.table, kept.record)
                 record = retraced(edit, moves, trace, reader.project, reader.engine, self._config)
             for path in before.unreadable:
                 self._files.index(path)
@@ -139,7 +156,7 @@ class Earlier:
             after = replace(after, seen=seen, record=self._key, rewritten=rewritten)
         else:
             # The next edit of hot code is compared with the whole scan before again.
-            after = replace(after, seen=edit.seen, scan="", record="")
+            after = replace(after, seen=edit.seen, record="")
         after = with_more(after, self._files, reader.project, self._entrances)
         return replace(report, findings=tuple(findings)), after, again
 
@@ -174,7 +191,7 @@ class Earlier:
     def _keep_readings(self, record: Record, recorder: Recorder) -> bool:
         whole = kept_of(record, recorder.table, recorder.circumstances(), recorder.course())
         try:
-            self._cache.keep_readings(self._key, chain(recorder.rows(), whole))
+            self._cache.keep_readings(self._key, chain(recorder.rows(), recorder.passages(), whole))
         except Unwritable:
             return False
         return True
@@ -198,13 +215,4 @@ class Earlier:
 
     def _is_unchanged(self) -> bool:
         """Whether nothing was edited meanwhile, so that what was read is what the keys name."""
-        return self._contents == contents_of(self._files)
-
-
-def contents_of(files: Files) -> dict[str, str]:
-    """The digest of every file that can be read."""
-    found: dict[str, str] = {}
-    for path in files.paths:
-        with suppress(OSError):
-            found[path] = digest(Path(path).read_bytes())
-    return found
+        return self._read.hold(self._files.paths)

@@ -69,7 +69,7 @@ class Footprint:
     scan: str = ""
     "The key of the scan whose readings are kept; empty: none are."
     record: str = ""
-    "The key of the record, which may be a later one."
+    "The key of the record, which may be a later one; empty: none is, but the scan's."
     rewritten: Mapping[str, str] = field(default_factory=dict)
     "Function -> the key of its readings, where they are later ones."
 

@@ -96,11 +96,14 @@ class Journal(ABC):
     def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None, held: Held) -> None:
         """The answer to a question that was worked out."""
 
-    def recorded(self, owner: str, before: Held, after: Held) -> None:
+    def recorded(self, owner: str, name: str, before: Held, after: Held) -> None:
         """The effect just told of was to record an attribute: what is in it, and what constructors leave there.
 
         After it, the latter is None where this was no constructor's.
         """
+
+    def expected(self, owner: str, name: str, held: Held) -> None:
+        """The effect just told of was to expect something of an attribute: what is in it now."""
 
     def changed(self, owner: str) -> None:
         """What is known of a class's attributes has changed."""

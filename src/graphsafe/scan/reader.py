@@ -6,7 +6,7 @@ file afresh, the common layers of a large project would be read hundreds of time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,6 +37,13 @@ class Step:
     ref: str
     why: str = ""
     receiver: Value | None = None
+    keys: Sequence[int] = ()
+    "Of a step that was taken: what it depended on outside readings (passage.py)."
+
+    @property
+    def reads_outside(self) -> bool:
+        """Whether it follows code of no function."""
+        return self.kind == "targets" or (self.kind == "site" and self.ref.endswith("::"))
 
 
 TARGETS = ""
@@ -95,12 +102,12 @@ class Reader:
 
     def _take(self, step: Step) -> None:
         if self.recorder is not None:
-            self.recorder.step(step.kind, step.ref, step.why, step.receiver)
+            self.recorder.step(step)
         _guarded(self._engine, step.ref, lambda: take(self._engine, step, self._config))
 
     def _follow(self) -> None:
         if self.recorder is not None:
-            self.recorder.step("follow", "", "", None)
+            self.recorder.step(Step("follow", ""))
         engine = self._engine
         while engine.queue:
             _guarded(engine, engine.queue[0][0], lambda: engine.read_alone(*engine.queue.popleft()))

@@ -23,6 +23,7 @@ from graphsafe.scan.journal import (
     use_item,
 )
 from graphsafe.scan.memo import MISSING, Missing
+from graphsafe.scan.passage import Gathering, passage_text, row_names, row_texts
 from graphsafe.scan.project import Project
 from graphsafe.scan.reading import Reading, items_text, reading_text, row_text
 from graphsafe.scan.spool import Spool
@@ -30,6 +31,7 @@ from graphsafe.scan.value_table import NOTHING, Unwritable, ValueTable
 from graphsafe.scan.values import Value
 
 if TYPE_CHECKING:
+    from graphsafe.scan.reader import Step
     from graphsafe.scan.state import StateLog, Use
 
 
@@ -70,6 +72,12 @@ class Recorder(Journal):
         self._changes: dict[str, int] = {}
         "Class -> when its attributes changed last."
         self._steps: list[list[Any]] = []
+        self._step = self._gathering = Gathering(self.table)
+        "Of the step that is going on, and of the passage within it, if there is one."
+        self._reads_outside = False
+        "Whether the step follows code of no function."
+        self._passages: list[tuple[int, int]] = []
+        "Where they are put aside."
         self._is_complete = True
         "Whether everything could be written down: else the scan cannot be gone through again."
         self._serial = 0
@@ -87,13 +95,25 @@ class Recorder(Journal):
         return json.dumps((self._queries, self._changes), separators=(",", ":"))
 
     def course(self) -> str:
-        """Where readings began, in order, and of how many functions; empty if the scan cannot be gone through again."""
-        course = (self._steps, len(self._readings))
+        """Where readings began, closed functions, and how many passages; empty if it cannot be gone through again."""
+        self._end_step()
+        course = (self._steps, sorted(self._closed), len(self._passages))
         return json.dumps(course, separators=(",", ":")) if self._is_complete else ""
 
-    def step(self, kind: str, ref: str, why: str, receiver: Value | None) -> None:
+    def passages(self) -> Iterator[tuple[str, str]]:
+        """What there is to be gone through. Raises OSError."""
+        return zip(row_names(len(self._passages)), row_texts(map(self._spool.get, self._passages)), strict=True)
+
+    def step(self, step: Step) -> None:
         """Readings begin, or may."""
-        self._steps.append([kind, self.table.name(ref), why, self._number(receiver)])
+        self._end_step()
+        self._steps.append([step.kind, self.table.name(step.ref), step.why, self._number(step.receiver)])
+        self._reads_outside = step.reads_outside
+
+    def _end_step(self) -> None:
+        if self._steps:
+            self._steps[-1].append(self._step.keys if self._reads_outside else [])
+        self._step = self._gathering = Gathering(self.table)
 
     def begin(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, clock: float) -> None:
         if call.ref not in self._headers:
@@ -102,6 +122,8 @@ class Recorder(Journal):
         self._serial += 1
         parent = next((frame.serial for frame in reversed(self._stack) if frame.call is not None), 0)
         self._stack.append(_Reading(call, self._serial, clock, parent))
+        if not parent:
+            self._gathering = Gathering(self.table)
 
     def end(self, result: Value, clock: float) -> None:
         reading = self._stack.pop()
@@ -119,6 +141,7 @@ class Recorder(Journal):
             times = (reading.serial, self._serial, reading.clock, clock, reading.parent)
             made = Reading(question, list(call.arguments.keywords), answer, *times, items_text(reading.items))
             place = self._spool.put(reading_text(made))
+            self._gather(made)
         except (Unwritable, OSError):
             self._closed.add(call.ref)
             self._is_complete = False
@@ -126,6 +149,14 @@ class Recorder(Journal):
         if self.table.is_opaque(question) or self.table.is_opaque(answer):
             self._closed.add(call.ref)
         self._readings.setdefault(call.ref, []).append(place)
+
+    def _gather(self, made: Reading) -> None:
+        """Raises OSError."""
+        self._gathering.read(made.serial, made.question, made.result)
+        if not made.parent:
+            passage = self._gathering.passage(made.serial, made.until)
+            self._passages.append(self._spool.put(passage_text(passage)))
+            self._gathering = self._step
 
     def fail(self) -> None:
         self._closed.update(reading.call.ref for reading in self._stack if reading.call is not None)
@@ -139,6 +170,7 @@ class Recorder(Journal):
 
     def called(self, call: Call, result: Value, way: Way, state: StateLog) -> None:
         begun, uses = self._runs.pop()
+        self._gathering.call(call.ref)
         if not self._stack:
             return
         try:
@@ -165,8 +197,9 @@ class Recorder(Journal):
         owners, names = table.name(owner), table.name(name)
         key = f"{kind} {owners} {names}"
         known = self._queries.get(key)
+        answer = self._number(value)
+        self._gathering.ask(kind, owners, names, answer, work.is_first)
         if self._stack:
-            answer = self._number(value)
             seen = map(self._any_number, held)
             self._stack[-1].items.append([kind, owners, names, answer, int(work.is_first), 0, work.items or 0, *seen])
         if not self._stack or self._stack[-1].call is None:
@@ -177,17 +210,27 @@ class Recorder(Journal):
         self._queries[key] = known[0] if known is not None else self._serial, self._serial, answer
 
     def mark(self, kind: MarkKind, key: str, first: bool) -> None:
-        self._note([kind, self.table.name(key), int(first)])
+        name = self.table.name(key)
+        self._note([kind, name, int(first)])
+        self._gathering.mark(kind, name, first)
 
     def effect(self, kind: EffectKind, owner: str, name: str, value: Value | None) -> bool:
-        if self._stack:
-            table = self.table
-            self._note([kind, table.name(owner), table.name(name), self._number(value)])
+        table = self.table
+        item = [kind, table.name(owner), table.name(name), self._number(value)]
+        self._note(item)
+        if kind != "record" and kind != "expect":
+            self._gathering.effect(item)
         return False
 
-    def recorded(self, owner: str, before: Held, after: Held) -> None:
+    def recorded(self, owner: str, name: str, before: Held, after: Held) -> None:
+        numbers = [*map(self._any_number, (*before, *after))]
         if self._stack:
-            self._stack[-1].items[-1] += map(self._any_number, (*before, *after))
+            self._stack[-1].items[-1] += numbers
+        self._gathering.hold(self.table.name(owner), self.table.name(name), *numbers[2:])
+
+    def expected(self, owner: str, name: str, held: Held) -> None:
+        now, expected = map(self._any_number, held)
+        self._gathering.expect(self.table.name(owner), self.table.name(name), now, expected)
 
     def changed(self, owner: str) -> None:
         self._serial += 1
@@ -195,6 +238,7 @@ class Recorder(Journal):
 
     def constructing(self, ref: str) -> None:
         self._note(["construct", self.table.name(ref)])
+        self._gathering.finish(ref)
 
     def constructed(self) -> None:
         self._note(["constructed"])
@@ -202,6 +246,8 @@ class Recorder(Journal):
     def needs(self, ref: str, method: str, is_done: bool) -> None:
         if self._stack and (not is_done or self._stack[-1].is_first):
             self._note(["needs", self.table.name(ref), self.table.name(method), int(is_done)])
+        if not is_done:
+            self._gathering.finish(ref, method)
 
     def nested(self, ref: str) -> None:
         current = self._stack[-1].call if self._stack else None
@@ -212,7 +258,9 @@ class Recorder(Journal):
             self._close(True)
 
     def use(self, use: Use, is_new: bool) -> bool:
-        self._note(use_item(use, is_new, self.table))
+        item = use_item(use, is_new, self.table)
+        self._note(item)
+        self._gathering.use(item, is_new)
         return False
 
     def grown(self, uses: Sequence[Use]) -> bool:
@@ -227,6 +275,7 @@ class Recorder(Journal):
 
     def forget(self, uses: int) -> bool:
         self._note(["forget", uses])
+        self._gathering.forget(uses)
         return False
 
     def _note(self, item: list[Any]) -> None:

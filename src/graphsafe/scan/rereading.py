@@ -18,7 +18,7 @@ from graphsafe.scan.journal import call_of, header, question_of
 from graphsafe.scan.moves import Move
 from graphsafe.scan.oracle import TACT, Elsewhere, Oracle, Unanswered
 from graphsafe.scan.project import Project
-from graphsafe.scan.reader import replays_of, take
+from graphsafe.scan.reader import replays_of
 from graphsafe.scan.reading import Reading, items_text, parse_row, reading_text, row_text
 from graphsafe.scan.record import SITE, Record
 from graphsafe.scan.record_change import add, are_judged, without
@@ -80,12 +80,12 @@ def reread(
         raise Unanswered
     edited = set(edit.rewritten)
     before = kept.record
-    after = without(before, edited, edit.replaying, project, moves)
     again = Record()
     again.state.tact = TACT
     answers, changes = json.loads(kept.circumstances)
     elsewhere = Elsewhere(lambda ref: kept.function(ref)[1], answers, changes, before.state)
     rows = {ref: _reread_one(ref, kept, project, make_engine, elsewhere, again) for ref in sorted(edited)}
+    after = without(before, edited, edit.replaying, project, moves)
     add(after, again)
     if are_judged(edited, edited, before, after) or any(_is_root_anew(ref, before, again) for ref in edited):
         raise Unanswered
@@ -112,8 +112,12 @@ def _reread_one(
         engine.journal = oracle
         call = call_of(reading.question, reading.order, table)
         assert question_of(call, table) == reading.question
-        result = engine.read_anew(call, node)
-        oracle.finish()
+        try:
+            result = engine.read_anew(call, node)
+            oracle.finish()
+        finally:
+            # An engine holds itself: what was kept must not last as long.
+            engine.journal = None
         if table.number(result) != reading.result:
             raise Unanswered
         texts.append(reading_text(replace(reading, text=items_text(oracle.items))))
@@ -148,16 +152,16 @@ def retraced(
     Raises Unanswered or Unclear.
     """
     for ref in edit.rewritten:
-        _node(ref, trace.heads.get(ref, ""), project)
+        _node(ref, trace.head(ref), project)
     # What stands at the level of a module is no function's reading.
-    sites = {step.ref for step in trace.steps if step.kind == "site" and step.ref.endswith("::")}
+    sites = {step.ref for step in trace.steps if step.reads_outside}
     live = {*edit.rewritten, *trace.naming(edit.attributes, project), *sites}
     for _ in range(MAX_ATTEMPTS):
         engine = make_engine()
         again = Retrace(engine, trace, moves, edit, live)
         try:
             for step in trace.steps:
-                take(engine, step, config)
+                again.take(step, config)
             again.finish()
         except Restart as restart:
             # Where there is one, there are others: models hand what their functions define inside to one another.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from graphsafe.config import Config
 from graphsafe.scan.arguments import Call
 from graphsafe.scan.deeds import Deeds
 from graphsafe.scan.engine import Engine
@@ -31,6 +32,9 @@ from graphsafe.scan.journal import (
 from graphsafe.scan.memo import MISSING, Missing
 from graphsafe.scan.moves import Move
 from graphsafe.scan.oracle import TACT, Unanswered
+from graphsafe.scan.passage import READING, rows
+from graphsafe.scan.passing import Passing
+from graphsafe.scan.reader import Step, take
 from graphsafe.scan.reading import Item, Reading
 from graphsafe.scan.state import Use
 from graphsafe.scan.trace import Trace
@@ -81,23 +85,31 @@ class Retrace(Journal):
         self._state = engine.state
         self._state.tact = TACT
         self._table = trace.table
-        self._readings = trace.readings
+        self._trace = trace
         self._closed = trace.closed
         self._frames = [_Frame(0)]
         self._questions: dict[int, tuple[str, Question]] = {}
-        self._followed: dict[str, list[Reading]] = {}
-        "Function -> its readings that were not made again."
+        self._live_numbers = set(map(trace.table.name, self.live))
+        self._followed: set[int] = set()
+        "Serials of the readings that were not made again; those of passages that were done at once aside."
         self._seen: set[int] = set()
-        "Serials of the readings whose turn has come."
+        "The same of those whose turn has come."
         reads = trace.record.state.reads
         self._deeds = Deeds(engine, trace.table, self._read, self._value, reads, moves, edit)
+        self._passing = Passing(engine, trace, self._deeds, moves, edit)
         engine.journal = self
 
     def finish(self) -> None:
         """What functions do is told of all their readings that are left, where some are no longer made."""
-        for reading in self._readings.values():
-            if reading.serial not in self._seen:
-                self._read_live(self._question(reading.question)[0])
+        for passage in self._passing.left():
+            for serial, _, _, ref, *_ in rows(passage.readings, READING):
+                if serial not in self._seen:
+                    self._read_live(self._table.text(ref))
+
+    def take(self, step: Step, config: Config) -> None:
+        """Raises whatever its code cannot be followed for."""
+        with self._passing.step(step):
+            take(self._engine, step, config)
 
     # readings
 
@@ -121,8 +133,26 @@ class Retrace(Journal):
             return known if type(known) is int else self._declared(number, item, "declared", ref, call)
         if not memo.admits(ref, hot, guarded, question.depth):
             return self._declared(number, item, "refused", ref, call)
-        reading = self._readings.get(number)
         outer = self._frames[-1]
+        if len(self._frames) > 1:
+            return self._read_inner(number, ref, question, call)
+        passage = self._passing.turn(number)
+        if passage is not None and self._passing.is_as_it_was(passage, self._live_numbers):
+            outer.last = passage.serial
+            self._passing.do(passage)
+            return passage.result
+        if passage is not None:
+            self._trace.load(passage.functions)
+        self._passing.begin()
+        result = self._read_inner(number, ref, question, call)
+        self._passing.settle(passage)
+        return result
+
+    def _read_inner(self, number: int, ref: str, question: Question, call: Call | None) -> int:
+        """The answer to a call that is read now."""
+        given, hot, guarded = question.given, bool(question.hot), bool(question.guarded)
+        memo, outer = self._engine.memo, self._frames[-1]
+        reading = self._trace.reading(number)
         if reading is not None and (reading.parent != outer.serial or reading.serial <= outer.last):
             # It comes in another order than then, and its clock would be wrong.
             reading = None
@@ -140,6 +170,7 @@ class Retrace(Journal):
             frame, clock = (_Frame(NEW), 0.0) if reading is None else (_Frame(reading.serial), reading.clock)
             result = self._make(call, frame, clock)
         memo.end(hot, guarded, given, result)
+        self._passing.made[number] = result
         return result
 
     def _declared(self, number: int, item: Item | None, way: Way, ref: str, call: Call | None) -> int:
@@ -150,7 +181,7 @@ class Retrace(Journal):
         return self._table.any_number(self._engine.declared(ref, arguments))
 
     def _call(self, number: int) -> Call:
-        reading = self._readings.get(number)
+        reading = self._trace.reading(number)
         given = self._table.parts(self._question(number)[1].given)
         keywords = [name for name, _ in given[3]]
         if reading is None and len(keywords) > 1:
@@ -194,7 +225,7 @@ class Retrace(Journal):
         if ref in self.live:
             self._tell(reading)
         else:
-            self._followed.setdefault(ref, []).append(reading)
+            self._followed.add(reading.serial)
         return reading.result
 
     def _read_live(self, ref: str) -> None:
@@ -203,8 +234,10 @@ class Retrace(Journal):
             if ref in self._closed:
                 raise Restart([ref])
             self.live.add(ref)
-            for reading in self._followed.pop(ref, ()):
-                self._tell(reading)
+            self._live_numbers.add(self._table.name(ref))
+            for reading in self._trace.readings(ref):
+                if reading.serial in self._followed or self._passing.has_passed(reading.serial):
+                    self._tell(reading)
 
     def _tell(self, reading: Reading) -> None:
         """What the lines of a reading do: all else of it has been done."""
@@ -225,7 +258,7 @@ class Retrace(Journal):
             question = question_of(call, self._table)
         except Unwritable as error:
             raise Unanswered from error
-        if question not in self._readings and self._project.function_facts(call.ref) is None:
+        if question not in self._trace.questions and self._project.function_facts(call.ref) is None:
             return UNKNOWN
         return self._deeds.some(self._read(question, None, call))
 

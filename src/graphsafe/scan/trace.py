@@ -1,31 +1,74 @@
-"""What a scan leaves to be gone through again: where its readings began, and all of them."""
+"""What a scan leaves to be gone through again: where its readings began, its passages, and its readings when needed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from graphsafe.scan.journal import INNER, QUERIES, outermost, parts_of
 from graphsafe.scan.oracle import Unanswered
+from graphsafe.scan.passage import Passage, parse_passages, parts_of_key, row_names
 from graphsafe.scan.project import Project
 from graphsafe.scan.reader import Step
 from graphsafe.scan.reading import Item, Reading, parse_row
 from graphsafe.scan.record import Record
 from graphsafe.scan.value_table import ValueTable
 
+Rows = Callable[[Sequence[str]], Mapping[str, str]]
+"What is kept of these functions, or under these names, as the recorder wrote it."
 
-@dataclass(frozen=True, slots=True)
+
 class Trace:
-    table: ValueTable
-    record: Record
-    steps: Sequence[Step]
-    readings: Mapping[int, Reading]
-    "Question -> reading."
-    heads: Mapping[str, str]
-    "Function -> digest of what others than its readings look at."
-    closed: frozenset[str]
-    "Functions that share what they define inside with others."
+    def __init__(self, course: str, rows: Rows, table: ValueTable, record: Record) -> None:
+        """`course` as the recorder wrote it. Raises Unanswered where there is none, or not all that belongs to it."""
+        if not course:
+            raise Unanswered
+        steps, closed, count = json.loads(course)
+        names = row_names(count)
+        passages = rows(names)
+        if len(passages) < len(names):
+            raise Unanswered
+        self.table = table
+        self.record = record
+        self.steps = [Step(kind, table.text(ref), why, table.value(of), keys) for kind, ref, why, of, keys in steps]
+        self.closed: frozenset[str] = frozenset(closed)
+        "Functions that share what they define inside with others."
+        self.passages: Sequence[Passage] = parse_passages(passages.values())
+        self._rows = rows
+        self._read: set[int] = set().union(*(passage.functions for passage in self.passages))
+        "Functions of which there are readings."
+        self.questions: set[int] = set().union(*(passage.questions for passage in self.passages))
+        "Those of all readings."
+        self._heads: dict[int, str] = {}
+        self._readings: dict[int, list[Reading]] = {}
+        self._by_question: dict[int, Reading] = {}
+
+    def head(self, ref: str) -> str:
+        """A digest of what others than a function's readings look at; empty where there are none."""
+        self.readings(ref)
+        return self._heads.get(self.table.name(ref), "")
+
+    def readings(self, ref: str) -> Sequence[Reading]:
+        """Those of a function, in the order in which they ended. Raises Unanswered where they are no longer kept."""
+        number = self.table.name(ref)
+        self.load([number])
+        return self._readings.get(number, ())
+
+    def reading(self, question: int) -> Reading | None:
+        self.load([parts_of(question, self.table).ref])
+        return self._by_question.get(question)
+
+    def load(self, functions: Iterable[int]) -> None:
+        """The readings of these will be asked for. Raises Unanswered where they are no longer kept."""
+        missing = {number for number in functions if number in self._read and number not in self._readings}
+        names = {self.table.text(number): number for number in missing}
+        found = self._rows([*names]) if names else {}
+        for name, number in names.items():
+            if name not in found:
+                raise Unanswered
+            self._heads[number], _, made = parse_row(found[name])
+            self._readings[number] = made
+            self._by_question.update((reading.question, reading) for reading in made)
 
     def naming(self, attributes: Collection[str], project: Project) -> Iterator[str]:
         """The functions whose readings name one of these attributes, whatever class's."""
@@ -35,6 +78,10 @@ class Trace:
         names = {table.name(name) for name in attributes}
         ends = tuple(f".{name}" for name in attributes)
 
+        def key_names_one(key: int) -> bool:
+            kind, owner, name = parts_of_key(key)
+            return name in names if kind in QUERIES else table.text(owner).endswith(ends)
+
         def names_one(item: Item) -> bool:
             kind = item[0]
             if kind in QUERIES:
@@ -43,26 +90,12 @@ class Trace:
                 return item[2] in names
             return kind in ("seen", "input", "use") and table.text(item[1]).endswith(ends)
 
-        for reading in self.readings.values():
-            if any(map(names_one, reading.items)):
-                yield table.text(parts_of(reading.question, table).ref)
+        keys = {key for key in set().union(*(passage.keys for passage in self.passages)) if key_names_one(key)}
+        refs = {ref for passage in self.passages if not keys.isdisjoint(passage.keys) for ref in passage.functions}
+        self.load(refs)
+        for ref in refs:
+            if any(map(names_one, (item for reading in self._readings[ref] for item in reading.items))):
+                yield table.text(ref)
         for write in self.record.state.writes.values():
             if write.key.endswith(ends) or any(source.endswith(ends) for source in write.sources):
                 yield outermost(project, f"{write.path}::{write.function}")
-
-
-def parse_trace(course: str, rows: Mapping[str, str], table: ValueTable, record: Record) -> Trace:
-    """`course` and `rows` as the recorder wrote them, `rows` by function. Raises Unanswered where some are missing."""
-    steps, count = json.loads(course) if course else ((), None)
-    if len(rows) != count:
-        raise Unanswered
-    readings: dict[int, Reading] = {}
-    heads: dict[str, str] = {}
-    closed: set[str] = set()
-    for ref, text in rows.items():
-        heads[ref], is_closed, made = parse_row(text)
-        readings.update((reading.question, reading) for reading in made)
-        if is_closed:
-            closed.add(ref)
-    taken = [Step(kind, table.text(ref), why, table.value(receiver)) for kind, ref, why, receiver in steps]
-    return Trace(table, record, taken, readings, heads, frozenset(closed))
