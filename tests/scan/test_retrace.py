@@ -42,6 +42,7 @@ class Step(Base):
         self.register_buffer("table", torch.zeros(4))
         self.pick = lambda x: x[0]
         self.last = None
+        self.steps = torch.ones(4, device="cuda")
         self.count = 0
         self.prepare()
 
@@ -66,7 +67,14 @@ class Step(Base):
             x = x + 1
         self.count += 1
         self.unused(x, [])
+        x = self.stepped(x)
         return self.closing(x) + self.table + self.config.offset
+
+    def stepped(self, x: torch.Tensor) -> torch.Tensor:
+        steps = self.steps
+        y = x * self.limit
+        self.steps = torch.ones(4, device="cuda")
+        return y + steps
 
     def unused(self, x: torch.Tensor, batch: Batch) -> torch.Tensor:
         return x[self.config.sizes].cpu() * batch[0]

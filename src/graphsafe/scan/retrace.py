@@ -273,13 +273,21 @@ class Retrace(Journal):
         self._deeds.note(kind, owner, name, value)
 
     def mark(self, kind: MarkKind, key: str, first: bool) -> None:
-        self._done(kind)
+        item = self._done(kind)
+        if item is not None and kind == "seen" and item[2]:
+            # What the reading writes from here on, it writes after it has read this.
+            self._state.clock = max(self._state.clock, self._state.reads[key])
 
     def effect(self, kind: EffectKind, owner: str, name: str, value: Value | None) -> bool:
         return self._done(kind) is not None
 
     def use(self, use: Use, is_new: bool) -> bool:
-        return self._done("use") is not None
+        item = self._done("use")
+        if item is None:
+            return False
+        *_, order, _ = item
+        self._state.clock = max(self._state.clock, order)
+        return True
 
     def count(self, uses: int) -> int:
         frame = self._frames[-1]
