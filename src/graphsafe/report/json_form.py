@@ -94,7 +94,8 @@ def _plain(value: Any) -> Any:
     if kind in _AS_THEY_ARE:
         return value
     if is_dataclass(kind):
-        return {name: _field(name, getattr(value, name)) for name in _names(kind)}
+        read = {name: getattr(value, name) for name in _names(kind)}
+        return {name: item if type(item) in _AS_THEY_ARE else _field(name, item) for name, item in read.items()}
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

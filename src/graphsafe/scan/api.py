@@ -48,8 +48,9 @@ def scan_paths(
     rulebook.selected(config.select, config.ignore)
     for codes in config.per_file_ignores.values():
         rulebook.codes(codes, "per-file-ignores")
-    given = _given(paths, config)
-    files = Files(dict.fromkeys([*_project_files(paths, config), *given]))
+    project = _project_files(paths, config)
+    given = _given(paths, config, project)
+    files = Files(dict.fromkeys([*project, *given]))
     wanted = [str(path) for path in given]
     ways = entrances(config, rulebook)
     earlier = Earlier(cache, files, wanted, config, confidence, rulebook, ways)
@@ -76,8 +77,9 @@ def explain_path(
     Every root of the project counts, however few files are given. Raises RequestError.
     """
     rulebook = load_rulebook(config.rule_packs)
-    given = _given(paths, config)
-    files = Files(dict.fromkeys([*_project_files(paths, config), *given]))
+    project = _project_files(paths, config)
+    given = _given(paths, config, project)
+    files = Files(dict.fromkeys([*project, *given]))
     wanted = definitions(files, config.root, name)
     starts = find_starts(files, list(files.paths), config, entrances(config, rulebook))
     missing = {path: files.names[path] for path in starts.paths if path in files.names}
@@ -87,11 +89,13 @@ def explain_path(
     return hotness_of(wanted, files, reader.record, Paths(config), frozenset(map(str, given)))
 
 
-def _given(paths: Iterable[Path], config: Config) -> list[Path]:
-    """The files to report on, each once, absolute."""
+def _given(paths: Iterable[Path], config: Config, project: Iterable[Path]) -> list[Path]:
+    """The files to report on, each once, absolute; those of the whole `project` are known."""
     found: dict[Path, None] = {}
     for path in paths:
-        if path.is_dir():
+        if path.is_dir() and _is_project(config) and path.resolve() == config.root.resolve():
+            found.update(dict.fromkeys(project))
+        elif path.is_dir():
             found.update(dict.fromkeys(_absolute(python_files(path, config.exclude, config.root))))
         else:
             found.update(dict.fromkeys(_absolute([path])))
@@ -111,7 +115,7 @@ def _absolute(paths: Iterable[Path]) -> Iterator[Path]:
 def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
     """The files that may call or be called: the project's, or without one those that stand with the given ones."""
     root = config.root
-    if config.source is not None or is_project_root(root):
+    if _is_project(config):
         return list(_absolute(python_files(root, config.exclude, root)))
     found: list[Path] = []
     known: dict[Path, Path | None] = {}
@@ -125,6 +129,10 @@ def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
         else:
             found += sorted(file for file in folder.glob("*.py") if file.is_file())
     return found
+
+
+def _is_project(config: Config) -> bool:
+    return config.source is not None or is_project_root(config.root)
 
 
 def _scan(

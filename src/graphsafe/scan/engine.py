@@ -328,11 +328,12 @@ class Engine:
     def read_alone(self, ref: str, receiver: Value | None, guarded: bool) -> None:
         """Read a function whose arguments are not known, but for what calls of an entry point's name have shown."""
         told: dict[str, Value] = {}
-        passed = self._passed.get(ref.rpartition(".")[2].rpartition("::")[2])
-        node = self.project.function_node(ref) if passed and self.record.roots.get(ref) == ENTRY_POINT else None
-        if passed and node is not None:
+        passed = self._passed.get(ref.rpartition(".")[2].rpartition("::")[2], {})
+        hosts = {name: tensor for name, tensor in passed.items() if tensor.where == "host"}
+        node = self.project.function_node(ref) if hosts and self.record.roots.get(ref) == ENTRY_POINT else None
+        if node is not None:
             names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
-            told = {name: passed[name] for name in names if name in passed and passed[name].where == "host"}
+            told = {name: hosts[name] for name in names if name in hosts}
         self.read(Call(ref, receiver, Arguments(keywords=told), hot=True, guarded=guarded))
 
     def note_passed(self, name: str, arguments: Arguments) -> None:

@@ -240,11 +240,9 @@ class Linter:
         return self._display[path]
 
     def _from_root(self, shown: str) -> str:
-        path = Path(os.path.abspath(shown))
-        try:
-            return path.relative_to(self._config.root).as_posix()
-        except ValueError:
-            return path.as_posix()
+        path = os.path.abspath(shown)
+        inside = path.removeprefix(os.path.join(self._config.root, ""))
+        return inside.replace(os.sep, "/")
 
     def _lines(self, path: str) -> Sequence[str] | None:
         source = self._source(path)

@@ -23,6 +23,7 @@ def without(
     Raises Unclear.
     """
     paths = {ref.partition("::")[0] for ref in edited}
+    touched = tuple(f"{path}::" for path in {*paths, *moves})
 
     def is_edited(path: str, function: str) -> bool:
         return path in paths and outermost(project, f"{path}::{function}") in edited
@@ -40,6 +41,9 @@ def without(
             place = replace(place, function=move.name(place.function), span=event.span)
         left.events[place] = event
     for callee, edges in record.edges.items():
+        if not any(edge.caller.startswith(touched) for edge in edges):
+            left.edges[_moved_ref(callee, moves)] = dict(edges)
+            continue
         kept = [_moved_edge(edge, moves) for edge in edges if not is_edited(*_parts(edge.caller))]
         if kept:
             left.edges[_moved_ref(callee, moves)] = dict.fromkeys(kept)

@@ -151,7 +151,11 @@ class ValueTable:
         if number == NOTHING:
             return None
         if number not in self._values:
-            self._values[number] = self._read(json.loads(self._rows[number]))
+            row = self._rows[number]
+            value = self._values[number] = self._read(json.loads(row))
+            if row[:1] != " ":
+                # Not a bare value: the number of this one will be asked for.
+                self._known.setdefault(self._key(value), number)
         return self._values[number]
 
     def some(self, number: int) -> Value:
