@@ -30,7 +30,7 @@ from graphsafe.scan.value_table import ValueTable
 
 ALL = ("table", "record", "circumstances", "course")
 "Names of what is kept of a scan as a whole, beside the readings of each function."
-MAX_ATTEMPTS = 3
+FEW_ATTEMPTS, MAX_ATTEMPTS = 2, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def retraced(
     # What stands at the level of a module is no function's reading.
     sites = {step.ref for step in trace.steps if step.reads_outside}
     live = {*edit.rewritten, *trace.naming(edit.attributes, project), *sites}
-    for _ in range(MAX_ATTEMPTS):
+    for attempt in range(MAX_ATTEMPTS):
         engine = make_engine()
         again = Retrace(engine, trace, moves, edit, live)
         try:
@@ -164,8 +164,10 @@ def retraced(
                 again.take(step, config)
             again.finish()
         except Restart as restart:
-            # Where there is one, there are others: models hand what their functions define inside to one another.
-            live = again.live | restart.refs | trace.closed
+            live |= restart.refs
+            if attempt == FEW_ATTEMPTS:
+                # There will be others: models hand what their functions define inside to one another.
+                live |= again.live | trace.closed
             continue
         after = without(trace.record, again.live, edit.replaying, project, moves)
         after.roots = engine.record.roots
