@@ -30,7 +30,7 @@ from graphsafe.scan.value_table import ValueTable
 
 ALL = ("table", "record", "circumstances", "course")
 "Names of what is kept of a scan as a whole, beside the readings of each function."
-FEW_ATTEMPTS, MAX_ATTEMPTS = 2, 5
+FEW_ATTEMPTS, MAX_ATTEMPTS = 7, 10
 
 
 @dataclass(frozen=True, slots=True)
