@@ -250,7 +250,7 @@ class Engine:
             away=frame.away,
         )
         if self.journal is not None:
-            self.journal.nested(function.ref)
+            self.journal.nested(function.ref, function.closure_id)
         key = f"{function.ref}#{function.closure_id}"
         if key in self.memo.active:
             return UNKNOWN

@@ -117,8 +117,8 @@ class Journal(ABC):
     def needs(self, ref: str, method: str, is_done: bool) -> None:
         """An answer rests on what a method assigns, or constructors do; it is read now unless that is done."""
 
-    def nested(self, ref: str) -> None:
-        """A function defined inside another is called."""
+    def nested(self, ref: str, closure: int) -> None:
+        """A function defined inside another is called; `closure`: Function.closure_id."""
 
 
 def answered(

@@ -121,7 +121,7 @@ class Oracle(Journal):
             raise Unanswered
         return False
 
-    def nested(self, ref: str) -> None:
+    def nested(self, ref: str, closure: int) -> None:
         if outermost(self._project, ref) != self._ref:
             raise Unanswered
 

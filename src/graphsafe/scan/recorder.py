@@ -249,7 +249,7 @@ class Recorder(Journal):
         if not is_done:
             self._gathering.finish(ref, method)
 
-    def nested(self, ref: str) -> None:
+    def nested(self, ref: str, closure: int) -> None:
         current = self._stack[-1].call if self._stack else None
         owner = outermost(self._project, ref)
         if current is None or current.ref != owner:

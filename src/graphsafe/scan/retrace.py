@@ -38,7 +38,7 @@ from graphsafe.scan.reader import Step, take
 from graphsafe.scan.reading import Item, Reading
 from graphsafe.scan.state import Use
 from graphsafe.scan.trace import Trace
-from graphsafe.scan.value_table import Unwritable
+from graphsafe.scan.value_table import SEALED, Unwritable
 from graphsafe.scan.values import UNKNOWN, Value
 
 NEW = -1
@@ -85,6 +85,7 @@ class Retrace(Journal):
         self._state = engine.state
         self._state.tact = TACT
         self._table = trace.table
+        self._table.seals = lambda ref: outermost(self._project, ref) not in self.live
         self._trace = trace
         self._closed = trace.closed
         self._frames = [_Frame(0)]
@@ -302,6 +303,10 @@ class Retrace(Journal):
 
     def forget(self, uses: int) -> bool:
         return self._is_next("forget") and self._done("forget") is not None
+
+    def nested(self, ref: str, closure: int) -> None:
+        if closure <= SEALED:
+            raise self._restart(Unwritable([ref]))
 
     def _is_next(self, kind: str) -> bool:
         frame = self._frames[-1]

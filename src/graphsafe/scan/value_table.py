@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from typing import Any
@@ -13,7 +14,10 @@ from graphsafe.scan.values import UNSET, Dict, Function, Number, Union, Value
 
 NOTHING = -1
 "In place of a value's number."
-OPAQUE = "Opaque"
+OPAQUE, CLOSURE = "Opaque", "closure"
+SEALED = -2
+"Numbers of closures from here on downwards are those of functions that are handed on, and cannot be called."
+_NOWHERE = ast.Pass()
 BARE = "bare"
 _PLAIN: dict[str, type] = {
     kind.__name__: kind
@@ -63,6 +67,8 @@ class ValueTable:
         self._are_bare = False
         self._opaque: set[int] = set()
         "Numbers of values that cannot be written, which none but this process can look into."
+        self.seals: Callable[[str], bool] | None = None
+        "Whether a nested function, by its name, may be read as one that is handed on, and not to be called."
 
     def __str__(self) -> str:
         return "\n".join(self._rows)
@@ -100,7 +106,8 @@ class ValueTable:
             except TypeError as error:
                 raise Unwritable from error
             if number is None:
-                number = self._row(json.dumps([OPAQUE, len(self._rows), *_functions(value)]))
+                kind = CLOSURE if _is_closure(value) else ""
+                number = self._row(json.dumps([OPAQUE, len(self._rows), kind, *_functions(value)]))
                 self._known[key] = number
                 self._values[number] = value
                 self._opaque.add(number)
@@ -152,7 +159,7 @@ class ValueTable:
             return None
         if number not in self._values:
             row = self._rows[number]
-            value = self._values[number] = self._read(json.loads(row))
+            value = self._values[number] = self._read(json.loads(row), number)
             if row[:1] != " ":
                 # Not a bare value: the number of this one will be asked for.
                 self._known.setdefault(self._key(value), number)
@@ -207,10 +214,13 @@ class ValueTable:
             ]
         raise Unwritable
 
-    def _read(self, row: Sequence[Any]) -> Value:
+    def _read(self, row: Sequence[Any], number: int) -> Value:
         kind, *parts = row
         if kind == OPAQUE:
-            raise Unwritable(parts[1:])
+            _, of, *refs = parts
+            if of == CLOSURE and self.seals is not None and self.seals(refs[0]):
+                return Function(refs[0], node=_NOWHERE, closure_id=SEALED - number)
+            raise Unwritable(refs)
         if kind in _PLAIN:
             plain: Value = _PLAIN[kind](*parts)
             return plain
@@ -234,6 +244,11 @@ def _constant(const: object) -> object:
     if type(const) not in _CONSTANTS:
         raise Unwritable
     return const
+
+
+def _is_closure(value: Value) -> bool:
+    """Whether it is a nested function and nothing besides."""
+    return isinstance(value, Function) and not (value.bound or value.partial or value.partial_keywords)
 
 
 def _functions(value: Value | None) -> Iterator[str]:
