@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from base import Base
-from helper import LIMIT, apply, largest, scaled, twice
+from helper import LIMIT, apply, chooser, largest, scaled, twice
 
 
 Batch = list[int]
@@ -43,6 +43,7 @@ class Step(Base):
         self.pick = lambda x: x[0]
         self.last = None
         self.steps = torch.ones(4, device="cuda")
+        self.choose = chooser(0)
         self.count = 0
         self.prepare()
 
@@ -72,7 +73,7 @@ class Step(Base):
 
     def stepped(self, x: torch.Tensor) -> torch.Tensor:
         steps = self.steps
-        y = x * self.limit
+        y = self.choose(x) * self.limit
         self.steps = torch.ones(4, device="cuda")
         return y + steps
 
@@ -128,6 +129,10 @@ def twice(x: torch.Tensor, depth: int) -> torch.Tensor:
 def apply(function, x):
     y = function(x)
     return y
+
+
+def chooser(index: int):
+    return lambda x: x[index]
 
 
 def another(x: torch.Tensor) -> torch.Tensor:
