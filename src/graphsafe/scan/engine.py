@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -330,11 +330,18 @@ class Engine:
         told: dict[str, Value] = {}
         passed = self._passed.get(ref.rpartition(".")[2].rpartition("::")[2], {})
         hosts = {name: tensor for name, tensor in passed.items() if tensor.where == "host"}
-        node = self.project.function_node(ref) if hosts and self.record.roots.get(ref) == ENTRY_POINT else None
-        if node is not None:
-            names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
-            told = {name: hosts[name] for name in names if name in hosts}
+        if hosts and self.record.roots.get(ref) == ENTRY_POINT:
+            told = {name: hosts[name] for name in self._parameters(ref) if name in hosts}
         self.read(Call(ref, receiver, Arguments(keywords=told), hot=True, guarded=guarded))
+
+    def _parameters(self, ref: str) -> Sequence[str]:
+        names = self.journal.parameters(ref) if self.journal is not None else None
+        if names is None:
+            node = self.project.function_node(ref)
+            names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []
+            if self.journal is not None:
+                self.journal.named(ref, names)
+        return names
 
     def note_passed(self, name: str, arguments: Arguments) -> None:
         """Keep where the tensors are that a call of a method gets of which only the name is known."""

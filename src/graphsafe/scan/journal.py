@@ -78,6 +78,10 @@ class Journal(ABC):
         """How many uses there are when a condition begins: `uses`, or how many there were."""
         return uses
 
+    def parameters(self, ref: str) -> Sequence[str] | None:
+        """The names of a root's parameters, or None: they have to be looked up, and `named` be told."""
+        return None
+
     # what is told without a question: a journal need not care, so these do nothing
     # ruff: noqa: B027
 
@@ -116,6 +120,9 @@ class Journal(ABC):
 
     def needs(self, ref: str, method: str, is_done: bool) -> None:
         """An answer rests on what a method assigns, or constructors do; it is read now unless that is done."""
+
+    def named(self, ref: str, parameters: Sequence[str]) -> None:
+        """The names of a root's parameters."""
 
     def nested(self, ref: str, closure: int) -> None:
         """A function defined inside another is called; `closure`: Function.closure_id."""

@@ -76,6 +76,7 @@ class Recorder(Journal):
         "Of the step that is going on, and of the passage within it, if there is one."
         self._reads_outside = False
         "Whether the step follows code of no function."
+        self._parameters: dict[str, Sequence[str]] = {}
         self._passages: list[tuple[int, int]] = []
         "Where they are put aside."
         self._is_complete = True
@@ -95,9 +96,9 @@ class Recorder(Journal):
         return json.dumps((self._queries, self._changes), separators=(",", ":"))
 
     def course(self) -> str:
-        """Where readings began, closed functions, and how many passages; empty if it cannot be gone through again."""
+        """Where readings began, and what is known of all; empty if the scan cannot be gone through again."""
         self._end_step()
-        course = (self._steps, sorted(self._closed), len(self._passages))
+        course = (self._steps, self._parameters, sorted(self._closed), len(self._passages))
         return json.dumps(course, separators=(",", ":")) if self._is_complete else ""
 
     def passages(self) -> Iterator[tuple[str, str]]:
@@ -248,6 +249,9 @@ class Recorder(Journal):
             self._note(["needs", self.table.name(ref), self.table.name(method), int(is_done)])
         if not is_done:
             self._gathering.finish(ref, method)
+
+    def named(self, ref: str, parameters: Sequence[str]) -> None:
+        self._parameters[ref] = parameters
 
     def nested(self, ref: str, closure: int) -> None:
         current = self._stack[-1].call if self._stack else None

@@ -273,6 +273,9 @@ class Retrace(Journal):
     def tell(self, kind: QueryKind, owner: str, name: str, value: Value | None, held: Held) -> None:
         self._deeds.note(kind, owner, name, value)
 
+    def parameters(self, ref: str) -> Sequence[str] | None:
+        return self._trace.parameters.get(ref)
+
     def mark(self, kind: MarkKind, key: str, first: bool) -> None:
         item = self._done(kind)
         if item is not None and kind == "seen" and item[2]:

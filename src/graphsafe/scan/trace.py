@@ -23,7 +23,7 @@ class Trace:
         """`course` as the recorder wrote it. Raises Unanswered where there is none, or not all that belongs to it."""
         if not course:
             raise Unanswered
-        steps, closed, count = json.loads(course)
+        steps, parameters, closed, count = json.loads(course)
         names = row_names(count)
         passages = rows(names)
         if len(passages) < len(names):
@@ -31,6 +31,8 @@ class Trace:
         self.table = table
         self.record = record
         self.steps = [Step(kind, table.text(ref), why, table.value(of), keys) for kind, ref, why, of, keys in steps]
+        self.parameters: Mapping[str, Sequence[str]] = parameters
+        "Of roots that were asked for them. An edit that leaves a function's header alone leaves these as they are."
         self.closed: frozenset[str] = frozenset(closed)
         "Functions that share what they define inside with others."
         self.passages: Sequence[Passage] = parse_passages(passages.values())
