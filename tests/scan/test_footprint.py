@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .editing import Again, edit, scans_again, write_project
+from .editing import Again, edit, scans_again
 
 MODEL = """\
 import torch
@@ -37,11 +37,6 @@ def scaled(x: torch.Tensor) -> torch.Tensor:
     return x * x.sum().item() * LIMIT
 """
 FILES = {"model.py": MODEL, "helper.py": HELPER, "settings.py": "OTHER = 1\n", "notes.py": "TEXT = 'nothing'\n"}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return write_project(tmp_path, FILES)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from graphsafe.scan import passing
 from graphsafe.scan.passage import Passage
 from graphsafe.scan.passing import Passing
 
-from .editing import Again, edit, scans_again, write_project
+from .editing import Again, edit
 
 SHARED = """\
 import torch
@@ -65,18 +65,6 @@ class {name}(nn.Module):
         "Alone": "x.sum().item()",
     }.items()
 }
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return write_project(tmp_path, FILES)
-
-
-@pytest.fixture
-def again(root: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
-    scan = scans_again(root, monkeypatch, "possible")
-    scan()
-    return scan
 
 
 @pytest.mark.skipif(not passing.__file__.endswith(".py"), reason="machine code does not look its methods up")

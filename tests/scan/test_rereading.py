@@ -11,7 +11,7 @@ from graphsafe.report.model import Report
 from graphsafe.scan import earlier
 from graphsafe.scan.cache import FOLDER
 
-from .editing import Again, edit, scans_again, write_project
+from .editing import Again, edit, scans_again
 
 MODEL = """\
 import torch
@@ -63,11 +63,6 @@ def another(x: torch.Tensor) -> torch.Tensor:
     return x
 """
 FILES = {"model.py": MODEL, "helper.py": HELPER}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return write_project(tmp_path, FILES)
 
 
 @pytest.fixture

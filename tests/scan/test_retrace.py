@@ -10,7 +10,7 @@ import pytest
 
 from graphsafe.report.model import Report
 
-from .editing import Again, edit, scans_again, write_project
+from .editing import Again, edit
 
 MODEL = """\
 import torch
@@ -160,18 +160,6 @@ class Runner:
             self.graph.replay()
 """
 FILES = {"model.py": MODEL, "base.py": BASE, "helper.py": HELPER, "runner.py": RUNNER}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return write_project(tmp_path, FILES)
-
-
-@pytest.fixture
-def again(root: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
-    scan = scans_again(root, monkeypatch, "possible")
-    scan()
-    return scan
 
 
 def codes(report: Report) -> list[str]:

@@ -48,9 +48,7 @@ def scan_paths(
     rulebook.selected(config.select, config.ignore)
     for codes in config.per_file_ignores.values():
         rulebook.codes(codes, "per-file-ignores")
-    project = _project_files(paths, config)
-    given = _given(paths, config, project)
-    files = Files(dict.fromkeys([*project, *given]))
+    files, given = _files(paths, config)
     wanted = [str(path) for path in given]
     ways = entrances(config, rulebook)
     earlier = Earlier(cache, files, wanted, config, confidence, rulebook, ways)
@@ -77,9 +75,7 @@ def explain_path(
     Every root of the project counts, however few files are given. Raises RequestError.
     """
     rulebook = load_rulebook(config.rule_packs)
-    project = _project_files(paths, config)
-    given = _given(paths, config, project)
-    files = Files(dict.fromkeys([*project, *given]))
+    files, given = _files(paths, config)
     wanted = definitions(files, config.root, name)
     starts = find_starts(files, list(files.paths), config, entrances(config, rulebook))
     missing = {path: files.names[path] for path in starts.paths if path in files.names}
@@ -87,6 +83,13 @@ def explain_path(
     reader = Reader(files, config, rulebook, starts.near)
     with_room(lambda: _read(reader, starts, progress))
     return hotness_of(wanted, files, reader.record, Paths(config), frozenset(map(str, given)))
+
+
+def _files(paths: Sequence[Path], config: Config) -> tuple[Files, list[Path]]:
+    """The files that are read, and those of them that are reported on."""
+    project = _project_files(paths, config)
+    given = _given(paths, config, project)
+    return Files(dict.fromkeys([*project, *given])), given
 
 
 def _given(paths: Iterable[Path], config: Config, project: Iterable[Path]) -> list[Path]:

@@ -30,11 +30,11 @@ FOLDER = ".graphsafe_cache"
 MAX_REPORTS = 16
 MAX_FOOTPRINTS = 4
 MAX_INDEXES = 50_000
-MAX_VARIABLES = 500
-"Of a question to the database."
+"Of about 2 kB each; the oldest go first."
 MAX_READINGS = 60_000
 "Functions; of about 1 kB each."
-"Of about 2 kB each; the oldest go first."
+MAX_VARIABLES = 500
+"Of a question to the database."
 LOCK_SECONDS = 5.0
 LEGAL = ""
 "In place of an index."

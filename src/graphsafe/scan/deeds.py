@@ -255,9 +255,8 @@ class Deeds:
                 return self._ask_anew(kind, item)
         if kind == "attribute":
             self._held.add(key)
-        held = (self._initial if kind == "initial" else self._now).numbers.get(key, NOTHING)
-        expected = NOTHING if kind == "initial" else self._expected.numbers.get(key, NOTHING)
-        if (held, expected) == (item[HELD], item[EXPECTED]):
+        now, initial, expected = self.held(key)
+        if ((initial, NOTHING) if kind == "initial" else (now, expected)) == (item[HELD], item[EXPECTED]):
             return True
         return self._ask_anew(kind, item)
 

@@ -6,7 +6,7 @@ What others, which are gone through or made, have done is compared with what the
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import islice
@@ -15,7 +15,6 @@ from graphsafe.scan.deeds import Deeds
 from graphsafe.scan.engine import Engine
 from graphsafe.scan.footprint import Edit
 from graphsafe.scan.journal import parts_of
-from graphsafe.scan.moves import Move
 from graphsafe.scan.passage import READING, Passage, held, key_of, keys_of_attribute, pairs, rows
 from graphsafe.scan.reader import Step
 from graphsafe.scan.trace import Trace
@@ -25,13 +24,12 @@ NO_PASSAGE = Passage(0, 0, (), (), (), (), (), (), (), (), (), (), ())
 
 
 class Passing:
-    def __init__(self, engine: Engine, trace: Trace, deeds: Deeds, moves: Mapping[str, Move], edit: Edit) -> None:
+    def __init__(self, engine: Engine, trace: Trace, deeds: Deeds, edit: Edit) -> None:
         self._engine = engine
         self._state = engine.state
         self._table = trace.table
         self._text = cache(trace.table.text)
         self._deeds = deeds
-        self._moves = moves
         self._reads = trace.record.state.reads
         self._passages = trace.passages
         self._serials = [passage.serial for passage in trace.passages]

@@ -38,11 +38,15 @@ if TYPE_CHECKING:
 class _Reading:
     """One that is going on, or the work on an answer: its items so far, each a list as JSON will have it."""
 
-    __slots__ = ("asked", "call", "clock", "is_first", "items", "parent", "serial")
+    __slots__ = ("asked", "call", "clock", "is_first", "items", "key", "parent", "question", "serial")
 
-    def __init__(self, call: Call | None, serial: int, clock: float, parent: int) -> None:
+    def __init__(
+        self, call: Call | None, question: int = NOTHING, serial: int = 0, clock: float = 0, parent: int = 0
+    ) -> None:
         self.call = call
         "None: what is noted belongs to an answer."
+        self.question = question
+        "The number of what the call asks, NOTHING where that cannot be written."
         self.serial = serial
         self.clock = clock
         self.parent = parent
@@ -50,8 +54,10 @@ class _Reading:
         self.items: list[list[Any]] = []
         self.asked: list[tuple[str, int]] = []
         "Of each query, whose attribute it was, and when it was answered."
+        self.key = ""
+        "Of the query that is answered."
         self.is_first = False
-        "Whether it is the work on the answer to a question of which there was none before."
+        "Whether nobody has asked it before."
 
 
 class Recorder(Journal):
@@ -82,8 +88,8 @@ class Recorder(Journal):
         self._is_complete = True
         "Whether everything could be written down: else the scan cannot be gone through again."
         self._serial = 0
-        self._runs: list[tuple[int, int]] = []
-        "For each call that is going on, how many readings had begun before, and how many uses of state there were."
+        self._runs: list[tuple[int, int, int]] = []
+        "For each call that is going on: its question, how many readings had begun before, how many uses there were."
         self._begun = 0
 
     def rows(self) -> Iterator[tuple[str, str]]:
@@ -122,7 +128,7 @@ class Recorder(Journal):
         self._begun += 1
         self._serial += 1
         parent = next((frame.serial for frame in reversed(self._stack) if frame.call is not None), 0)
-        self._stack.append(_Reading(call, self._serial, clock, parent))
+        self._stack.append(_Reading(call, self._runs[-1][0], self._serial, clock, parent))
         if not parent:
             self._gathering = Gathering(self.table)
 
@@ -136,8 +142,10 @@ class Recorder(Journal):
             if item[0] in QUERIES:
                 owner, answered = next(asked)
                 item[STABLE] = int(self._changes.get(owner, 0) < answered)
+        question = reading.question
         try:
-            question = question_of(call, self.table)
+            if question == NOTHING:
+                raise Unwritable
             answer = self.table.any_number(result)
             times = (reading.serial, self._serial, reading.clock, clock, reading.parent)
             made = Reading(question, list(call.arguments.keywords), answer, *times, items_text(reading.items))
@@ -166,17 +174,19 @@ class Recorder(Journal):
         self._runs.clear()
 
     def call(self, call: Call, uses: int) -> Value | None:
-        self._runs.append((self._begun, uses))
-        return None
-
-    def called(self, call: Call, result: Value, way: Way, state: StateLog) -> None:
-        begun, uses = self._runs.pop()
-        self._gathering.call(call.ref)
-        if not self._stack:
-            return
         try:
             question = question_of(call, self.table)
         except Unwritable:
+            question = NOTHING
+        self._runs.append((question, self._begun, uses))
+        return None
+
+    def called(self, call: Call, result: Value, way: Way, state: StateLog) -> None:
+        question, begun, uses = self._runs.pop()
+        self._gathering.call(call.ref)
+        if not self._stack:
+            return
+        if question == NOTHING:
             self._close(True)
             self._is_complete = False
             return
@@ -186,8 +196,9 @@ class Recorder(Journal):
         self._stack[-1].items.append(["call", question, answer, state.clock, ran, way, len(state.uses) - uses])
 
     def ask(self, kind: QueryKind, owner: str, name: str) -> Value | Missing | None:
-        work = _Reading(None, 0, 0, 0)
-        work.is_first = f"{kind} {self.table.name(owner)} {self.table.name(name)}" not in self._queries
+        work = _Reading(None)
+        work.key = f"{kind} {self.table.name(owner)} {self.table.name(name)}"
+        work.is_first = work.key not in self._queries
         self._stack.append(work)
         return MISSING
 
@@ -196,8 +207,7 @@ class Recorder(Journal):
         self._serial += 1
         table = self.table
         owners, names = table.name(owner), table.name(name)
-        key = f"{kind} {owners} {names}"
-        known = self._queries.get(key)
+        known = self._queries.get(work.key)
         answer = self._number(value)
         self._gathering.ask(kind, owners, names, answer, work.is_first)
         if self._stack:
@@ -205,10 +215,10 @@ class Recorder(Journal):
             self._stack[-1].items.append([kind, owners, names, answer, int(work.is_first), 0, work.items or 0, *seen])
         if not self._stack or self._stack[-1].call is None:
             if known is None:
-                self._queries[key] = self._serial, 0, NOTHING
+                self._queries[work.key] = self._serial, 0, NOTHING
             return
         self._stack[-1].asked.append((owner, self._serial))
-        self._queries[key] = known[0] if known is not None else self._serial, self._serial, answer
+        self._queries[work.key] = known[0] if known is not None else self._serial, self._serial, answer
 
     def mark(self, kind: MarkKind, key: str, first: bool) -> None:
         name = self.table.name(key)

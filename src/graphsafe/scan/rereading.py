@@ -31,6 +31,7 @@ from graphsafe.scan.value_table import ValueTable
 ALL = ("table", "record", "circumstances", "course")
 "Names of what is kept of a scan as a whole, beside the readings of each function."
 FEW_ATTEMPTS, MAX_ATTEMPTS = 7, 10
+"To go through a scan again, each with more functions read from the start; after a few with all that share closures."
 
 
 @dataclass(frozen=True, slots=True)

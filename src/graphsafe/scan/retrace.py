@@ -97,7 +97,7 @@ class Retrace(Journal):
         "The same of those whose turn has come."
         reads = trace.record.state.reads
         self._deeds = Deeds(engine, trace.table, self._read, self._value, reads, moves, edit)
-        self._passing = Passing(engine, trace, self._deeds, moves, edit)
+        self._passing = Passing(engine, trace, self._deeds, edit)
         engine.journal = self
 
     def finish(self) -> None:
@@ -134,12 +134,11 @@ class Retrace(Journal):
             return known if type(known) is int else self._declared(number, item, "declared", ref, call)
         if not memo.admits(ref, hot, guarded, question.depth):
             return self._declared(number, item, "refused", ref, call)
-        outer = self._frames[-1]
         if len(self._frames) > 1:
             return self._read_inner(number, ref, question, call)
         passage = self._passing.turn(number)
         if passage is not None and self._passing.is_as_it_was(passage, self._live_numbers):
-            outer.last = passage.serial
+            self._frames[-1].last = passage.serial
             self._passing.do(passage)
             return passage.result
         if passage is not None:
