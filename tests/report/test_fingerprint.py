@@ -8,6 +8,7 @@ from samples import FINDINGS
 
 from graphsafe.report.fingerprint import fingerprint, fingerprinted, normalised
 from graphsafe.report.model import Finding, Location
+from graphsafe.report.source import line_of
 
 READ = FINDINGS[0]
 
@@ -18,7 +19,7 @@ def at(line: int, column: int = 9, **more: object) -> Finding:
 
 
 def prints(text: str, *findings: Finding, root: str = "") -> list[str]:
-    found = fingerprinted(findings, lambda path: text.splitlines(), lambda path: root + path)
+    found = fingerprinted(findings, lambda path, line: line_of(text.splitlines(), line), lambda path: root + path)
     return [finding.fingerprint for finding in found]
 
 
@@ -63,6 +64,6 @@ def test_counts_from_the_project_root() -> None:
 
 
 def test_a_file_that_is_gone_has_empty_lines() -> None:
-    (gone,) = fingerprinted([at(1)], lambda path: None, lambda path: path)
+    (gone,) = fingerprinted([at(1)], lambda path, line: line_of(None, line), lambda path: path)
     assert gone.fingerprint == fingerprint("GS101", "src/layer.py", "Layer.forward", "", 0)
     assert prints("one line", at(9)) == [gone.fingerprint]

@@ -22,7 +22,7 @@ from graphsafe.capture.supervisor import Supervisor
 from graphsafe.errors import RequestError
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit, Report, Tool, in_order
-from graphsafe.report.source import file_lines
+from graphsafe.report.source import file_line
 from graphsafe.report.verdict import worst
 from graphsafe.rulebook import Rulebook, load_rulebook
 
@@ -135,7 +135,7 @@ class _Proof:
             target=self._request.target,
             verdict=worst(device.verdict for device in devices),
             evidence="predicted" if any(device.device.startswith("sim") for device in devices) else "measured",
-            findings=tuple(in_order(fingerprinted(findings, file_lines, lambda path: _from_root(path, root)))),
+            findings=tuple(in_order(fingerprinted(findings, file_line, lambda path: _from_root(path, root)))),
             limits=tuple(dict.fromkeys((*self.limits, *limits))),
             devices=devices,
         )

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from graphsafe.report.model import Finding, in_order
 
-Source = Callable[[str], "Sequence[str] | None"]
-"""The lines of a file by its path as a location gives it; None where it cannot be read."""
+Text = Callable[[str, int], str]
+"""The text of a line by the path that a location gives and its number; empty where there is none to be read."""
 
 _STRING_OR_COMMENT = re.compile(r"""(?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|#.*""")
 
@@ -32,13 +32,13 @@ def normalised(text: str) -> str:
     return " ".join(code.split())
 
 
-def fingerprinted(findings: Iterable[Finding], source: Source, from_root: Callable[[str], str]) -> list[Finding]:
+def fingerprinted(findings: Iterable[Finding], text_of: Text, from_root: Callable[[str], str]) -> list[Finding]:
     """The findings in order, each with its fingerprint; `from_root` turns a location's path into one from the root."""
     places: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     found = []
     for finding in in_order(findings):
         at = finding.location
-        text = _line(source(at.path), at.line)
+        text = text_of(at.path, at.line)
         key = (finding.code, at.path, at.function or "", normalised(text))
         seen = places.setdefault(key, [])
         if (at.line, at.column) not in seen:
@@ -48,7 +48,3 @@ def fingerprinted(findings: Iterable[Finding], source: Source, from_root: Callab
             replace(finding, fingerprint=fingerprint(finding.code, from_root(at.path), at.function, text, ordinal))
         )
     return found
-
-
-def _line(lines: Sequence[str] | None, number: int) -> str:
-    return lines[number - 1] if lines is not None and 0 < number <= len(lines) else ""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from graphsafe.report.fingerprint import Source
 from graphsafe.report.model import Report
 from graphsafe.report.rule_text import RuleTexts
-from graphsafe.report.source import file_lines
+from graphsafe.report.source import Lines, file_lines
 
 FORMS: tuple[str, ...] = ("terminal", "concise", "json", "sarif", "github", "gitlab", "junit", "html")
 
@@ -18,7 +17,7 @@ def render(
     *,
     colour: bool = False,
     width: int = 80,
-    source: Source = file_lines,
+    source: Lines = file_lines,
     rules: Callable[[], RuleTexts] = dict,
 ) -> str:
     """The text of one report, or of many (which JSON writes as `graphsafe/reports/1`), in one of `FORMS`.
@@ -36,7 +35,7 @@ def render(
 
 
 def _text(
-    reports: Sequence[Report], form: str, colour: bool, width: int, source: Source, rules: Callable[[], RuleTexts]
+    reports: Sequence[Report], form: str, colour: bool, width: int, source: Lines, rules: Callable[[], RuleTexts]
 ) -> str:
     if form == "terminal":
         from graphsafe.report.terminal import render_terminal

@@ -9,9 +9,9 @@ from itertools import groupby
 from typing import Any
 
 from graphsafe.report.capture_text import bucket_name, probe_text, reason
-from graphsafe.report.fingerprint import Source
 from graphsafe.report.html_style import STYLE
 from graphsafe.report.model import LEVELS, PROBE_KEYS, CallSite, DeviceResult, Finding, Report, Verdict, in_order
+from graphsafe.report.source import Lines
 from graphsafe.report.text import count, listed
 
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -20,7 +20,7 @@ _CONTEXT = 2
 """Lines of code before and after a finding's."""
 
 
-def render_html(reports: Sequence[Report], source: Source) -> str:
+def render_html(reports: Sequence[Report], source: Lines) -> str:
     body = "\n".join(_report(report, source) for report in reports)
     title = _plain(", ".join(_heading(report) for report in reports) or "graphsafe")
     return (
@@ -30,7 +30,7 @@ def render_html(reports: Sequence[Report], source: Source) -> str:
     )
 
 
-def _report(report: Report, source: Source) -> str:
+def _report(report: Report, source: Lines) -> str:
     findings = in_order(report.findings)
     shown = [finding for finding in findings if finding.suppressed is None]
     suppressed = [finding for finding in findings if finding.suppressed is not None]
@@ -86,7 +86,7 @@ def _probes(probes: Mapping[str, Mapping[str, Any]]) -> str:
     return _table(rows)
 
 
-def _by_file(findings: Sequence[Finding], source: Source) -> str:
+def _by_file(findings: Sequence[Finding], source: Lines) -> str:
     parts = []
     for path, group in groupby(findings, lambda finding: finding.location.path):
         lines = source(path)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+
+Lines = Callable[[str], "Sequence[str] | None"]
+"""The lines of a file by the path that a location gives; None where it cannot be read."""
 
 
 @lru_cache(maxsize=256)
@@ -23,3 +26,12 @@ def file_lines(path: str) -> Sequence[str] | None:
         return None
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return tuple(lines[:-1] if lines[-1] == "" else lines)
+
+
+def file_line(path: str, number: int) -> str:
+    """A line, from 1, of a Python file; empty where there is none."""
+    return line_of(file_lines(path), number)
+
+
+def line_of(lines: Sequence[str] | None, number: int) -> str:
+    return lines[number - 1] if lines is not None and 0 < number <= len(lines) else ""

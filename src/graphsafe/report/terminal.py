@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from graphsafe.report.capture_text import capture_blocks, verdict_lines
-from graphsafe.report.fingerprint import Source
 from graphsafe.report.frame import code_frame
 from graphsafe.report.model import LEVELS, Finding, Level, Limit, Report, unsuppressed
+from graphsafe.report.source import Lines
 from graphsafe.report.text import Paint, cells, chained, count, listed, painter, printable, wrapped
 
 STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
@@ -21,14 +21,14 @@ _MANY = 50
 """From here on one wants to know which codes there are."""
 
 
-def render_terminal(reports: Sequence[Report], source: Source, *, colour: bool, width: int) -> str:
+def render_terminal(reports: Sequence[Report], source: Lines, *, colour: bool, width: int) -> str:
     """At most `width` cells a line, but for the place of a finding, which stays whole so that it can be opened."""
     paint = painter(colour)
     blocks = [block for report in reports for block in _blocks(report, source, max(width, 40), paint)]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def _blocks(report: Report, source: Source, width: int, paint: Paint) -> list[list[str]]:
+def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[list[str]]:
     shown = unsuppressed(report)
     notes = [finding for finding in shown if finding.level == "note"]
     folded = [finding for finding in shown if finding.level != "note" and finding.code == _FOLDED]
@@ -67,7 +67,7 @@ class _Told:
     "The way to the finding before."
 
 
-def _finding(same: Sequence[Finding], source: Source, width: int, paint: Paint, told: _Told) -> list[str]:
+def _finding(same: Sequence[Finding], source: Lines, width: int, paint: Paint, told: _Told) -> list[str]:
     finding, at = same[0], same[0].location
     style = STYLES[finding.level]
     lines = [

@@ -101,7 +101,10 @@ class Earlier:
         return None
 
     def _after_edit(self, before: Footprint) -> tuple[Report, Footprint, Reread | None] | None:
-        edit = compare(before, self._files, self._contents, self._entrances)
+        try:
+            edit = compare(before, self._files, self._contents, self._entrances)
+        except (ValueError, TypeError, KeyError):  # a damaged cache
+            return None
         if edit is None:
             return None
         if edit.has_only_moved:
@@ -116,7 +119,7 @@ class Earlier:
         if report is None:
             return None
         reader = Reader(self._files, self._config, self._rulebook)
-        moves = {path: Move(seen.written, seen.spans) for path, seen in edit.seen.items() if seen.written}
+        moves = {path: Move(seen.written, seen.spans) for path, seen in edit.seen.moved().items()}
 
         def row(ref: str) -> str | None:
             return self._cache.readings(before.rewritten.get(ref, before.scan), [ref]).get(ref)
@@ -151,7 +154,7 @@ class Earlier:
             return None
         after = replace(before, report=self._key, contents=self._contents)
         if again is not None:
-            seen = {path: replace(seen, written={}) for path, seen in edit.seen.items()}
+            seen = edit.seen.but({path: replace(seen, written={}) for path, seen in edit.seen.moved().items()})
             rewritten = {**before.rewritten, **dict.fromkeys(again.rows, self._key)}
             after = replace(after, seen=seen, record=self._key, rewritten=rewritten)
         else:

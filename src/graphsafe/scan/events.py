@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from graphsafe.report.model import Confidence, Level
+from graphsafe.scan.frozen import dataclass
 
 EventKind = Literal["HostRead", "Branch", "Extent", "Transfer", "Store", "Alloc", "Rng", "StreamOp", "AttrWrite"]
 Span = tuple[int, int, int, int]

@@ -21,6 +21,7 @@ from graphsafe.scan.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.moves import Move, Span, Unclear, moved
 from graphsafe.scan.overrides import subclasses_in
 from graphsafe.scan.project import Project
+from graphsafe.scan.seen import Seen, SeenFiles
 from graphsafe.scan.starts import Entrances
 
 MAX_CHANGED = 32
@@ -31,28 +32,6 @@ FUNCTION = "def "
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a scan saw of one file."""
-
-    names: tuple[str, ...]
-    "That were asked for at its module level, there or not."
-    spans: Mapping[str, Span]
-    "The statements that were read, and their first and last lines."
-    searches: tuple[tuple[str, int], ...]
-    "What its text was searched for: patterns and their flags."
-    searched: tuple[str, ...]
-    "The statements in which something was looked for, so that readings of a function are not all that counts."
-    texts: Mapping[str, str]
-    "The same statements, with the digests of their text."
-    digest: str
-    "Of what the names mean and the searches find, and of the classes and methods."
-    writers: Mapping[str, str]
-    "Attribute -> digest of the classes and their methods that assign it."
-    written: Mapping[str, Span] = field(default_factory=dict)
-    "Where the statements were when the scan's record was written, if that was elsewhere."
-
-
-@dataclass(frozen=True, slots=True)
 class Footprint:
     report: str
     "The key of the report that was made."
@@ -60,7 +39,7 @@ class Footprint:
     "Path -> digest, of every file of the project."
     told: Mapping[str, str]
     "Path -> digest of what its bytes tell without being parsed, where they tell anything."
-    seen: Mapping[str, Seen]
+    seen: SeenFiles
     whole: Sequence[str]
     "Files in which every character counted. One that is neither here nor among those seen was not looked into."
     judged: Sequence[str]
@@ -78,7 +57,7 @@ class Footprint:
 class Edit:
     """What became of a footprint."""
 
-    seen: Mapping[str, Seen]
+    seen: SeenFiles
     "What the scan would see of each file now, but for the text of rewritten functions."
     moves: Mapping[str, Move]
     "Of the files whose statements have moved."
@@ -121,26 +100,27 @@ def footprint(
                 whole.append(path)
         if _is_judged(files, path, data):
             judged.append(path)
-    return Footprint(report, dict(contents), told, seen, whole, judged, sorted(files.problems))
+    return Footprint(report, dict(contents), told, SeenFiles({}).but(seen), whole, judged, sorted(files.problems))
 
 
 def with_more(before: Footprint, files: Files, project: Project, entrances: Entrances) -> Footprint:
     """A footprint, and what `files` have been asked for since: for functions that were read again."""
-    seen = dict(before.seen)
+    seen: dict[str, Seen] = {}
     asked = project.asked()
     whole = {*before.whole, *files.read_whole, *files.rewritten, *files.problems}
     for path in {*files.read_spans, *asked, *files.searches} - whole:
-        if path in seen and _is_known(files, path, asked.get(path, ()), seen[path]):
+        known = before.seen.get(path)
+        if known is not None and _is_known(files, path, asked.get(path, ()), known):
             continue
         index = files.index(path)
-        more = None if index is None else _seen(files, index, asked.get(path, ()), entrances, seen.get(path))
+        more = None if index is None else _seen(files, index, asked.get(path, ()), entrances, known)
         if more is None:
             whole.add(path)
         else:
             seen[path] = more
     new = (seen.keys() | whole) - before.seen.keys() - {*before.whole}
     judged = {*before.judged, *(path for path in new if _is_judged(files, path, files.data(path) or b""))}
-    return replace(before, seen=seen, whole=sorted(whole), judged=sorted(judged))
+    return replace(before, seen=before.seen.but(seen), whole=sorted(whole), judged=sorted(judged))
 
 
 def _is_known(files: Files, path: str, asked: Iterable[str], known: Seen) -> bool:
@@ -191,7 +171,7 @@ def compare(before: Footprint, files: Files, contents: Mapping[str, str], entran
     changed = [path for path, content in contents.items() if content != before.contents[path]]
     if len(changed) > MAX_CHANGED or not set(changed).isdisjoint(before.whole):
         return None
-    seen = dict(before.seen)
+    seen: dict[str, Seen] = {}
     rewritten: list[str] = []
     replaying: list[str] = []
     attributes: set[str] = set()
@@ -200,8 +180,8 @@ def compare(before: Footprint, files: Files, contents: Mapping[str, str], entran
         data = files.data(path)
         if data is None or OWN_COMMENT in data or _told(data, entrances) != before.told.get(path, ""):
             return None
-        if path in seen:
-            known = seen[path]
+        if path in before.seen:
+            known = before.seen[path]
             now = _again(files, path, known, entrances)
             if now is None:
                 return None
@@ -225,9 +205,9 @@ def compare(before: Footprint, files: Files, contents: Mapping[str, str], entran
             files.check(path)
             if path in files.problems:
                 return None
-    moved = [path for path in changed if path in seen and seen[path].spans != before.seen[path].spans]
+    moved = [path for path in seen if seen[path].spans != before.seen[path].spans]
     moves = {path: Move(before.seen[path].spans, seen[path].spans) for path in moved}
-    return Edit(seen, moves, rewritten, replaying, frozenset(attributes), frozenset(bindings))
+    return Edit(before.seen.but(seen), moves, rewritten, replaying, frozenset(attributes), frozenset(bindings))
 
 
 def carried(
@@ -331,31 +311,21 @@ def _counts(facts: FunctionFacts, names: Sequence[str], entrances: Entrances) ->
 
 # in the cache
 
-_SEEN = tuple(field.name for field in fields(Seen))
+_OTHERS = tuple(field.name for field in fields(Footprint) if field.name != "seen")
 
 
 def footprint_text(footprint: Footprint) -> str:
-    seen = {path: {name: getattr(one, name) for name in _SEEN} for path, one in footprint.seen.items()}
-    whole = {field.name: getattr(footprint, field.name) for field in fields(Footprint)}
-    return json.dumps({**whole, "seen": seen}, separators=(",", ":"))
+    """A line for all else, and one for each file."""
+    texts = footprint.seen.texts
+    head = {**{name: getattr(footprint, name) for name in _OTHERS}, "seen": [*texts]}
+    return "\n".join((json.dumps(head, separators=(",", ":")), *texts.values()))
 
 
 def parse_footprint(text: str) -> Footprint | None:
     try:
-        data = json.loads(text)
-        seen = {
-            path: Seen(
-                tuple(one["names"]),
-                {name: (first, last) for name, (first, last) in one["spans"].items()},
-                tuple((pattern, flags) for pattern, flags in one["searches"]),
-                tuple(one["searched"]),
-                one["texts"],
-                one["digest"],
-                one["writers"],
-                {name: (first, last) for name, (first, last) in one["written"].items()},
-            )
-            for path, one in data.pop("seen").items()
-        }
-        return Footprint(seen=seen, **data)
+        head, *lines = text.split("\n")
+        data = json.loads(head)
+        seen = dict(zip(data.pop("seen"), lines, strict=True))
+        return Footprint(seen=SeenFiles(seen), **data)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

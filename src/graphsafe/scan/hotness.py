@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from graphsafe.errors import RequestError
+from graphsafe.scan.call_graph import CallGraph
 from graphsafe.scan.files import Files
 from graphsafe.scan.project import Project
 from graphsafe.scan.record import Edge, Record
@@ -96,8 +97,9 @@ def hotness_of(
 ) -> list[Hotness]:
     """What the record of a scan knows about some functions. `given`: the files that the scan reports on."""
     project = Project(files)
-    chains = record.chains()
-    counts = record.root_counts()
+    calls = CallGraph(record)
+    chains = calls.chains()
+    counts = calls.root_counts()
     return [
         _hotness(definition, project, record, chains, counts, paths, definition.path in given) for definition in wanted
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -13,7 +13,9 @@ from pathlib import Path
 from graphsafe.config import Config
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Level, Location, Suppression
+from graphsafe.report.source import line_of
 from graphsafe.rulebook import Match, Rule, Rulebook
+from graphsafe.scan.call_graph import CallGraph
 from graphsafe.scan.checks import declared, state
 from graphsafe.scan.events import Event
 from graphsafe.scan.project import Project
@@ -34,6 +36,8 @@ class Linter:
         self._codes = rulebook.selected(config.select, config.ignore)
         self._display: dict[str, str] = {}
         self._sites: dict[Edge, CallSite] = {}
+        self._texts: dict[tuple[str, int], str] = {}
+        "The lines of findings, by the paths that are shown."
 
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """What is to be said of these files, fingerprinted and in order; what is suppressed is marked, not dropped.
@@ -44,13 +48,15 @@ class Linter:
         told = [path for path in read if path in wanted]
         found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]] = {}
         hazards: dict[str, list[str]] = {}
-        for place, event in self._events(wanted):
+        calls = CallGraph(self._record)
+        for place, event in self._events(wanted, calls.in_graphs()):
             self._match(place, event, wanted, found, hazards)
         for place, event in declared.events(self._project, self._record, hazards, told):
             self._match(place, event, wanted, found, hazards)
-        chains = self._record.chains()
-        counts = self._record.root_counts()
-        findings = [self._finding(group, chains, counts) for group in found.values()]
+        chains = calls.chains()
+        counts = calls.root_counts()
+        # File by file, whose texts are kept for a while and not longer.
+        findings = [self._finding(found[place], chains, counts) for place in sorted(found)]
         findings += [
             self._unreadable(path, self._project.files.problems[path])
             for path in wanted
@@ -58,7 +64,12 @@ class Linter:
         ]
         findings = self._suppressed(findings, told)
         sources = {shown: path for path, shown in self._display.items()}
-        return fingerprinted(findings, lambda shown: self._lines(sources.get(shown, shown)), cache(self._from_root))
+
+        def text_of(shown: str, line: int) -> str:
+            known = self._texts.get((shown, line))
+            return line_of(self._lines(sources.get(shown, shown)), line) if known is None else known
+
+        return fingerprinted(findings, text_of, cache(self._from_root))
 
     def _match(
         self,
@@ -78,9 +89,9 @@ class Linter:
             if self._enabled(rule.code, place.path):
                 found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
 
-    def _events(self, paths: Container[str]) -> Iterable[tuple[Place, Event]]:
+    def _events(self, paths: Container[str], in_graphs: Set[str]) -> Iterable[tuple[Place, Event]]:
         record = self._record
-        around = frozenset((*record.edges, *record.roots)) - record.in_graphs()
+        around = frozenset((*record.edges, *record.roots)) - in_graphs
         written = state.events(record.state)
         kept = ((Place(w.path, w.function, event.span, event.kind, event.how), event) for w, event in written)
         for place, event in chain(record.events.items(), kept):
@@ -120,6 +131,8 @@ class Linter:
             data["root"] = self._record.roots[ref]
         line, column, end_line, end_column = event.span
         source = self._project.files.source(place.path)
+        shown = self.display(place.path)
+        self._texts[shown, line] = line_of(source.lines, line)
         function = place.function.partition(".<lambda>")[0] or None
         return Finding(
             code=rule.code,
@@ -129,7 +142,7 @@ class Linter:
             source="scan",
             device=None,
             location=Location(
-                self.display(place.path),
+                shown,
                 line,
                 source.column(line, column),
                 end_line,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import islice
 
 from graphsafe.scan.attributes import CONSTRUCTED
+from graphsafe.scan.frozen import dataclass
 from graphsafe.scan.journal import QUERIES, MarkKind, QueryKind, parts_of
 from graphsafe.scan.reading import Item
 from graphsafe.scan.value_table import NOTHING, ValueTable

@@ -84,14 +84,17 @@ class Passing:
     def do(self, passage: Passage) -> None:
         """All that it did."""
         self._passed.add(self._next - 1)
-        state, deeds, text, memo = self._state, self._deeds, self._text, self._engine.memo
-        for _, _, result, ref, given, hot, guarded in rows(passage.readings, READING):
-            memo.begin(text(ref), bool(hot), bool(guarded), given)
-            memo.end(bool(hot), bool(guarded), given, result)
+        state, deeds, text = self._state, self._deeds, self._text
+        self._engine.memo.know(
+            (text(ref), hot, guarded, given, result)
+            for _, _, result, ref, given, hot, guarded in rows(passage.readings, READING)
+        )
         deeds.know(passage)
-        owners, methods = map(text, passage.done[0::2]), map(text, passage.done[1::2])
-        self._engine.attributes.done.update(zip(owners, methods, strict=True))
-        state.reads.update((name, self._reads[name]) for name in map(text, passage.seen))
+        if passage.done:
+            owners, methods = map(text, passage.done[0::2]), map(text, passage.done[1::2])
+            self._engine.attributes.done.update(zip(owners, methods, strict=True))
+        if passage.seen:
+            state.reads.update((name, self._reads[name]) for name in map(text, passage.seen))
         for item in passage.uses:
             deeds.use(item)
         for item in passage.effects:

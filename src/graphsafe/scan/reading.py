@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from graphsafe.scan.frozen import dataclass
 
 Item = list[Any]
 "What a reading asked, was told, or did, as the recorder writes it."

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from graphsafe.scan import frozen
 from graphsafe.scan.events import Span
 from graphsafe.scan.values import Number, Value
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 UseKind = Literal["operand", "index", "branch", "argument"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen.dataclass(frozen=True, slots=True)
 class Write:
     """An assignment to an attribute, a global, or an element of a container held by one."""
 
@@ -53,7 +54,7 @@ class Write:
     "For a lazy value: the attributes whose tensors it was computed from."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen.dataclass(frozen=True, slots=True)
 class Use:
     """A place where a host number that is state decides what the device does."""
 
