@@ -88,6 +88,8 @@ class Engine:
         self.memo = Memo()
         self._passed: dict[str, dict[str, Tensor]] = {}
         "Method -> parameter -> the tensor that calls pass to whatever object they call."
+        self._alone: set[tuple[str, Value | None, bool]] = set()
+        "Functions that have been read by themselves, of which nothing more was known."
         self._closures = 0
 
     # events
@@ -332,6 +334,10 @@ class Engine:
         hosts = {name: tensor for name, tensor in passed.items() if tensor.where == "host"}
         if hosts and self.record.roots.get(ref) == ENTRY_POINT:
             told = {name: hosts[name] for name in self._parameters(ref) if name in hosts}
+        elif (ref, receiver, guarded) in self._alone:
+            return
+        else:
+            self._alone.add((ref, receiver, guarded))
         self.read(Call(ref, receiver, Arguments(keywords=told), hot=True, guarded=guarded))
 
     def _parameters(self, ref: str) -> Sequence[str]:
