@@ -50,7 +50,7 @@ from graphsafe.scan.values import (
 
 MAX_COLD = 2
 "Calls that are followed from constructors and other cold code: what lies deeper says little of what attributes hold."
-MAX_AWAY = 4
+MAX_AWAY = 3
 "Calls that are followed from the files in question into others, where only these few are."
 MAX_COLD_AWAY = 1
 "The same for cold code, from where it leaves them: enough for a constructor far away, and not for what that calls."

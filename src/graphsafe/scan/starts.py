@@ -13,6 +13,9 @@ from graphsafe.scan.index import CAPTURE_WORDS
 from graphsafe.scan.reach import reaching
 from graphsafe.scan.reader import TARGETS
 
+MODULE = b"forward"
+DERIVED = re.compile(rb"\bclass[\s\\]+[^\s:(\[]+\s*[(\[]")
+"What a torch module is: a class that has a base."
 FEW = 10
 "Files are few that are less than one in so many of the project."
 
@@ -31,19 +34,34 @@ class Entrances:
 
     names: tuple[str, ...]
     words: tuple[bytes, ...]
-    "One of them is in every file that holds a root, a replay, a promise about graphs, or a comment for this tool."
+    "One of them is in every file that holds a capture, a replay, a promise about graphs, or a comment for this tool."
     anywhere: bool
     "Configured patterns may name any function."
+    named: tuple[bytes, ...]
+    "What engines call: one of them is in every other file that holds a root, unless a class is one."
+    defined: re.Pattern[bytes]
+    "What defines one of these."
 
     def are_told_by(self, data: bytes) -> bool:
-        """Whether a file's text holds one of the words: one search for each is three times as fast as a pattern."""
-        return any(word in data for word in self.words)
+        """Whether a file's text may hold a root: to search for each word is three times as fast as a pattern."""
+        return (
+            any(word in data for word in self.words)
+            or (MODULE in data and DERIVED.search(data) is not None)
+            or (any(name in data for name in self.named) and self.defined.search(data) is not None)
+        )
 
 
 def entrances(config: Config, rulebook: Rulebook) -> Entrances:
     names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in rulebook.entry_points})
-    words = ("forward", "cuda_graph", "cudagraph", *CAPTURE_WORDS, ".replay(", "graphsafe:", *names)
-    return Entrances(("forward", *names), tuple(word.encode() for word in words), any(config.hot_paths))
+    words = ("cuda_graph", "cudagraph", *CAPTURE_WORDS, ".replay(", "graphsafe:")
+    defined = re.compile(rf"\bdef[\s\\]+(?:{'|'.join(map(re.escape, names))})\b".encode())
+    return Entrances(
+        ("forward", *names),
+        tuple(word.encode() for word in words),
+        any(config.hot_paths),
+        tuple(name.encode() for name in names),
+        defined,
+    )
 
 
 def find_starts(files: Files, wanted: Sequence[str], config: Config, entrances: Entrances) -> Starts:
