@@ -79,7 +79,7 @@ def test_the_report_holds_with_its_lines_of_today(root: Path, again: Again, name
         ("notes.py", "TEXT = 'nothing'", "from model import Step\nclass Sub(Step):\n    pass", ["GS101"]),
         ("helper.py", ".item() * LIMIT", ".item() * LIMIT  # graphsafe: ignore[GS101] once", ["GS101"]),
         ("helper.py", "def unused(x):", "# graphsafe: hot\ndef unused(x):", ["GS101"]),
-        ("notes.py", "TEXT = 'nothing'", "def forward(self, x):\n    return x", ["GS101"]),
+        ("notes.py", "TEXT = 'nothing'", "def execute_model(self, x):\n    return x", ["GS101"]),
     ],
     ids=[
         "a name that was missed",
@@ -88,7 +88,7 @@ def test_the_report_holds_with_its_lines_of_today(root: Path, again: Again, name
         "a subclass",
         "a suppression",
         "a mark",
-        "a word of a root",
+        "what engines call",
     ],
 )
 def test_what_the_scan_has_seen_is_read_again(

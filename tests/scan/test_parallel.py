@@ -27,7 +27,7 @@ def test_files_that_cannot_be_read_are_reported_as_by_one_process(tmp_path: Path
 
 def test_progress_counts_files(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
-        (tmp_path / f"{name}.py").write_text("def forward(x):\n    return x\n")
+        (tmp_path / f"{name}.py").write_text("def execute_model(x):\n    return x\n")
     seen: list[tuple[int, int]] = []
     scan_paths([tmp_path], load_config(tmp_path), progress=lambda done, total: seen.append((done, total)))
     assert seen == [(0, 3), (1, 3), (2, 3)]

@@ -14,7 +14,7 @@ from graphsafe.scan.reach import reaching
 from graphsafe.scan.reader import TARGETS
 
 MODULE = b"forward"
-DERIVED = re.compile(rb"\bclass[\s\\]+[^\s:(\[]+\s*[(\[]")
+DERIVED = re.compile(rb"\bclass[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
 "What a torch module is: a class that has a base."
 FEW = 10
 "Files are few that are less than one in so many of the project."
