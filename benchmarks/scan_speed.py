@@ -10,6 +10,7 @@ copied to a temporary folder first, since the cache and the changed file would l
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import resource
@@ -64,11 +65,31 @@ def scan(folder: Path, *options: str, path: str = ".") -> Cost:
     return run(*SCAN, path, *options, cwd=folder)
 
 
-def hot_line(project: Path) -> tuple[Path, int]:
-    """Where the first finding of a scan is."""
+def hot_lines(project: Path) -> list[tuple[Path, int]]:
+    """Where findings of a scan are: the first one of each file."""
     _, text = measured(*SCAN, ".", cwd=project)
-    at = json.loads(text)["findings"][0]["location"]
-    return project / at["path"], at["line"]
+    first: dict[Path, int] = {}
+    for finding in json.loads(text)["findings"]:
+        at = finding["location"]
+        first.setdefault(project / at["path"], at["line"])
+    return [*first.items()]
+
+
+def insert(path: Path, line: int, *added: str) -> None:
+    lines = path.read_text("utf-8").split("\n")
+    path.write_text("\n".join([*lines[: line - 1], *added, *lines[line - 1 :]]), "utf-8")
+
+
+def make_other(path: Path, line: int) -> None:
+    """Have the function around a line return None as well, so that its callers are told something else."""
+    around = [
+        node
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    first = max(around, key=lambda node: node.lineno).body[0]
+    indent = " " * first.col_offset
+    insert(path, first.lineno, f"{indent}if len(str(1)) == 3:", f"{indent}    return None")
 
 
 def sample(source: Path, target: Path, share: float) -> int:
@@ -86,7 +107,7 @@ def sample(source: Path, target: Path, share: float) -> int:
 
 def show(what: str, cost: Cost, base: Cost | None = None) -> Cost:
     ratio = f"{cost.cpu / base.cpu:7.2f}" if base is not None else ""
-    print(f"{what:52}{cost.wall:8.2f}{cost.cpu:8.2f}{cost.peak:8.0f} {ratio}", flush=True)
+    print(f"{what:60}{cost.wall:8.2f}{cost.cpu:8.2f}{cost.peak:8.0f} {ratio}", flush=True)
     return cost
 
 
@@ -123,7 +144,7 @@ def main() -> None:
     parser.add_argument("--skip-parsers", action="store_true")
     options = parser.parse_args()
     source = options.folder.resolve()
-    print(f"{'':52}{'wall s':>8}{'cpu s':>8}{'MB':>8}   ratio")
+    print(f"{'':60}{'wall s':>8}{'cpu s':>8}{'MB':>8}   ratio")
     with tempfile.TemporaryDirectory() as folder:
         points: list[tuple[int, Cost]] = []
         for share in (0.1, 0.3, 1.0):
@@ -158,10 +179,12 @@ def main() -> None:
         changed = next(path for path in sorted(whole.rglob("*.py")) if path.stat().st_size > 5_000)
         changed.write_text(changed.read_text("utf-8") + "\nX_CHANGED = 1\n", "utf-8")
         show(f"scan after an edit to {changed.name}, not to hot code", scan(whole))
-        hot, line = hot_line(whole)
-        lines = hot.read_text("utf-8").split("\n")
-        hot.write_text("\n".join([*lines[: line - 1], "", *lines[line - 1 :]]), "utf-8")
-        show(f"scan after an edit to hot code of {hot.name}", scan(whole))
+        hot = hot_lines(whole)
+        insert(*hot[0], "")
+        show(f"scan after an edit to hot code of {hot[0][0].name}", scan(whole))
+        for path, line in (hot[len(hot) // 3], hot[2 * len(hot) // 3]):
+            make_other(path, line)
+            show(f"scan after {path.name} returns something else", scan(whole))
         one = next(path for path in sorted(whole.rglob("*.py")) if b"nn.Module" in path.read_bytes())
         show(f"scan of {one.name} in the project, no cache", scan(whole, "--no-cache", path=str(one)))
         alone = Path(folder) / "alone"

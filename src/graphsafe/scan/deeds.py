@@ -203,7 +203,7 @@ class Deeds:
         elif kind == "passed":
             tensor = self.some(item[3])
             assert isinstance(tensor, Tensor)
-            engine.keep_passed(text(item[1]), tensor)
+            engine.passed.keep(text(item[1]), tensor)
         elif kind != "grown":
             raise Unanswered
 

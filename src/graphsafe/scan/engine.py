@@ -26,11 +26,12 @@ from graphsafe.scan.environment import Variables
 from graphsafe.scan.events import Event, EventKind, expression_text, span_of
 from graphsafe.scan.frame import Frame
 from graphsafe.scan.index import FileIndex
-from graphsafe.scan.joins import join, join_all
+from graphsafe.scan.joins import join_all
 from graphsafe.scan.journal import Journal, Way
 from graphsafe.scan.memo import MAX_DEPTH, MISSING, Memo
 from graphsafe.scan.module_level import ModuleLevel
 from graphsafe.scan.overrides import Overrides
+from graphsafe.scan.passed import Passed, passed_by
 from graphsafe.scan.project import Project
 from graphsafe.scan.record import ENTRY_POINT, SITE, Edge, Failure, Place, Record
 from graphsafe.scan.state import Use
@@ -42,7 +43,6 @@ from graphsafe.scan.values import (
     Tensor,
     Unknown,
     Value,
-    as_tensor,
     depends_on_step,
     holds_device,
     of_elements,
@@ -86,8 +86,7 @@ class Engine:
         self.aliases: dict[tuple[str, str], Value] = {}
         "What type aliases promise: file and name -> value."
         self.memo = Memo()
-        self._passed: dict[str, dict[str, Tensor]] = {}
-        "Method -> parameter -> the tensor that calls pass to whatever object they call."
+        self.passed = Passed()
         self._alone: set[tuple[str, Value | None, bool]] = set()
         "Functions that have been read by themselves, of which nothing more was known."
         self._closures = 0
@@ -330,8 +329,7 @@ class Engine:
     def read_alone(self, ref: str, receiver: Value | None, guarded: bool) -> None:
         """Read a function whose arguments are not known, but for what calls of an entry point's name have shown."""
         told: dict[str, Value] = {}
-        passed = self._passed.get(ref.rpartition(".")[2].rpartition("::")[2], {})
-        hosts = {name: tensor for name, tensor in passed.items() if tensor.where == "host"}
+        hosts = self.passed.on_host(ref)
         if hosts and self.record.roots.get(ref) == ENTRY_POINT:
             told = {name: hosts[name] for name in self._parameters(ref) if name in hosts}
         elif (ref, receiver, guarded) in self._alone:
@@ -350,21 +348,10 @@ class Engine:
         return names
 
     def note_passed(self, name: str, arguments: Arguments) -> None:
-        """Keep where the tensors are that a call of a method gets of which only the name is known."""
-        for keyword, value in arguments.keywords.items():
-            tensor, certain = as_tensor(value)
-            if tensor is not None and certain and tensor.where != "any":
-                plain = Tensor(tensor.where, tensor.dtype, pinned=tensor.pinned, step=True, name=keyword)
-                if self.journal is None or not self.journal.effect("passed", name, keyword, plain):
-                    self.keep_passed(name, plain)
-
-    def keep_passed(self, name: str, tensor: Tensor) -> None:
-        """Such a tensor; its own name is the parameter's."""
-        passed = self._passed.setdefault(name, {})
-        keyword = tensor.name or ""
-        known = join(passed.get(keyword, tensor), tensor)
-        assert type(known) is Tensor
-        passed[keyword] = known
+        """A method is called of which only the name is known."""
+        for tensor in passed_by(arguments):
+            if self.journal is None or not self.journal.effect("passed", name, tensor.name or "", tensor):
+                self.passed.keep(name, tensor)
 
     def note_input(self, attribute: str) -> None:
         """The tensor of an attribute changes from step to step."""
