@@ -109,6 +109,23 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str
 # scan
 
 
+@pytest.mark.parametrize("is_ignored", [False, True], ids=["empty", "ignored"])
+def test_a_folder_without_files_is_told_from_one_without_hot_code(
+    project: Path, capsys: pytest.CaptureFixture[str], is_ignored: bool
+) -> None:
+    (project / "hot.py").unlink()
+    (project / "other").mkdir()
+    if is_ignored:
+        (project / ".gitignore").write_text("/other\n", encoding="utf-8")
+        (project / ".git").mkdir()
+        (project / "other" / "cold.py").write_text(COLD, encoding="utf-8")
+    code, _, err = here(capsys, "scan", "other")
+    assert code == 0 and "no Python files found" in one_line(err)
+    (project / "cold.py").write_text(COLD, encoding="utf-8")
+    code, _, err = here(capsys, "scan", "cold.py")
+    assert code == 0 and "no hot code found" in one_line(err)
+
+
 def test_scan_exits_with_1_on_findings_and_0_without(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = here(capsys, "scan", "hot.py", "--format", "concise")
     assert code == 1

@@ -160,7 +160,7 @@ def _scan(
         verdict=None,
         evidence=None,
         findings=tuple(linter.findings(wanted, starts.paths)),
-        limits=tuple(_limits(reader.record, linter, starts)),
+        limits=tuple(_limits(reader.record, linter, starts, wanted)),
         devices=None,
     )
 
@@ -177,7 +177,7 @@ def _now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _limits(record: Record, linter: Linter, starts: Starts) -> Iterator[Limit]:
+def _limits(record: Record, linter: Linter, starts: Starts, wanted: Sequence[str]) -> Iterator[Limit]:
     for failure in record.failures:
         path, _, function = failure.ref.partition("::")
         where = f"{linter.display(path)}::{function}".rstrip(":") if path else "the configured targets"
@@ -188,7 +188,11 @@ def _limits(record: Record, linter: Linter, starts: Starts) -> Iterator[Limit]:
             "files given alone, out of a large project",
             "read from the nearest roots only; a scan of the whole project follows every way that leads to them",
         )
-    if not record.roots:
+    if not wanted:
+        yield Limit(
+            "no-root", "no Python files found", "there are none, or .gitignore or `exclude` leave all of them out"
+        )
+    elif not record.roots:
         yield Limit(
             "no-root",
             "no hot code found",
