@@ -11,8 +11,13 @@ from pathlib import Path
 def write_atomically(path: Path, text: str) -> None:
     """Write beside `path` and rename into place, so that no reader and no second writer sees half a file.
 
+    A link is followed. What is no file, such as /dev/null or a pipe, is written into: a rename would take its place.
     Raises OSError.
     """
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8", newline="\n")
+        return
+    path = Path(os.path.realpath(path))
     beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with beside.open("x", encoding="utf-8", newline="\n") as file:

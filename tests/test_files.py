@@ -1,0 +1,52 @@
+"""Files are written whole or not at all, and nothing else is put in the place of what is no file."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from graphsafe.files import write_atomically
+
+
+def test_a_link_stays_one_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "report.json"
+    link.symlink_to(tmp_path / "there" / "report.json")
+    for text in ("first", "second"):
+        write_atomically(link, text)
+        assert link.is_symlink() and (tmp_path / "there" / "report.json").read_text() == text
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["report.json"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs named pipes")
+def test_a_pipe_is_written_into(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    write_atomically(pipe, "report")
+    reader.join(10)
+    assert read == ["report"] and stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@pytest.mark.skipif(not hasattr(os, "mknod") or os.geteuid() != 0, reason="only root could put a file in its place")
+def test_a_device_stays_one(tmp_path: Path) -> None:
+    null = tmp_path / "null"
+    try:
+        os.mknod(null, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        null.write_text("")
+    except OSError:
+        pytest.skip("devices cannot be made here")
+    write_atomically(null, "report")
+    assert stat.S_ISCHR(null.stat().st_mode)
+
+
+def test_a_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError):
+        write_atomically(tmp_path, "report")
