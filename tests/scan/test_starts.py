@@ -1,4 +1,4 @@
-"""Which files are looked into for roots, and which are only found to be legal."""
+"""A few files given, out of a project: which of the others are read for what leads to them."""
 
 from __future__ import annotations
 
@@ -6,47 +6,122 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe.config import load_config
-from graphsafe.rulebook import load_rulebook
-from graphsafe.scan.starts import Entrances, entrances
+from graphsafe.config import Config
+from graphsafe.report.model import Report
+from graphsafe.scan import reach
+from graphsafe.scan.api import scan_paths
+
+MODEL = """\
+import torch
+from layers import scaled
 
 
-@pytest.fixture(scope="module")
-def known() -> Entrances:
-    return entrances(load_config(Path("/")), load_rulebook())
+class Step(torch.nn.Module):
+    def forward(self, x):
+        return scaled(x)
+"""
+LAYERS = """\
+from helper import count
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "class Layer(nn.Module):\n    def forward(self, x):\n        return x\n",
-        "class Layer[T: int](nn.Module):\n    def forward(self, x):\n        return x\n",
-        "class Layer \\\n        (nn.Module):\n    def forward(self, x):\n        return x\n",
-        "class Größe(nn.Module):\n    def forward(self, x):\n        return x\n",
-        "class Layer(Base):\n    other = 1  # its forward is inherited\n",
-        "def execute_model(self, x):\n    return x\n",
-        "async  def  execute_model(self, x):\n    return x\n",
-        "def \\\n        execute_model(self, x):\n    return x\n",
-        "# graphsafe: hot\ndef step(x):\n    return x\n",
-        "with torch.cuda.graph(g):\n    y = x + 1\n",
-        "graphs[n].replay()\n",
-        "supports_cudagraph = True\n",
-        "@torch.compile(mode='max-autotune')\ndef step(x):\n    return x\n",
-    ],
-)
-def test_a_file_that_may_hold_a_root_is_looked_into(known: Entrances, text: str) -> None:
-    assert known.are_told_by(text.encode())
+def scaled(x):
+    return x * count(x)
+"""
+HELPER = """\
+import torch
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "from vllm.forward_context import set_forward_context\n",
-        "class Plain:\n    def forward(self, x):\n        return x\n",
-        "builder.build(x)\nself.execute_model(x)\n",
-        "def rebuild(x):\n    return x\n",
-        "def build_all(x):\n    return x\n",
-    ],
-)
-def test_a_file_that_only_speaks_of_one_is_not(known: Entrances, text: str) -> None:
-    assert not known.are_told_by(text.encode())
+def count(x):
+    return x.sum().item()
+
+
+@torch.library.custom_op("engine::total", mutates_args=())
+def total(x: torch.Tensor) -> torch.Tensor:
+    return torch.full((), x.sum().item())
+"""
+SERVER = """\
+import torch
+from model import Step
+
+
+class Server(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = Step()
+
+    def forward(self, x):
+        return self.step(x.nonzero())
+"""
+CALLER = """\
+import torch
+
+
+class Total(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.engine.total(x)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text("")
+    files = {"model": MODEL, "layers": LAYERS, "helper": HELPER, "server": SERVER, "caller": CALLER}
+    files |= {f"other{number}": "import torch\n" for number in range(50)}
+    for name, content in files.items():
+        (tmp_path / f"{name}.py").write_text(content)
+    return tmp_path
+
+
+def scan(project: Path, name: str = "") -> Report:
+    return scan_paths([project / name], Config(root=project))
+
+
+def test_in_a_small_project_a_file_alone_has_the_findings_of_a_whole_scan(project: Path) -> None:
+    alone, whole = scan(project, "helper.py"), scan(project)
+    assert alone.findings == tuple(f for f in whole.findings if Path(f.location.path).name == "helper.py")
+    assert [(f.code, f.location.line) for f in alone.findings] == [("GS101", 5), ("GS101", 10)]
+    assert not alone.limits
+
+
+def test_in_a_large_project_the_nearest_roots_are_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "SMALL", 0)
+    alone = scan(project, "helper.py")
+    assert [(f.code, f.location.line) for f in alone.findings] == [("GS101", 5), ("GS101", 10)]
+    chain = [Path(site.path).name for site in alone.findings[0].call_chain]
+    assert chain == ["model.py", "layers.py"]
+    assert [limit.kind for limit in alone.limits] == ["nearest-roots"]
+
+
+def test_what_stands_above_the_nearest_roots_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "SMALL", 0)
+    (project / "server.py").write_text(
+        "import torch\nfrom model import Step\n\ndef forward(x):\n    this is no Python\n"
+    )
+    assert [f.code for f in scan(project, "helper.py").findings] == ["GS101", "GS101"]
+
+
+def test_a_way_is_followed_however_many_files_it_leads_through(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "SMALL", 0)
+    (project / "layers.py").write_text("from step0 import scaled\n")
+    for number in range(8):
+        below = f"step{number + 1}" if number < 7 else "helper"
+        name = "scaled" if number < 7 else "count"
+        (project / f"step{number}.py").write_text(
+            f"from {below} import {name} as below\n\n\ndef scaled(x):\n    return below(x)\n"
+        )
+    assert [(f.code, f.location.line) for f in scan(project, "helper.py").findings] == [("GS101", 5), ("GS101", 10)]
+
+
+def test_a_method_may_be_called_on_a_base_class(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "SMALL", 0)
+    (project / "interface.py").write_text("class Kernel:\n    def run(self, x):\n        raise NotImplementedError\n")
+    (project / "model.py").write_text(
+        MODEL.replace("from layers import scaled", "from interface import Kernel").replace(
+            "    def forward(self, x):\n        return scaled(x)",
+            "    kernel: Kernel\n\n    def forward(self, x):\n        return self.kernel.run(x)",
+        )
+    )
+    (project / "fast.py").write_text(
+        "from interface import Kernel\n\n\nclass Fast(Kernel):\n    def run(self, x):\n        return x.sum().item()\n"
+    )
+    assert [(f.code, f.location.line) for f in scan(project, "fast.py").findings] == [("GS101", 6)]
