@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from graphsafe.scan.record import ENTRY_POINT, Edge, Record
 
@@ -22,6 +22,10 @@ class CallGraph:
                 else:
                     self._calls[caller] = [(edge.line, callee, edge)]
                     self._callees[caller] = {callee: None}
+
+    def unguarded(self, caller: str) -> Iterator[str]:
+        """What a function calls wherever captures go."""
+        return (callee for _, callee, edge in self._calls.get(caller, ()) if not edge.guarded)
 
     def in_graphs(self) -> frozenset[str]:
         """Functions that captured code reaches: not those that an engine only calls around its graphs."""

@@ -51,7 +51,7 @@ class Linter:
         calls = CallGraph(self._record)
         for place, event in self._events(wanted, calls.in_graphs()):
             self._match(place, event, wanted, found, hazards)
-        for place, event in declared.events(self._project, self._record, hazards, told):
+        for place, event in declared.events(self._project, calls, hazards, told):
             self._match(place, event, wanted, found, hazards)
         chains = calls.chains()
         counts = calls.root_counts()

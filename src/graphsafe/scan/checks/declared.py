@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from graphsafe.report.model import Confidence
 from graphsafe.scan.events import Event, span_of
 from graphsafe.scan.index import ClassFacts, FileIndex
-from graphsafe.scan.record import Place, Record
+from graphsafe.scan.record import Place
 
 if TYPE_CHECKING:
+    from graphsafe.scan.call_graph import CallGraph
     from graphsafe.scan.project import Project
 
 FLAG = re.compile(r"_?(supports?_cuda_?graphs?|cuda_?graphs?_support(ed)?|is_cuda_?graph_(safe|compatible|capturable))")
@@ -25,14 +26,9 @@ STEPS = ("forward", "__call__", "apply")
 
 
 def events(
-    project: Project, record: Record, hazards: Mapping[str, Sequence[str]], paths: Iterable[str]
+    project: Project, calls: CallGraph, hazards: Mapping[str, Sequence[str]], paths: Iterable[str]
 ) -> Iterator[tuple[Place, Event]]:
     """`hazards`: for each hot function the codes of its errors. One event for each flag that they refute."""
-    callees: dict[str, list[str]] = {}
-    for callee, edges in record.edges.items():
-        for edge in edges:
-            if not edge.guarded:
-                callees.setdefault(edge.caller, []).append(callee)
     implementations: dict[str, str] | None = None
     for path in paths:
         file = project.index(path)
@@ -47,7 +43,7 @@ def events(
                 if implementations is None:
                     implementations = _implementations(project, paths)
                 subject, own = implementations.get(subject, subject), False
-            codes = sorted(_on_hot_path(project, subject, callees, hazards))
+            codes = sorted(_on_hot_path(project, subject, calls, hazards))
             if codes:
                 confidence: Confidence = "likely" if own or promise in WHOLE else "possible"
                 words = {"expr": f"{flag} = {promise}", "value": f"`{promise}`", "codes": ", ".join(codes)}
@@ -72,9 +68,7 @@ def _step(project: Project, ref: str) -> str | None:
     return next((method for name in STEPS if (method := project.find_method(ref, name)) is not None), None)
 
 
-def _on_hot_path(
-    project: Project, ref: str, callees: Mapping[str, Sequence[str]], hazards: Mapping[str, Sequence[str]]
-) -> set[str]:
+def _on_hot_path(project: Project, ref: str, calls: CallGraph, hazards: Mapping[str, Sequence[str]]) -> set[str]:
     """The codes of the errors that the step of a class reaches."""
     step = _step(project, ref)
     if step is None:
@@ -85,7 +79,7 @@ def _on_hot_path(
     while stack:
         function = stack.pop()
         found.update(hazards.get(function, ()))
-        for callee in callees.get(function, ()):
+        for callee in calls.unguarded(function):
             if callee not in seen and not _is_siblings(project, callee, family):
                 seen.add(callee)
                 stack.append(callee)
