@@ -8,7 +8,7 @@ import pytest
 
 from graphsafe.config import Config
 from graphsafe.report.model import Report
-from graphsafe.scan import reach
+from graphsafe.scan import horizon, reach, starts
 from graphsafe.scan.api import scan_paths
 
 MODEL = """\
@@ -90,6 +90,38 @@ def test_in_a_large_project_the_nearest_roots_are_read(project: Path, monkeypatc
     chain = [Path(site.path).name for site in alone.findings[0].call_chain]
     assert chain == ["model.py", "layers.py"]
     assert [limit.kind for limit in alone.limits] == ["nearest-roots"]
+
+
+def test_what_leads_to_a_file_is_read_up_to_so_many_functions(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "SMALL", 0)
+    enough, less = 6, 3
+    monkeypatch.setattr(starts, "MAX_READINGS", enough)
+    assert [(f.code, f.location.line) for f in scan(project, "helper.py").findings] == [("GS101", 5), ("GS101", 10)]
+    monkeypatch.setattr(starts, "MAX_READINGS", less)
+    short = scan(project, "helper.py")
+    assert len(short.findings) < 2
+    assert [limit.kind for limit in short.limits] == ["nearest-roots", "cut-short"]
+    # Each file has its share.
+    both = scan_paths([project / "helper.py", project / "other1.py"], Config(root=project))
+    assert [f.code for f in both.findings] == ["GS101", "GS101"]
+
+
+def test_what_is_indexed_counts_as_well_and_a_cache_changes_nothing(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "SMALL", 0)
+    monkeypatch.setattr(horizon, "READING", 10)
+    monkeypatch.setattr(starts, "MAX_READINGS", 10)
+    fresh = scan(project, "helper.py")
+    assert [limit.kind for limit in fresh.limits] == ["nearest-roots", "cut-short"]
+    monkeypatch.setattr(starts, "MAX_READINGS", 1000)
+    assert len(fresh.findings) < len(scan(project, "helper.py").findings)
+
+    monkeypatch.setattr(starts, "MAX_READINGS", 10)
+    cache = tmp_path_factory.mktemp("cache")
+    scan_paths([project], Config(root=project), cache=cache)
+    cached = scan_paths([project / "helper.py"], Config(root=project), cache=cache)
+    assert (cached.findings, cached.limits) == (fresh.findings, fresh.limits)
 
 
 def test_what_stands_above_the_nearest_roots_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ from graphsafe.scan.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.lint import Linter
 from graphsafe.scan.pool import build_indexes
 from graphsafe.scan.reader import Reader
-from graphsafe.scan.record import Record
 from graphsafe.scan.roots import Paths
 from graphsafe.scan.starts import Starts, entrances, find_starts
 
@@ -160,7 +159,7 @@ def _scan(
         verdict=None,
         evidence=None,
         findings=tuple(linter.findings(wanted, starts.paths)),
-        limits=tuple(_limits(reader.record, linter, starts, wanted)),
+        limits=tuple(_limits(reader, linter, starts, wanted)),
         devices=None,
     )
 
@@ -177,7 +176,8 @@ def _now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _limits(record: Record, linter: Linter, starts: Starts, wanted: Sequence[str]) -> Iterator[Limit]:
+def _limits(reader: Reader, linter: Linter, starts: Starts, wanted: Sequence[str]) -> Iterator[Limit]:
+    record = reader.record
     for failure in record.failures:
         path, _, function = failure.ref.partition("::")
         where = f"{linter.display(path)}::{function}".rstrip(":") if path else "the configured targets"
@@ -187,6 +187,12 @@ def _limits(record: Record, linter: Linter, starts: Starts, wanted: Sequence[str
             "nearest-roots",
             "files given alone, out of a large project",
             "read from the nearest roots only; a scan of the whole project follows every way that leads to them",
+        )
+    if reader.is_cut_short:
+        yield Limit(
+            "cut-short",
+            "files given alone, out of a large project",
+            "what leads to them is much, and not all of it was read; a scan of the whole project reads it",
         )
     if not wanted:
         yield Limit(

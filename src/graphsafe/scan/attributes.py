@@ -277,7 +277,7 @@ class AttributeTables:
 
     def _read(self, ref: str, method: str) -> None:
         engine = self._engine
-        away = 0 if engine.is_near(method) else 1
+        away = 0 if engine.horizon.holds(method) else 1
         engine.read(Call(method, Instance(ref)), away)
 
 

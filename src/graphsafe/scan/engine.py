@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -25,6 +25,7 @@ from graphsafe.scan.custom_ops import CustomOps
 from graphsafe.scan.environment import Variables
 from graphsafe.scan.events import Event, EventKind, expression_text, span_of
 from graphsafe.scan.frame import Frame
+from graphsafe.scan.horizon import Horizon, Vicinity
 from graphsafe.scan.index import FileIndex
 from graphsafe.scan.joins import join_all
 from graphsafe.scan.journal import Journal, Way
@@ -48,13 +49,6 @@ from graphsafe.scan.values import (
     of_elements,
 )
 
-MAX_COLD = 2
-"Calls that are followed from constructors and other cold code: what lies deeper says little of what attributes hold."
-MAX_AWAY = 3
-"Calls that are followed from the files in question into others, where only these few are."
-MAX_COLD_AWAY = 1
-"The same for cold code, from where it leaves them: enough for a constructor far away, and not for what that calls."
-
 
 class Engine:
     def __init__(
@@ -63,11 +57,10 @@ class Engine:
         ops: OpTable,
         cold: parameters.ColdTest,
         libraries: Libraries | None = None,
-        near: Container[str] | None = None,
+        near: Vicinity | None = None,
     ) -> None:
         self.project = project
-        self.near = near
-        "The files in question, where they are few; calls out of others are followed as far as one needs for values."
+        self.horizon = Horizon(project, near)
         self.ops = ops
         self.cold = cold
         self.libraries = libraries or Libraries()
@@ -78,7 +71,7 @@ class Engine:
         "Functions to read by themselves: function, receiver, whether only guarded code calls it."
         self.attributes = attributes.AttributeTables(self)
         self.globals = ModuleLevel(self)
-        self.overrides = Overrides(project, near)
+        self.overrides = Overrides(project, near.paths if near is not None else None)
         self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
         self.types: dict[tuple[str, str], Value] = {}
@@ -140,8 +133,8 @@ class Engine:
         facts = self.project.function_facts(ref)
         if facts is None:
             return self.after_unknown(arguments)
-        away = 0 if self.is_near(ref) else frame.away + 1
-        if away > (MAX_AWAY if frame.hot else MAX_COLD_AWAY) or (not frame.hot and frame.depth >= MAX_COLD):
+        away = self.horizon.away(frame, ref)
+        if away is None:
             return self.declared(ref, arguments)
         # What surrounds a capture runs once, before the first replay.
         hot = frame.hot and not facts.captures and not self.cold(ref, facts)
@@ -192,6 +185,7 @@ class Engine:
     def read_anew(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, away: int = 0) -> Value:
         """What a function returns, whatever is known of it: `node` is read."""
         ref, arguments = call.ref, call.arguments
+        self.horizon.readings += 1
         if self.journal is not None:
             self.journal.begin(call, node, self.state.clock)
         facts = self.project.function_facts(ref)
@@ -298,19 +292,16 @@ class Engine:
 
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
         """Have a function read that a call may mean, with arguments that are not followed."""
-        if self.is_near(ref):
+        if self.horizon.holds(ref):
             self.record.edge(ref, Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards)))
             guarded = bool(frame.guards) or bool(frame.doubts)
             if self.journal is None or not self.journal.effect("later", ref, "guarded" if guarded else "", receiver):
                 self.queue.append((ref, receiver, guarded))
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
-        if self.is_near(ref) and (self.journal is None or not self.journal.effect("root", ref, why, receiver)):
+        if self.horizon.holds(ref) and (self.journal is None or not self.journal.effect("root", ref, why, receiver)):
             self.record.roots.setdefault(ref, why)
             self.queue.append((ref, receiver, False))
-
-    def is_near(self, ref: str) -> bool:
-        return self.near is None or ref.partition("::")[0] in self.near
 
     # roots
 
@@ -328,6 +319,8 @@ class Engine:
 
     def read_alone(self, ref: str, receiver: Value | None, guarded: bool) -> None:
         """Read a function whose arguments are not known, but for what calls of an entry point's name have shown."""
+        if self.horizon.is_reached():
+            return
         told: dict[str, Value] = {}
         hosts = self.passed.on_host(ref)
         if hosts and self.record.roots.get(ref) == ENTRY_POINT:

@@ -29,6 +29,9 @@ class Project:
 
     def __init__(self, files: Files) -> None:
         self.files = files
+        self.asked_bytes = 0
+        "What the modules hold that somebody asked for, as far as their bytes are at hand."
+        self._asked: set[str] = set()
         self._modules = files.modules
         self._mros: dict[str, tuple[str, ...]] = {}
         self._bindings: dict[tuple[str, str], Binding | None] = {}
@@ -65,9 +68,13 @@ class Project:
         candidates = self._modules.get(name)
         if candidates is None:
             return None
-        if len(candidates) == 1:
-            return self.index(candidates[0])
-        return self.index(min(candidates, key=lambda path: (-_shared(path, importer), path)))
+        path = candidates[0]
+        if len(candidates) > 1:
+            path = min(candidates, key=lambda path: (-_shared(path, importer), path))
+        if path not in self._asked:
+            self._asked.add(path)
+            self.asked_bytes += len(self.files.held.get(path, b""))
+        return self.index(path)
 
     def resolve(self, file: FileIndex, name: str, depth: int = 0) -> Binding | None:
         """What the global `name` means in `file`; None for a builtin or a name bound nowhere."""

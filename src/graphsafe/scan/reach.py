@@ -29,8 +29,8 @@ _OPERATOR = re.compile(rb"""(?:custom_op\(|op_name\s*=|\.impl\()\s*["'](?:\w+::)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    starts: frozenset[str]
-    "Files that hold roots, or may, and lead to the given ones; these too."
+    starts: tuple[str, ...]
+    "Files that hold roots, or may, and lead to the given ones; these too. In the order of reading."
     ways: frozenset[str]
     "These, and the files on the ways from them to the given ones."
     whole: bool
@@ -44,7 +44,7 @@ def reaching(
     climb = _Climb(files, sources)
     if len(files.names) <= SMALL:
         leading = climb.all({*given, *_bases(files, given)})
-        return Reach(leading, leading, True)
+        return Reach(tuple(path for path in dict.fromkeys([*given, *files.paths]) if path in leading), leading, True)
     callers = (path for path in _callers(files, given, sources) if holds_root(sources[path]))
     return climb.nearest(given, callers, holds_root)
 
@@ -82,7 +82,7 @@ class _Climb:
             starts += sorted(rooted, key=lambda path: (-len(commonpath([path, given[0]])), path))
             above = [*self._above([path for path in level if path not in rooted])]
         ways = frozenset(seen).difference(starts[MAX_NEAREST:])
-        return Reach(frozenset((*given, *starts[:MAX_NEAREST])), ways, False)
+        return Reach((*given, *starts[:MAX_NEAREST]), ways, False)
 
     def _above(self, level: Sequence[str]) -> Iterator[str]:
         names = self._files.names

@@ -6,7 +6,7 @@ file afresh, the common layers of a large project would be read hundreds of time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +19,7 @@ from graphsafe.scan.engine import Engine
 from graphsafe.scan.events import Event
 from graphsafe.scan.files import Files
 from graphsafe.scan.frame import Frame
+from graphsafe.scan.horizon import Vicinity
 from graphsafe.scan.index import FunctionFacts
 from graphsafe.scan.project import Project
 from graphsafe.scan.record import ENTRY_POINT, Failure, Place, Record
@@ -56,7 +57,7 @@ class Reader:
         files: Files,
         config: Config,
         rulebook: Rulebook,
-        near: Container[str] | None = None,
+        near: Vicinity | None = None,
         *,
         is_kept: bool = False,
     ) -> None:
@@ -78,6 +79,11 @@ class Reader:
     def engine(self) -> Engine:
         """One that knows nothing yet."""
         return Engine(self.project, self._rulebook.ops, self._is_cold, self._rulebook.libraries, self._near)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether only a few files were in question, and more than that would have had to be read for them."""
+        return self._engine.horizon.is_reached()
 
     @property
     def record(self) -> Record:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
 from graphsafe.scan.files import Files
+from graphsafe.scan.horizon import Vicinity
 from graphsafe.scan.index import CAPTURE_WORDS
 from graphsafe.scan.reach import reaching
 from graphsafe.scan.reader import TARGETS
@@ -18,14 +19,16 @@ DERIVED = re.compile(rb"\bclass[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
 "What a torch module is: a class that has a base."
 FEW = 10
 "Files are few that are less than one in so many of the project."
+MAX_READINGS = 2700
+"Of functions, for each of a few files: two to three seconds."
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
     paths: tuple[str, ...]
     "In the order of reading, those to report on first; `reader.TARGETS` among them stands for configured targets."
-    near: frozenset[str] | None
-    "Where only a few files are in question: these, the nearest whose roots lead to them, and those on the ways."
+    near: Vicinity | None
+    "Where only a few files are in question and not all that leads to them is read."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,8 @@ def find_starts(files: Files, wanted: Sequence[str], config: Config, entrances: 
         sources = {path: data for path in files.names if (data := files.data(path)) is not None}
         files.held = sources
         reach = reaching(files, wanted, sources, _definitions(entrances.names).search)
-        candidates = [path for path in dict.fromkeys([*wanted, *files.paths]) if path in reach.starts]
-        near = None if reach.whole else reach.ways
+        candidates: Sequence[str] = reach.starts
+        near = None if reach.whole else Vicinity(reach.ways, MAX_READINGS * len(wanted))
     else:
         candidates = list(dict.fromkeys([*wanted, *files.paths]))
         near = None
