@@ -1,21 +1,19 @@
 """What a file of a large project costs to scan alone, without a cache, and how much of a whole scan's findings it has.
 
-    python benchmarks/scan_single.py FOLDER [COUNT]
+    python benchmarks/scan_single.py FOLDER [COUNT] [SEED]
 
-FOLDER is scanned whole first. Then COUNT files (40) among those with findings, drawn with a fixed seed, each alone.
+FOLDER is scanned whole first. Then COUNT files (40) among those with findings, drawn with a seed (7), each alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import statistics
-import sys
 from pathlib import Path
 
 from scan_speed import SCAN, measured
-
-SEED = 7
 
 
 def scan(path: Path) -> tuple[float, dict[Path, set[tuple[int, str]]]]:
@@ -29,9 +27,14 @@ def scan(path: Path) -> tuple[float, dict[Path, set[tuple[int, str]]]]:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("count", type=int, nargs="?", default=40)
+    parser.add_argument("seed", type=int, nargs="?", default=7)
+    options = parser.parse_args()
+    folder = options.folder.resolve()
     _, whole = scan(folder)
-    drawn = random.Random(SEED).sample(sorted(whole), int(sys.argv[2]) if len(sys.argv) > 2 else 40)
+    drawn = random.Random(options.seed).sample(sorted(whole), options.count)
     seconds: list[float] = []
     complete = kept = beside = 0
     for path in drawn:

@@ -401,6 +401,24 @@ def test_comments_suppress_and_are_held_to_account(project: Project) -> None:
     assert [(f.code, f.location.line) for f in findings if f.suppressed is None] == [("GS902", 8), ("GS901", 9)]
 
 
+def test_a_suppression_of_what_is_too_uncertain_to_be_shown_is_not_unused(project: Project) -> None:
+    root = project(
+        step="""\
+        import torch
+        from elsewhere import lookup
+
+
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return x * lookup("scale").item()  # graphsafe: ignore[GS101] a scalar on the host
+        """
+    )
+    for confidence in ("likely", "possible"):
+        report = scan_paths([root], load_config(root), confidence=confidence)
+        assert not [finding for finding in report.findings if finding.suppressed is None]
+    assert [finding.confidence for finding in report.findings] == ["possible"]
+
+
 def test_a_suppression_of_a_rule_that_did_not_run_is_not_unused(project: Project) -> None:
     root = project(step=SUPPRESSED)
     findings = scan_paths([root], Config(root=root, ignore=("GS1",))).findings

@@ -106,6 +106,17 @@ def test_what_leads_to_a_file_is_read_up_to_so_many_functions(project: Path, mon
     assert [f.code for f in both.findings] == ["GS101", "GS101"]
 
 
+def test_what_was_not_read_leaves_no_suppression_unused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unused = "import torch  # graphsafe: ignore[GS101] nothing is read here"
+    text = HELPER.replace("return x.sum().item()", "return x.sum().item()  # graphsafe: ignore[GS101] read once")
+    (project / "helper.py").write_text(text.replace("import torch", unused))
+    whole = [(f.code, f.location.line) for f in scan(project, "helper.py").findings if f.suppressed is None]
+    assert whole == [("GS901", 1), ("GS101", 10)]
+    monkeypatch.setattr(reach, "SMALL", 0)
+    monkeypatch.setattr(starts, "MAX_READINGS", 0)
+    assert not scan(project, "helper.py").findings
+
+
 def test_what_is_indexed_counts_as_well_and_a_cache_changes_nothing(
     project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

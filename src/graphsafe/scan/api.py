@@ -60,7 +60,7 @@ def scan_paths(
     files.indexes.update(build_indexes(missing, jobs))
     others = [path for path in wanted if path not in settled]
     reader = Reader(files, config, rulebook, starts.near, is_kept=earlier.follows_edits)
-    linter = Linter(reader.project, reader.record, rulebook, config, confidence)
+    linter = Linter(reader.project, reader.record, rulebook, config, confidence, is_whole=starts.near is None)
     report = with_room(lambda: _scan(reader, linter, starts, others, wanted, rulebook.ops.name, progress))
     earlier.keep(report, reader, others)
     return report

@@ -26,18 +26,29 @@ from graphsafe.scan.suppress import Comment, comments
 
 class Linter:
     def __init__(
-        self, project: Project, record: Record, rulebook: Rulebook, config: Config, confidence: Confidence
+        self,
+        project: Project,
+        record: Record,
+        rulebook: Rulebook,
+        config: Config,
+        confidence: Confidence,
+        *,
+        is_whole: bool = True,
     ) -> None:
+        """`is_whole`: all that leads to the files was read, so that what was not found is not there."""
         self._project = project
         self._record = record
         self._rulebook = rulebook
         self._config = config
         self._least = CONFIDENCES.index(confidence)
+        self._is_whole = is_whole
         self._codes = rulebook.selected(config.select, config.ignore)
         self._display: dict[str, str] = {}
         self._sites: dict[Edge, CallSite] = {}
         self._texts: dict[tuple[str, int], str] = {}
         "The lines of findings, by the paths that are shown."
+        self._hidden: dict[str, list[tuple[int, int, str]]] = {}
+        "Path -> first and last lines, and codes, of what is too uncertain to be shown."
 
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """What is to be said of these files, fingerprinted and in order; what is suppressed is marked, not dropped.
@@ -84,9 +95,11 @@ class Linter:
             certain = event.confidence != "possible" and event.guard is None and not event.once
             if certain and (event.level or match.level or rule.level) == "error":
                 hazards.setdefault(_ref(place), []).append(rule.code)
-            if place.path not in wanted or CONFIDENCES.index(event.confidence) < self._least:
+            if place.path not in wanted:
                 continue
-            if self._enabled(rule.code, place.path):
+            if CONFIDENCES.index(event.confidence) < self._least:
+                self._hidden.setdefault(place.path, []).append((event.span[0], event.span[2], rule.code))
+            elif self._enabled(rule.code, place.path):
                 found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
 
     def _events(self, paths: Container[str], in_graphs: Set[str]) -> Iterable[tuple[Place, Event]]:
@@ -201,7 +214,14 @@ class Linter:
     def _judged(self, path: str, findings: list[Finding], notes: Sequence[Comment]) -> list[Finding]:
         if not notes:
             return findings
-        used: set[tuple[int, str]] = set()
+        used = {
+            (note.line, named)
+            for note in notes
+            for first, last, code in self._hidden.get(path, ())
+            if first <= note.line <= last
+            for named in note.codes or ("",)
+            if code.startswith(named)
+        }
         result = []
         for finding in findings:
             at = finding.location
@@ -213,7 +233,7 @@ class Linter:
         for note in notes:
             for named in note.codes or ("",):
                 ran = any(code.startswith(named) for code in self._codes)
-                if (note.line, named) not in used and ran and self._enabled("GS901", path):
+                if (note.line, named) not in used and ran and self._is_whole and self._enabled("GS901", path):
                     result.append(self._about(path, note, "GS901"))
                     break
             else:
