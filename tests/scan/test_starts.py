@@ -100,7 +100,7 @@ def test_what_leads_to_a_file_is_read_up_to_so_many_functions(project: Path, mon
     monkeypatch.setattr(starts, "MAX_READINGS", less)
     short = scan(project, "helper.py")
     assert len(short.findings) < 2
-    assert [limit.kind for limit in short.limits] == ["nearest-roots", "cut-short"]
+    assert [limit.kind for limit in short.limits] == ["nearest-roots", "unread-ways"]
     # Each file has its share.
     both = scan_paths([project / "helper.py", project / "other1.py"], Config(root=project))
     assert [f.code for f in both.findings] == ["GS101", "GS101"]
@@ -124,7 +124,7 @@ def test_what_is_indexed_counts_as_well_and_a_cache_changes_nothing(
     monkeypatch.setattr(horizon, "READING", 10)
     monkeypatch.setattr(starts, "MAX_READINGS", 10)
     fresh = scan(project, "helper.py")
-    assert [limit.kind for limit in fresh.limits] == ["nearest-roots", "cut-short"]
+    assert [limit.kind for limit in fresh.limits] == ["nearest-roots", "unread-ways"]
     monkeypatch.setattr(starts, "MAX_READINGS", 1000)
     assert len(fresh.findings) < len(scan(project, "helper.py").findings)
 

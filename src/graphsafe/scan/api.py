@@ -188,9 +188,9 @@ def _limits(reader: Reader, linter: Linter, starts: Starts, wanted: Sequence[str
             "files given alone, out of a large project",
             "read from the nearest roots only; a scan of the whole project follows every way that leads to them",
         )
-    if reader.is_cut_short:
+    if reader.has_unread_ways:
         yield Limit(
-            "cut-short",
+            "unread-ways",
             "files given alone, out of a large project",
             "what leads to them is much, and not all of it was read; a scan of the whole project reads it",
         )

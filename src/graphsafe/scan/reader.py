@@ -81,7 +81,7 @@ class Reader:
         return Engine(self.project, self._rulebook.ops, self._is_cold, self._rulebook.libraries, self._near)
 
     @property
-    def is_cut_short(self) -> bool:
+    def has_unread_ways(self) -> bool:
         """Whether only a few files were in question, and more than that would have had to be read for them."""
         return self._engine.horizon.is_reached()
 
