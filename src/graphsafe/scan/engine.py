@@ -71,7 +71,7 @@ class Engine:
         "Functions to read by themselves: function, receiver, whether only guarded code calls it."
         self.attributes = attributes.AttributeTables(self)
         self.globals = ModuleLevel(self)
-        self.overrides = Overrides(project, near.paths if near is not None else None)
+        self.overrides = Overrides(project, self.horizon)
         self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
         self.types: dict[tuple[str, str], Value] = {}

@@ -35,7 +35,7 @@ class Horizon:
         self._project = project
 
     def holds(self, ref: str) -> bool:
-        """Whether a function's file is near; calls out of others are followed for values alone."""
+        """Whether a function's file, or a file, is near; calls out of others are followed for values alone."""
         return self._near is None or ref.partition("::")[0] in self._near.paths
 
     def is_reached(self) -> bool:
@@ -52,7 +52,8 @@ class Horizon:
             return None
         if self._near is None:
             return 0
-        read = self._read()
+        if self.is_reached():
+            return None
         away = 0 if self.holds(ref) else frame.away + 1
-        most = MAX_LATE if read >= self._near.readings * 3 // 4 else MAX_AWAY
-        return away if away <= most[frame.hot] and read < self._near.readings else None
+        most = MAX_LATE if self._read() >= self._near.readings * 3 // 4 else MAX_AWAY
+        return away if away <= most[frame.hot] else None

@@ -214,24 +214,19 @@ class Linter:
     def _judged(self, path: str, findings: list[Finding], notes: Sequence[Comment]) -> list[Finding]:
         if not notes:
             return findings
-        used = {
-            (note.line, named)
-            for note in notes
-            for first, last, code in self._hidden.get(path, ())
-            if first <= note.line <= last
-            for named in note.codes or ("",)
-            if code.startswith(named)
-        }
+        used: set[tuple[int, str]] = set()
+        for first, last, code in self._hidden.get(path, ()):
+            used.update(*(note.covering(code) for note in notes if first <= note.line <= last))
         result = []
         for finding in findings:
             at = finding.location
             note = next((n for n in notes if at.line <= n.line <= at.end_line and n.covers(finding.code)), None)
             if note is not None and not finding.code.startswith("GS90"):
-                used.update((note.line, named) for named in note.codes or ("",) if finding.code.startswith(named))
+                used.update(note.covering(finding.code))
                 finding = replace(finding, suppressed=Suppression(note.reason))
             result.append(finding)
         for note in notes:
-            for named in note.codes or ("",):
+            for named in note.names:
                 ran = any(code.startswith(named) for code in self._codes)
                 if (note.line, named) not in used and ran and self._is_whole and self._enabled("GS901", path):
                     result.append(self._about(path, note, "GS901"))

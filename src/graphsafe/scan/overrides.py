@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
+from graphsafe.scan.horizon import Horizon
 from graphsafe.scan.project import Project
 
 _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\]]*\])?\(([^)]*)\)")
@@ -16,10 +17,10 @@ _NAME = re.compile(rb"(\w+)[ \t]*(?:\[[^\]]*\])?[ \t]*(?:,|$|\n)")
 class Overrides:
     """Answers from the text of the project's files first, so that only files with a likely subclass are indexed."""
 
-    def __init__(self, project: Project, near: Container[str] | None = None) -> None:
+    def __init__(self, project: Project, horizon: Horizon) -> None:
         self._project = project
-        self._near = near
-        "The files in question, where they are few: of subclasses elsewhere nothing is told."
+        self._horizon = horizon
+        "Of subclasses that it does not hold nothing is told."
         self._subclasses: dict[str, list[tuple[str, str]]] | None = None
         self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
 
@@ -50,7 +51,7 @@ class Overrides:
                 if (path, name) in seen:
                     continue
                 seen.add((path, name))
-                is_near = self._near is None or path in self._near
+                is_near = self._horizon.holds(path)
                 classes = self._named(path, name) if is_near else []
                 found.update(classes)
                 if classes or not is_near:

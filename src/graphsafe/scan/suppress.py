@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphsafe.scan.source import Source
@@ -22,8 +23,17 @@ class Comment:
     "Empty where the brackets are missing: every code."
     reason: str | None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What codes begin with that it answers for: anything, where the brackets are missing."""
+        return self.codes or ("",)
+
+    def covering(self, code: str) -> Iterator[tuple[int, str]]:
+        """Its line and each of its names that a code begins with."""
+        return ((self.line, name) for name in self.names if code.startswith(name))
+
     def covers(self, code: str) -> bool:
-        return not self.codes or any(code.startswith(named) for named in self.codes)
+        return any(self.covering(code))
 
 
 def comments(source: Source) -> list[Comment]:
