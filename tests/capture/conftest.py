@@ -30,10 +30,6 @@ Report = dict[str, Any]
 Prove = Callable[..., list[Report]]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "gpu: needs a GPU; `make test-gpu` runs all of them")
-
-
 @pytest.fixture(scope="session")
 def prove(valid_report: Callable[[str], Any]) -> Prove:
     """Reports, as JSON that holds to the schema, of targets on one device."""
