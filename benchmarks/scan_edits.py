@@ -22,7 +22,7 @@ from typing import Any
 from scan_identical import project_of
 from scan_speed import SCAN, measured
 
-from graphsafe.scan.index import first_line
+from graphsafe.scan.symbols.index import first_line
 
 SEED = 11
 

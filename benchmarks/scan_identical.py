@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import graphsafe
-from graphsafe.scan.cache import FOLDER as CACHE
+from graphsafe.scan.incremental.cache import FOLDER as CACHE
 
 Report = dict[str, object]
 OURS = str(Path(graphsafe.__file__).resolve().parents[1])

@@ -19,7 +19,7 @@ from graphsafe.report.forms import FORMS, render
 from graphsafe.report.json_form import read_reports
 from graphsafe.report.model import Environment, Limit, Report, Tool
 from graphsafe.rulebook import load_rulebook
-from graphsafe.scan import tensors
+from graphsafe.scan.models import tensors
 
 HOT = """\
 import torch

@@ -175,7 +175,7 @@ def scan(
     graphsafe scan src/ --explain-path Sampler.draw
     """
     from graphsafe.scan import api
-    from graphsafe.scan.cache import cache_folder
+    from graphsafe.scan.incremental.cache import cache_folder
 
     missing = [path for path in paths if not (path.is_file() or path.is_dir())]
     for path in missing:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
-    from graphsafe.scan.hotness import Hotness
+    from graphsafe.scan.linting.hotness import Hotness
 
 _MOST = 8
 "Functions or uses that are told one by one."

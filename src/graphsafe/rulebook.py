@@ -21,7 +21,7 @@ from graphsafe.files import user_cache, write_atomically
 from graphsafe.libraries import Libraries, Summary
 from graphsafe.report.model import Confidence, Level
 from graphsafe.rulefile import RulebookError
-from graphsafe.scan.events import EventKind
+from graphsafe.scan.domain.events import EventKind
 
 if TYPE_CHECKING:
     from graphsafe.optable import OpTable

@@ -15,7 +15,7 @@ from graphsafe.document import Convert, Document
 from graphsafe.errors import RequestError
 from graphsafe.libraries import Returns
 from graphsafe.report.model import CONFIDENCES, LEVELS
-from graphsafe.scan.events import EventKind
+from graphsafe.scan.domain.events import EventKind
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")
 _EXPECT = re.compile(r"#\s*expect:\s*(?P<codes>[A-Z]{2,8}\d{3}(?:\s*,\s*[A-Z]{2,8}\d{3})*)\s*$")

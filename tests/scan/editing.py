@@ -12,7 +12,7 @@ from graphsafe.config import Config
 from graphsafe.report.forms import render
 from graphsafe.report.model import Confidence, Report
 from graphsafe.scan import api
-from graphsafe.scan.cache import FOLDER
+from graphsafe.scan.incremental.cache import FOLDER
 
 Again = Callable[[], tuple[Report, bool]]
 

@@ -12,7 +12,7 @@ import pytest
 from graphsafe.config import Config
 from graphsafe.report.model import Report
 from graphsafe.scan import api
-from graphsafe.scan.cache import FOLDER, cache_folder
+from graphsafe.scan.incremental.cache import FOLDER, cache_folder
 
 from .editing import text
 
@@ -103,7 +103,7 @@ def test_it_can_be_deleted_or_locked_at_any_time(project: Path) -> None:
     connection.execute("begin exclusive")
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("graphsafe.scan.cache.LOCK_SECONDS", 0.01)
+            patch.setattr("graphsafe.scan.incremental.cache.LOCK_SECONDS", 0.01)
             assert text(scan(project, project / FOLDER)) == expected
     finally:
         connection.close()

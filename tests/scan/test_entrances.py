@@ -8,7 +8,7 @@ import pytest
 
 from graphsafe.config import load_config
 from graphsafe.rulebook import load_rulebook
-from graphsafe.scan.starts import Entrances, entrances
+from graphsafe.scan.roots.candidate_files import Entrances, entrances
 
 
 @pytest.fixture(scope="module")

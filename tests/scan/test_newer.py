@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from graphsafe.config import Config
-from graphsafe.scan import newer
 from graphsafe.scan.api import scan_paths
-from graphsafe.scan.newer import rewrite
+from graphsafe.scan.sources import newer
+from graphsafe.scan.sources.newer import rewrite
 
 NEWER = """\
 type Batch = dict[

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe.scan import passing
-from graphsafe.scan.passage import Passage
-from graphsafe.scan.passing import Passing
+from graphsafe.scan.incremental import passing
+from graphsafe.scan.incremental.passage import Passage
+from graphsafe.scan.incremental.passing import Passing
 
 from .editing import Again, edit
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from graphsafe.report.model import Report
-from graphsafe.scan import earlier
-from graphsafe.scan.cache import FOLDER
+from graphsafe.scan.incremental import earlier
+from graphsafe.scan.incremental.cache import FOLDER
 
 from .editing import Again, edit, scans_again
 

@@ -8,8 +8,8 @@ import pytest
 
 from graphsafe.config import Config
 from graphsafe.report.model import Report
-from graphsafe.scan import tensors
 from graphsafe.scan.api import scan_paths
+from graphsafe.scan.models import tensors
 
 HEAD = "import torch\nfrom torch import nn\n\n\nclass {name}(nn.Module):\n    def forward(self, x: torch.Tensor):\n"
 READ = HEAD.format(name="Fine") + "        return x * x.sum().item()\n"

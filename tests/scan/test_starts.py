@@ -8,8 +8,8 @@ import pytest
 
 from graphsafe.config import Config
 from graphsafe.report.model import Report
-from graphsafe.scan import horizon, reach, starts
 from graphsafe.scan.api import scan_paths
+from graphsafe.scan.roots import call_budget, candidate_files, importers
 
 MODEL = """\
 import torch
@@ -84,7 +84,7 @@ def test_in_a_small_project_a_file_alone_has_the_findings_of_a_whole_scan(projec
 
 
 def test_in_a_large_project_the_nearest_roots_are_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "SMALL", 0)
+    monkeypatch.setattr(importers, "SMALL", 0)
     alone = scan(project, "helper.py")
     assert [(f.code, f.location.line) for f in alone.findings] == [("GS101", 5), ("GS101", 10)]
     chain = [Path(site.path).name for site in alone.findings[0].call_chain]
@@ -93,11 +93,11 @@ def test_in_a_large_project_the_nearest_roots_are_read(project: Path, monkeypatc
 
 
 def test_what_leads_to_a_file_is_read_up_to_so_many_functions(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "SMALL", 0)
+    monkeypatch.setattr(importers, "SMALL", 0)
     enough, less = 6, 3
-    monkeypatch.setattr(starts, "MAX_READINGS", enough)
+    monkeypatch.setattr(candidate_files, "MAX_READINGS", enough)
     assert [(f.code, f.location.line) for f in scan(project, "helper.py").findings] == [("GS101", 5), ("GS101", 10)]
-    monkeypatch.setattr(starts, "MAX_READINGS", less)
+    monkeypatch.setattr(candidate_files, "MAX_READINGS", less)
     short = scan(project, "helper.py")
     assert len(short.findings) < 2
     assert [limit.kind for limit in short.limits] == ["nearest-roots", "unread-ways"]
@@ -112,23 +112,23 @@ def test_what_was_not_read_leaves_no_suppression_unused(project: Path, monkeypat
     (project / "helper.py").write_text(text.replace("import torch", unused))
     whole = [(f.code, f.location.line) for f in scan(project, "helper.py").findings if f.suppressed is None]
     assert whole == [("GS901", 1), ("GS101", 10)]
-    monkeypatch.setattr(reach, "SMALL", 0)
-    monkeypatch.setattr(starts, "MAX_READINGS", 0)
+    monkeypatch.setattr(importers, "SMALL", 0)
+    monkeypatch.setattr(candidate_files, "MAX_READINGS", 0)
     assert not scan(project, "helper.py").findings
 
 
 def test_what_is_indexed_counts_as_well_and_a_cache_changes_nothing(
     project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach, "SMALL", 0)
-    monkeypatch.setattr(horizon, "READING", 10)
-    monkeypatch.setattr(starts, "MAX_READINGS", 10)
+    monkeypatch.setattr(importers, "SMALL", 0)
+    monkeypatch.setattr(call_budget, "READING", 10)
+    monkeypatch.setattr(candidate_files, "MAX_READINGS", 10)
     fresh = scan(project, "helper.py")
     assert [limit.kind for limit in fresh.limits] == ["nearest-roots", "unread-ways"]
-    monkeypatch.setattr(starts, "MAX_READINGS", 1000)
+    monkeypatch.setattr(candidate_files, "MAX_READINGS", 1000)
     assert len(fresh.findings) < len(scan(project, "helper.py").findings)
 
-    monkeypatch.setattr(starts, "MAX_READINGS", 10)
+    monkeypatch.setattr(candidate_files, "MAX_READINGS", 10)
     cache = tmp_path_factory.mktemp("cache")
     scan_paths([project], Config(root=project), cache=cache)
     cached = scan_paths([project / "helper.py"], Config(root=project), cache=cache)
@@ -136,7 +136,7 @@ def test_what_is_indexed_counts_as_well_and_a_cache_changes_nothing(
 
 
 def test_what_stands_above_the_nearest_roots_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "SMALL", 0)
+    monkeypatch.setattr(importers, "SMALL", 0)
     (project / "server.py").write_text(
         "import torch\nfrom model import Step\n\ndef forward(x):\n    this is no Python\n"
     )
@@ -144,7 +144,7 @@ def test_what_stands_above_the_nearest_roots_is_not_read(project: Path, monkeypa
 
 
 def test_a_way_is_followed_however_many_files_it_leads_through(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "SMALL", 0)
+    monkeypatch.setattr(importers, "SMALL", 0)
     (project / "layers.py").write_text("from step0 import scaled\n")
     for number in range(8):
         below = f"step{number + 1}" if number < 7 else "helper"
@@ -156,7 +156,7 @@ def test_a_way_is_followed_however_many_files_it_leads_through(project: Path, mo
 
 
 def test_a_method_may_be_called_on_a_base_class(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "SMALL", 0)
+    monkeypatch.setattr(importers, "SMALL", 0)
     (project / "interface.py").write_text("class Kernel:\n    def run(self, x):\n        raise NotImplementedError\n")
     (project / "model.py").write_text(
         MODEL.replace("from layers import scaled", "from interface import Kernel").replace(

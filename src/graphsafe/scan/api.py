@@ -12,16 +12,16 @@ import graphsafe
 from graphsafe.config import Config, is_project_root
 from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
 from graphsafe.rulebook import Rulebook, load_rulebook
-from graphsafe.scan.deep import with_room
-from graphsafe.scan.earlier import Earlier
-from graphsafe.scan.files import Files, outermost_package
-from graphsafe.scan.find import python_files
-from graphsafe.scan.hotness import Hotness, definitions, hotness_of
-from graphsafe.scan.lint import Linter
-from graphsafe.scan.pool import build_indexes
-from graphsafe.scan.reader import Reader
-from graphsafe.scan.roots import Paths
-from graphsafe.scan.starts import Starts, entrances, find_starts
+from graphsafe.scan.deep_stack import with_room
+from graphsafe.scan.incremental.earlier import Earlier
+from graphsafe.scan.interpreter.driver import Reader
+from graphsafe.scan.linting.hotness import Hotness, definitions, hotness_of
+from graphsafe.scan.linting.lint import Linter
+from graphsafe.scan.roots.candidate_files import Starts, entrances, find_starts
+from graphsafe.scan.roots.hot_roots import Paths
+from graphsafe.scan.sources.find import python_files
+from graphsafe.scan.symbols.index_pool import build_indexes
+from graphsafe.scan.symbols.project_files import Files, outermost_package
 
 Progress = Callable[[int, int], None]
 

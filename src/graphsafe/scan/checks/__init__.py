@@ -1,0 +1,1 @@
+"""Judgements that need more than the one place that an event comes from."""

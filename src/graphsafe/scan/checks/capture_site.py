@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.index import dotted
-from graphsafe.scan.values import Lib
+from graphsafe.scan.domain.values import Lib
+from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Engine
-    from graphsafe.scan.frame import Frame
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
 
 AUTOCAST = frozenset(
     "torch.autocast torch.amp.autocast torch.amp.autocast_mode.autocast torch.cuda.amp.autocast"
@@ -58,7 +58,7 @@ def _has_stream(call: ast.Call) -> bool:
 
 
 def _swallowed(frame: Frame) -> bool:
-    from graphsafe.scan.statements import swallows
+    from graphsafe.scan.interpreter.statements import swallows
 
     return any(
         _catches(handler.type) and swallows(handler) for statement in frame.tries for handler in statement.handlers
@@ -92,7 +92,7 @@ def _is_off(given: ast.expr | None) -> bool:
 
 
 def _name(engine: Engine, frame: Frame, call: ast.Call) -> str:
-    from graphsafe.scan.expressions import evaluate
+    from graphsafe.scan.interpreter.expressions import evaluate
 
     value = evaluate(engine, frame, call.func)
     return value.name if type(value) is Lib else ""

@@ -6,13 +6,13 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.checks.arms import computes, is_maths
-from graphsafe.scan.kept import kept
-from graphsafe.scan.values import Number
+from graphsafe.scan.checks.branch_effects import computes, is_maths
+from graphsafe.scan.domain.values import Number
+from graphsafe.scan.sources.node_memo import kept
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Engine
-    from graphsafe.scan.frame import Frame
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
 
 SAYS_CAPTURING = re.compile(r"captur")
 "A cheap first look at the name: only such tests are evaluated a second time."
@@ -38,7 +38,7 @@ def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> None:
 
 def asks(engine: Engine, frame: Frame, test: ast.expr) -> bool:
     """Whether a test asks just this: is the current stream being captured?"""
-    from graphsafe.scan.expressions import evaluate_quietly
+    from graphsafe.scan.interpreter.expressions import evaluate_quietly
 
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks(engine, frame, test.operand)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Engine
-    from graphsafe.scan.frame import Frame
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
 
 SEEDED = re.compile(r"\brandom\.seed\(")
 TRAINING = re.compile(r"(?<!not self)\.training\b")

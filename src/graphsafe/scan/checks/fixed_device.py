@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.index import dotted
+from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Engine
-    from graphsafe.scan.frame import Frame
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
 
 
 def named(engine: Engine, frame: Frame, node: ast.Call) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.events import Event, EventKind, span_of
-from graphsafe.scan.index import dotted
+from graphsafe.scan.domain.events import Event, EventKind, span_of
+from graphsafe.scan.symbols.index import dotted
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")

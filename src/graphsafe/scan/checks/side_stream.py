@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.index import dotted
-from graphsafe.scan.values import Handle, Value
+from graphsafe.scan.domain.values import Handle, Value
+from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
-    from graphsafe.scan.engine import Engine
-    from graphsafe.scan.frame import Frame
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
 
 WAITS = frozenset(("wait_stream", "wait_event", "wait"))
 WAITING = re.compile(r"^.*wait_.*$", re.M)
@@ -21,7 +21,7 @@ RECORDS = frozenset(("record", "record_event"))
 
 
 def entered(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
-    from graphsafe.scan.expressions import evaluate_quietly
+    from graphsafe.scan.interpreter.expressions import evaluate_quietly
 
     if not isinstance(expression, ast.Call) or not expression.args:
         return

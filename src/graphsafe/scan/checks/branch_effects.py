@@ -1,0 +1,77 @@
+"""What the arms of a condition do: compute something on the device, or only keep the host's books."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.values import Number, Unknown, Value, as_tensor
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+BLOCKS = ("body", "orelse", "finalbody")
+
+
+def computes(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bool:
+    """Whether statements bind, return or change in place a tensor, or a number that could become an operand or size."""
+    for statement in _simple(body):
+        if isinstance(statement, ast.Expr):
+            if isinstance(statement.value, ast.Call) and changes_in_place(statement.value):
+                return True
+        elif (value := getattr(statement, "value", None)) is not None and is_maths(engine, frame, value):
+            return True
+    return False
+
+
+def touches_device(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bool:
+    """Whether statements may do more than keep the host's books: compute, hand on a tensor, or leave the way."""
+    from graphsafe.scan.interpreter.expressions import evaluate_quietly
+
+    for statement in _simple(body):
+        if isinstance(statement, (ast.Return, ast.Continue, ast.Break)):
+            return True
+        value = getattr(statement, "value", None)
+        given = [value] if value is not None else []
+        if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
+            if changes_in_place(value):
+                return True
+            given = [*value.args, *(keyword.value for keyword in value.keywords)]
+        if any(_may_be_tensor(evaluate_quietly(engine, frame, part)) for part in given):
+            return True
+    return False
+
+
+def _simple(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that bind, call or leave, those inside other statements included."""
+    for statement in body:
+        if isinstance(
+            statement, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Continue, ast.Break)
+        ):
+            yield statement
+        elif not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for block in BLOCKS:
+                yield from _simple(getattr(statement, block, ()))
+
+
+def is_maths(engine: Engine, frame: Frame, node: ast.expr) -> bool:
+    """A tensor, or a number that could become an operand or a size; not text, a flag or nothing."""
+    from graphsafe.scan.interpreter.expressions import evaluate_quietly
+
+    value = evaluate_quietly(engine, frame, node)
+    return _may_be_tensor(value) or (type(value) is Number and value.type in ("int", "float"))
+
+
+def changes_in_place(call: ast.Call) -> bool:
+    """`self.load.add_(x)`."""
+    function = call.func
+    return isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.startswith("_")
+
+
+def _may_be_tensor(value: Value) -> bool:
+    return as_tensor(value)[0] is not None or (type(value) is Unknown and value.device)
+
+
+__all__ = ["changes_in_place", "computes", "is_maths", "touches_device"]

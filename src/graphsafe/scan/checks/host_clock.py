@@ -1,0 +1,46 @@
+"""Values that the host gets anew each time it asks, such as `time.time()`: state that nobody has to write."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.events import span_of
+from graphsafe.scan.domain.state_log import Write
+from graphsafe.scan.domain.values import Number
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+KEY = "clock"
+
+
+def read(engine: Engine, frame: Frame, node: ast.Call) -> Number:
+    """The number, marked so that its uses are noted: most clocks only time the step or end a wait."""
+    # From the function's first line on, so that it is the same one when lines above have moved.
+    line = node.lineno - (frame.node.lineno if frame.node is not None else 0)
+    value = Number(type="float", state=f"{KEY}::{frame.ref}:{line}:{node.col_offset}")
+    if frame.hot:
+        assert value.state is not None
+        engine.state.write(
+            Write(
+                key=value.state,
+                text=ast.unparse(node),
+                path=frame.path,
+                function=frame.function,
+                span=span_of(node),
+                value=value,
+                before=None,
+                augmented=True,
+                reads_self=True,
+                lazy=False,
+                keyed=False,
+                guard=frame.guards[-1] if frame.guards else None,
+                order=engine.state.tick(),
+            )
+        )
+    return value
+
+
+__all__ = ["KEY", "read"]

@@ -1,0 +1,343 @@
+"""Where a value that is put into state comes from, as far as the lines of its function show."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.values import as_tensor
+from graphsafe.scan.interpreter import guards
+from graphsafe.scan.sources.node_memo import kept, source_text
+from graphsafe.scan.symbols.index import dotted, statements_within
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame, LazyTest
+    from graphsafe.scan.interpreter.engine import Engine
+
+CAPACITY = "capacity of "
+CONSTRUCTORS = ("__init__", "__post_init__", "__new__", "setup")
+CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double int long view reshape".split())
+FORM = frozenset("shape device dtype ndim size numel dim stride".split())
+JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
+
+
+def origin(frame: Frame, node: object) -> ast.expr | None:
+    """The expression that made an assigned value: through a local name, what that was bound to last."""
+    if not isinstance(node, ast.expr):
+        return None
+    if not isinstance(node, ast.Name) or frame.node is None:
+        return node
+    bound = [inner for inner in _assignments(frame.node).get(node.id, ()) if inner.lineno < node.lineno]
+    return max(bound, key=lambda inner: inner.lineno).value if bound else node
+
+
+@kept
+def _assignments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, Sequence[ast.Assign]]:
+    """The assignments to each local name."""
+    found: dict[str, list[ast.Assign]] = {}
+    for inner in statements_within(function):
+        if isinstance(inner, ast.Assign):
+            for target in inner.targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, []).append(inner)
+    return found
+
+
+def tells_identity(frame: Frame, key: ast.expr) -> bool:
+    """`id(weight)`, `(weight.data_ptr(), weight.dtype)`: a key that stands for one object rather than for its value."""
+    made = origin(frame, key)
+    return made is not None and any(
+        isinstance(inner, ast.Call) and (dotted(inner.func) or "").rpartition(".")[2] in ("id", "data_ptr")
+        for inner in ast.walk(made)
+    )
+
+
+def is_born_here(frame: Frame, text: str) -> bool:
+    """`output.value` where `output` is what a call of this function has just returned: no state, but a result."""
+    root = text.partition(".")[0]
+    if root not in frame.env or frame.node is None:
+        return False
+    name = ast.Name(root, ast.Load())
+    name.lineno = frame.node.end_lineno or frame.node.lineno
+    return isinstance(origin(frame, name), ast.Call)
+
+
+def mentions(node: ast.expr, text: str) -> bool:
+    """Whether an expression reads the attribute or element that the code calls `text`."""
+    return any(
+        isinstance(inner, (ast.Attribute, ast.Subscript)) and source_text(inner) == text for inner in ast.walk(node)
+    )
+
+
+def grows(node: ast.expr | None, text: str) -> bool:
+    """`torch.cat([self.kv, k])` and its kin: the new value holds the old one and more."""
+    if isinstance(node, ast.Call):
+        name = (dotted(node.func) or "").rpartition(".")[2]
+        return name in JOINING and any(mentions(argument, text) for argument in node.args)
+    return False
+
+
+def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
+    """Whether a write stands under a test that what it writes is missing.
+
+    `item` is what is put into a container: `if table is None: table = make(); self.tables[n] = table` is lazy as well.
+    """
+    base = text.partition("[")[0]
+    owner, _, name = base.rpartition(".")
+    for test in frame.lazy:
+        if test.target in (text, base, "*") or base.startswith(f"{test.target}."):
+            return True
+        if "." in test.target:
+            continue
+        if isinstance(item, ast.Name) and test.target == item.id:
+            return True
+        bound = _bound_to(frame, test)
+        if owner and bound is not None and name in ast.unparse(bound):
+            return True
+    return False
+
+
+def is_made_along(frame: Frame, text: str) -> bool:
+    """Whether a write stands under a test that something else of the same object is missing."""
+    owner = text.partition("[")[0].rpartition(".")[0]
+    return bool(owner) and any(
+        test.target.rpartition(".")[0] == owner
+        or ("." not in test.target and (bound := _bound_to(frame, test)) is not None and _looked_up(bound, owner))
+        for test in frame.lazy
+    )
+
+
+def _bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
+    """What a local name that is tested was bound to: `ready = hasattr(self, "table") and …`."""
+    name = ast.Name(test.target, ast.Load())
+    name.lineno = test.line
+    bound = origin(frame, name)
+    return None if bound is name else bound
+
+
+def _looked_up(node: ast.expr, owner: str) -> bool:
+    """`self.tables[key]` and `self.tables.get(key)`, for the owner `self`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        node = node.func.value
+    elif isinstance(node, ast.Subscript):
+        node = node.value
+    return isinstance(node, ast.Attribute) and ast.unparse(node.value) == owner
+
+
+@kept
+def has_alternative(test: ast.expr) -> bool:
+    """`self.plan is None or self.size != n`: what is missing is made anew for another reason as well."""
+    return any(
+        isinstance(part.op, ast.Or) and not all(guards.lazy_tests(one, True) or _asks_place(one) for one in part.values)
+        for part in _choices(test)
+    )
+
+
+def _choices(test: ast.expr) -> Iterator[ast.BoolOp]:
+    if isinstance(test, ast.UnaryOp):
+        yield from _choices(test.operand)
+    elif isinstance(test, ast.BoolOp):
+        yield test
+        for value in test.values:
+            yield from _choices(value)
+
+
+def _asks_place(test: ast.expr) -> bool:
+    """`self.table.device != x.device`: no more than in the first step, for all that steps are given."""
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
+        and any(isinstance(side, ast.Attribute) and side.attr in ("device", "dtype") for side in ast.walk(test))
+    )
+
+
+@kept
+def capacity_tests(test: ast.expr) -> tuple[str, ...]:
+    """Attributes that a condition compares, as one does before something is made anew in another size."""
+    return tuple(
+        f"{CAPACITY}{text}"
+        for part in (test.values if isinstance(test, ast.BoolOp) else [test])
+        if isinstance(part, ast.Compare)
+        for side in (part.left, *part.comparators)
+        if isinstance(side, ast.Attribute) and (text := dotted(side)) is not None
+    )
+
+
+def is_rare(frame: Frame) -> bool:
+    """Whether the current line stands behind such a condition: most steps do not come here."""
+    return any(test.target.startswith(CAPACITY) for test in frame.lazy)
+
+
+def first_step_only(frame: Frame) -> bool:
+    """Whether the current line runs where something is missing that it makes."""
+    return any(
+        "." in test.target or test.target in frame.globals or test.target not in frame.env
+        for test in frame.lazy
+        if " " not in test.target
+    )
+
+
+def is_filled_here(engine: Engine, frame: Frame) -> bool:
+    """Whether the current line runs only where an attribute is missing, or not ready, that is then filled."""
+    return any(test.alone and _is_filled(engine, frame, test) for test in frame.lazy)
+
+
+def _is_filled(engine: Engine, frame: Frame, test: LazyTest) -> bool:
+    if _fills_table(frame, test):
+        return True
+    if test.target != "*" and not test.target.startswith("self."):
+        return False
+    if frame.node is None:
+        return False
+    asked, assigned, called = _follows(frame.node, test.line)
+    wanted = {text for text in asked if guards.READY_FLAG.search(text)} if test.target == "*" else {test.target}
+    here = {*called, frame.function.rpartition(".")[2], *CONSTRUCTORS}
+    for target in wanted:
+        writers = _writers(engine, frame, target.removeprefix("self."))
+        if writers <= here and (target in assigned or not writers.isdisjoint(called)):
+            return True
+    return False
+
+
+def _fills_table(frame: Frame, test: LazyTest) -> bool:
+    """`plan = tables.plans.get(key); if plan is None: …; tables.plans[key] = plan`, or the same by `not in`."""
+    if frame.node is None:
+        return False
+    bound = _bound_to(frame, test) if "." not in test.target else None
+    table = test.target if bound is None else _table(bound)
+    if table is None or ("." not in table and table in frame.env and table not in frame.globals):
+        return False
+    keys = [key for held, line, key in _entries(frame.node) if held == table and line > test.line]
+    return bool(keys) and not any(tells_identity(frame, key) for key in keys)
+
+
+def _table(node: ast.expr) -> str | None:
+    """What an expression looks an entry up in: `self.tables[key]`, `self.tables.get(key)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        return dotted(node.func.value)
+    return dotted(node.value) if isinstance(node, ast.Subscript) else None
+
+
+@kept
+def _entries(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[tuple[str, int, ast.expr]]:
+    """The entries that a function puts into tables: table, line, key."""
+    return tuple(
+        (table, target.lineno, target.slice)
+        for inner in statements_within(function)
+        if isinstance(inner, ast.Assign)
+        for target in inner.targets
+        if isinstance(target, ast.Subscript) and (table := dotted(target.value)) is not None
+    )
+
+
+def puts_back(node: ast.expr | None, text: str) -> bool:
+    """What was read from an attribute before: `was = self.mode; …; self.mode = was`, alone or among others."""
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(isinstance(part, ast.Attribute) and dotted(part) == text for part in parts)
+
+
+def _writers(engine: Engine, frame: Frame, attribute: str) -> set[str]:
+    """The methods that assign an attribute of the frame's own class: one that takes it away again is among them."""
+    if frame.owner is None:
+        return set()
+    known = (engine.project.class_facts(base) for base in engine.project.mro(frame.owner) if "::" in base)
+    return {method for facts in known if facts is not None for method in facts.writers.get(attribute, ())}
+
+
+@kept
+def _follows(function: ast.AST, line: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """What the `if` on a line asks for, what its branches assign, and the methods that they call on `self`.
+
+    Where its own branch leaves the function, what comes after it is the other one.
+    """
+    test = next((node for node in ast.walk(function) if isinstance(node, ast.If) and node.lineno == line), None)
+    if test is None:
+        return frozenset(), frozenset(), frozenset()
+    asked = {dotted(node) or "" for node in ast.walk(test.test) if isinstance(node, ast.Attribute)}
+    leaves = isinstance(test.body[-1], ast.Return)
+    within = [node for node in ast.walk(function if leaves else test) if getattr(node, "lineno", 0) >= line]
+    assigned = {dotted(n) or "" for n in within if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    called: set[str] = set()
+    for node in within:
+        if isinstance(node, ast.Call):
+            owner, _, name = (dotted(node.func) or "").rpartition(".")
+            if name in ("register_buffer", "setattr") and (key := _constant_key(node)) is not None:
+                assigned.add(f"self.{key}")
+            elif owner == "self":
+                called.add(name)
+            elif name.endswith("_"):
+                # `self.ready.data.fill_(True)`: a flag that is a buffer.
+                assigned.add(owner.removesuffix(".data"))
+    return frozenset(asked), frozenset(assigned), frozenset(called)
+
+
+def _constant_key(call: ast.Call) -> str | None:
+    """The name in `self.register_buffer("name", …)` and `setattr(self, "name", …)`."""
+    names = [argument.value for argument in call.args[:2] if isinstance(argument, ast.Constant)]
+    return next((name for name in names if isinstance(name, str)), None)
+
+
+def constructs(node: ast.expr | None) -> bool:
+    """`Kernel(x, y)`: an object that may have looked no further than the shapes of what it was given."""
+    name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    return name[:1].isupper()
+
+
+def converts(node: ast.expr | None, text: str) -> bool:
+    """`self.sinks.to(dtype)`: the same values in another form, which is the same form from the second step on."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in CONVERSIONS
+        and ast.unparse(node.func.value) == text
+    )
+
+
+def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[str]:
+    """The attributes whose tensors an expression reads."""
+    from graphsafe.scan.interpreter.expressions import evaluate_quietly
+
+    found = set()
+    for inner in _read_for_values(node) if node is not None else ():
+        if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
+            tensor, _ = as_tensor(evaluate_quietly(engine, frame, inner))
+            if tensor is not None and tensor.attr is not None:
+                found.add(tensor.attr)
+    if found and frame.depth == 0 and frame.node is not None and _takes_nothing(frame.node):
+        # Such a step gets its inputs by way of the attributes that it reads.
+        for attribute in sorted(found):
+            engine.note_input(attribute)
+    return frozenset(found)
+
+
+def _read_for_values(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of an expression, less tensors of which only the form is asked: `x` of `x.shape[0]`."""
+    if isinstance(node, ast.Attribute) and node.attr in FORM:
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _read_for_values(child)
+
+
+def _takes_nothing(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    given = function.args
+    return len(given.posonlyargs) + len(given.args) <= 1 and not (given.vararg or given.kwarg or given.kwonlyargs)
+
+
+__all__ = [
+    "capacity_tests",
+    "constructs",
+    "converts",
+    "first_step_only",
+    "grows",
+    "has_alternative",
+    "is_born_here",
+    "is_filled_here",
+    "is_lazy",
+    "is_made_along",
+    "is_rare",
+    "mentions",
+    "origin",
+    "sources",
+]

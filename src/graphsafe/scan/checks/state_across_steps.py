@@ -1,0 +1,168 @@
+"""State that one step leaves to the next: what a graph keeps of it, and what it does not.
+
+Pure functions of the log that reading hot code has filled; each finding is an event on the line that writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from graphsafe.report.model import Confidence, Level
+from graphsafe.scan.checks import host_clock
+from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.state_log import StateLog, Use, Write
+from graphsafe.scan.domain.values import (
+    Dict,
+    Instance,
+    NoneValue,
+    Number,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    as_tensor,
+    depends_on_step,
+    describe,
+    holds_device,
+    may_be_none,
+    options,
+)
+
+
+def events(log: StateLog) -> Iterator[tuple[Write, Event]]:
+    """One event at most for each write, the most precise cause first."""
+    lazy = {write.key for write in log.writes.values() if write.lazy}
+    uses: dict[str, list[Use]] = {}
+    for use in log.uses.values():
+        uses.setdefault(use.key, []).append(use)
+    for write in log.writes.values():
+        event = (
+            growing(write)
+            or lazy_init(write, log)
+            or cached(write)
+            or host_state(write, uses.get(write.key, ()))
+            or (None if write.key in lazy else rebound(write, log))
+        )
+        if event is not None:
+            yield write, event
+
+
+def growing(write: Write) -> Event | None:
+    """A tensor or list that gets longer step by step, or a buffer replaced where it is too small."""
+    if not write.grows or not _has_tensor(write.value):
+        return None
+    # A list that is appended to is often emptied somewhere else, once a step or once a request.
+    appended = write.keyed and write.augmented
+    return _event(write, "Alloc", "growing", "possible" if appended else _confidence(write.value))
+
+
+def lazy_init(write: Write, log: StateLog) -> Event | None:
+    """Filled where it was missing: the first step computes it, and a graph captured after a warm-up does not."""
+    if not write.lazy or not holds_anything(write.value) or write.key in log.inputs:
+        return None
+    if depends_on_step(write.value):
+        # A container is more often made once and filled by every step than kept as it was.
+        container = any(type(option) is Dict or _is_list(option) for option in options(write.value))
+        # An object may have looked no further than the shapes of what it was given.
+        made = write.constructed or any(type(option) is Instance for option in options(write.value))
+        # A call that nothing is known of may as well return a kernel or the name of one.
+        doubtful = made or container or not write.alone or type(write.value) is Unknown
+        confidence = "possible" if doubtful else _confidence(write.value)
+        return _event(write, "AttrWrite", "lazy-init", confidence)
+    if write.sources & log.inputs:
+        return _event(write, "AttrWrite", "lazy-init", _confidence(write.value), "warning")
+    if write.sources:
+        # Computed from the module's own tensors: stale only if somebody outside the step writes those later.
+        return _event(write, "AttrWrite", "lazy-init", "likely", "note")
+    return None
+
+
+def holds_anything(value: Value) -> bool:
+    return any(type(option) in (Tensor, Instance, Sequence, Dict, Unknown) for option in options(value))
+
+
+def _is_list(value: Value) -> bool:
+    return isinstance(value, Sequence) and value.kind in ("list", "set")
+
+
+def cached(write: Write) -> Event | None:
+    """A container that steps fill with device tensors by key: nothing keeps an entry alive for a graph."""
+    if not write.lazy or not write.keyed or write.grows:
+        return None
+    tensor, certain = as_tensor(write.value)
+    if tensor is None or tensor.where == "host" or not certain:
+        return None
+    return _event(write, "AttrWrite", "cached", _confidence(write.value))
+
+
+def host_state(write: Write, uses: Collection[Use]) -> Event | None:
+    """A host number that changes from step to step and decides what the device does: a graph keeps one value of it."""
+    if not _is_number(write.value) or write.borrowed or write.lazy or write.rare:
+        return None
+    if write.key.startswith(host_clock.KEY):
+        uses = [use for use in uses if use.kind != "branch"]
+    if not (write.reads_self or write.augmented):
+        uses = [use for use in uses if use.order < write.order] if _is_cleared_flag(write) else []
+    if not uses:
+        return None
+    lines = ", ".join(str(line) for line in sorted({use.line for use in uses if use.path == write.path}))
+    kinds = sorted({use.kind for use in uses})
+    words = {"uses": lines or "in another file", "used_as": " and ".join(kinds)}
+    return _event(write, "AttrWrite", "host-state", "likely", None, **words)
+
+
+def _is_cleared_flag(write: Write) -> bool:
+    """`self.first = False` where the constructor said True, and no test of the flag itself stands around it."""
+    new, old = write.value, write.before
+    return isinstance(new, Number) and isinstance(old, Number) and new.const is False and old.const is True
+
+
+def rebound(write: Write, log: StateLog) -> Event | None:
+    """A tensor attribute that gets a new tensor each step: the graph keeps the address of the old one."""
+    if write.keyed or write.lazy or write.borrowed or write.rare:
+        return None
+    tensor, certain = as_tensor(write.value)
+    if tensor is None or tensor.where == "host" or not certain or not tensor.fresh:
+        return None
+    before, _ = as_tensor(write.before) if write.before is not None else (None, False)
+    if before is None:
+        return None
+    read = log.reads.get(write.key)
+    read_first = write.reads_self or (read is not None and read < write.order)
+    # What is empty before the step is filled by it, and emptied again, more often than carried over.
+    empty_before = write.before is not None and may_be_none(write.before) is not False
+    confidence: Confidence = "possible" if empty_before and not write.reads_self else _confidence(write.value)
+    return _event(write, "AttrWrite", "rebound", confidence, "error" if read_first else "warning")
+
+
+def _event(
+    write: Write, kind: str, how: str, confidence: Confidence, level: Level | None = None, **words: str
+) -> Event:
+    return Event(
+        kind,  # type: ignore[arg-type]
+        how,
+        write.span,
+        confidence,
+        write.guard,
+        level,
+        {"expr": write.text, "value": describe(write.value), "attribute": write.text, **words},
+    )
+
+
+def _confidence(value: Value) -> Confidence:
+    tensor, certain = as_tensor(value)
+    if tensor is not None:
+        return "likely" if certain and tensor.sure else "possible"
+    return "likely" if type(value) is not Unknown or value.device else "possible"
+
+
+def _has_tensor(value: Value) -> bool:
+    tensor, _ = as_tensor(value)
+    return tensor is not None or (holds_device(value) and type(value) is not Unknown)
+
+
+def _is_number(value: Value) -> bool:
+    if type(value) is Union:
+        return all(type(option) in (Number, NoneValue) for option in value.options)
+    return type(value) is Number

@@ -1,0 +1,41 @@
+"""What a call passes, and to what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+
+from graphsafe.scan.domain.frozen import dataclass
+from graphsafe.scan.domain.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a call, evaluated."""
+
+    positional: tuple[Value, ...] = ()
+    keywords: Mapping[str, Value] = field(default_factory=dict)
+    open: bool = False
+    "`*args` or `**kwargs` may pass more."
+
+    def get(self, position: int, name: str) -> Value | None:
+        if name in self.keywords:
+            return self.keywords[name]
+        return self.positional[position] if 0 <= position < len(self.positional) else None
+
+    def values(self) -> Iterable[Value]:
+        return (*self.positional, *self.keywords.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of the project that is to be read for these arguments."""
+
+    ref: str
+    bound: Value | None = None
+    arguments: Arguments = Arguments()
+    hot: bool = False
+    "Whether what its lines do is emitted."
+    guarded: bool = False
+    "Reached only where captures do not go."
+    depth: int = 0

@@ -1,0 +1,66 @@
+"""What a walk over hot code emits: few kinds of events, which rules match as data.
+
+Each kind, and how it happens:
+
+HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
+            device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits
+            inside), library (a known library call that waits)
+Branch      if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter
+Extent      op (an op whose output size depends on data), mask (`x[mask]`), mask-store (`x[mask] = tensor`), slice,
+            range, size (a size argument of a factory or view), narrow, split
+Transfer    to-host, literal (Python values to a device tensor), index (`x[[0, 1]]`, a host index tensor), blocking
+            (pageable, or pinned without `non_blocking=True`)
+Store       scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`)
+Alloc       factory, like, new, clone, growing, pinned
+Rng         private-generator, reseed, state, host-random
+StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unjoined, foreign-stream, literal-device,
+            swallowed, capturing-branch, autocast-around, wait-between-graphs
+AttrWrite   lazy-init, host-state, rebound, cached, output-kept, input-rebound, partial-refresh, optimizer, declared
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Literal
+
+from graphsafe.report.model import Confidence, Level
+from graphsafe.scan.domain.frozen import dataclass
+
+EventKind = Literal["HostRead", "Branch", "Extent", "Transfer", "Store", "Alloc", "Rng", "StreamOp", "AttrWrite"]
+Span = tuple[int, int, int, int]
+"First line, first column, last line, column after the last, as `ast` counts: lines from 1, columns from 0 in bytes."
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that a line of hot code does.
+
+    `words` fills the placeholders of a rule's message: `expr` (the source text) is always there, `value` says what is
+    known of the value (`` `lengths`, a device tensor from the step's inputs``), others depend on the kind.
+    """
+
+    kind: EventKind
+    how: str
+    span: Span
+    confidence: Confidence = "likely"
+    guard: str | None = None
+    "The condition that keeps this line out of captures; such a finding is a note at most."
+    level: Level | None = None
+    "Where the event itself decides between the levels that its rule allows."
+    words: Mapping[str, str] = field(default_factory=dict)
+    once: bool = False
+    "Stands under a test that something is missing which is made here: after a warm-up no step comes here."
+
+
+def span_of(node: Any) -> Span:
+    return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+
+
+def expression_text(node: ast.AST, limit: int = 60) -> str:
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except (ValueError, RecursionError):
+        return "…"
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,173 @@
+"""What holds of a value that is one thing on one way and another on another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from graphsafe.scan.domain.values import (
+    UNKNOWN,
+    UNSET,
+    DeviceValue,
+    Dict,
+    DtypeValue,
+    Function,
+    Instance,
+    NoneValue,
+    Number,
+    Sequence,
+    SequenceKind,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    depends_on_step,
+    holds_device,
+    options,
+)
+
+MAX_OPTIONS = 8
+MAX_FUNCTIONS = 24
+"Functions of one table."
+MAX_ITEMS = 64
+
+
+def join_all(values: Iterable[Value]) -> Value:
+    result: Value | None = None
+    for value in values:
+        result = value if result is None else join(result, value)
+    return UNKNOWN if result is None else result
+
+
+def join(a: Value, b: Value) -> Value:
+    """What holds of a value that is `a` on one way and `b` on another."""
+    if a is b or a == b:
+        return a
+    if isinstance(a, Unknown) or isinstance(b, Unknown):
+        return _join_unknown(a, b)
+    merged = _join_alike(a, b)
+    if merged is not None:
+        return merged
+    options: list[Value] = []
+    for value in (*_options(a), *_options(b)):
+        for i, known in enumerate(options):
+            alike = known if known == value else _join_alike(known, value)
+            if alike is not None:
+                options[i] = alike
+                break
+        else:
+            options.append(value)
+    if len(options) == 1:
+        return options[0]
+    if len(options) > (MAX_FUNCTIONS if all(map(_can_be_called, options)) else MAX_OPTIONS):
+        return Unknown(any(map(depends_on_step, options)), any(map(holds_device, options)))
+    return Union(tuple(options))
+
+
+def _join_unknown(a: Value, b: Value) -> Value:
+    """Nothing more than one of the two is known of it; the other one would be a guess."""
+    if isinstance(b, NoneValue):
+        return a
+    if isinstance(a, NoneValue):
+        return b
+    functions = tuple(dict.fromkeys(option for value in (a, b) for option in _options(value) if _can_be_called(option)))
+    if functions and len(functions) <= MAX_FUNCTIONS:
+        # What may be called is read; what else it may be costs no more than not knowing the result.
+        return Union((*functions, UNKNOWN))
+    on_host = _is_kept(a) and _is_kept(b)
+    return Unknown(depends_on_step(a) or depends_on_step(b), holds_device(a) or holds_device(b), on_host)
+
+
+def _is_kept(value: Value) -> bool:
+    """Whether the host keeps a value, as far as a place or a name says so."""
+    return all(
+        option.host if type(option) is Unknown else type(option) is Tensor and option.where == "host"
+        for option in options(value)
+    )
+
+
+def _can_be_called(value: Value) -> bool:
+    return isinstance(value, Function) and value.node is None
+
+
+def _join_alike(a: Value, b: Value) -> Value | None:
+    """The join of two values of one kind that has more to say than both; None for others."""
+    kind = type(a)
+    if kind is not type(b):
+        return None
+    joined = _JOINS.get(kind)
+    return joined(a, b) if joined is not None else None
+
+
+def _join_instances(a: Instance, b: Instance) -> Instance | None:
+    return Instance(a.ref, True, a.declared or b.declared) if a.ref == b.ref else None
+
+
+def _join_devices(a: DeviceValue, b: DeviceValue) -> DeviceValue:
+    return DeviceValue(a.where if a.where == b.where else "any", doubtful=a.doubtful or b.doubtful)
+
+
+def _options(value: Value) -> tuple[Value, ...]:
+    return value.options if type(value) is Union else (value,)
+
+
+def _join_tensors(a: Tensor, b: Tensor) -> Tensor:
+    return Tensor(
+        where=a.where if a.where == b.where else "any",
+        dtype=a.dtype if a.dtype == b.dtype else None,
+        ndim=a.ndim if a.ndim == b.ndim else None,
+        pinned=a.pinned and b.pinned,
+        step=a.step or b.step,
+        literal=a.literal and b.literal,
+        name=a.name if a.name == b.name else None,
+        attr=a.attr if a.attr == b.attr else None,
+        fresh=a.fresh and b.fresh,
+        sure=a.sure and b.sure,
+        doubtful=a.doubtful or b.doubtful,
+    )
+
+
+def _join_numbers(a: Number, b: Number) -> Number:
+    same = type(a.const) is type(b.const) and a.const == b.const
+    return Number(
+        const=a.const if same else UNSET,
+        soft=(a.soft or b.soft) if same else None,
+        state=a.state or b.state,
+        type=a.type if a.type == b.type else None,
+    )
+
+
+def _join_sequences(a: Sequence, b: Sequence) -> Sequence:
+    if a.items is not None and b.items is not None and len(a.items) == len(b.items):
+        items = tuple(map(join, a.items, b.items))
+        return Sequence(a.kind, items, join(a.elem, b.elem))
+    empty_a, empty_b = a.items == (), b.items == ()
+    elem = b.elem if empty_a else a.elem if empty_b else join(a.elem, b.elem)
+    return Sequence(a.kind, None, elem)
+
+
+def _join_dicts(a: Dict, b: Dict) -> Dict:
+    if not a.items and type(a.elem) is Unknown:
+        return b
+    if not b.items and type(b.elem) is Unknown:
+        return a
+    merged = dict(a.items)
+    for key, value in b.items:
+        merged[key] = join(merged[key], value) if key in merged else value
+    return Dict(tuple(merged.items())[:MAX_ITEMS], join(a.elem, b.elem))
+
+
+_JOINS: Mapping[type, Callable[[Any, Any], Value | None]] = {
+    Tensor: _join_tensors,
+    Number: _join_numbers,
+    Sequence: _join_sequences,
+    Dict: _join_dicts,
+    DeviceValue: _join_devices,
+    DtypeValue: lambda a, b: DtypeValue(None),
+    Instance: _join_instances,
+}
+
+
+def sequence(kind: SequenceKind, items: Iterable[Value]) -> Sequence:
+    listed = tuple(items)
+    return Sequence(kind, listed if len(listed) <= MAX_ITEMS else None, join_all(listed))

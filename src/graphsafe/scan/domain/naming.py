@@ -1,0 +1,82 @@
+"""What the name of a value says of it: where a tensor is, that it is a mask, that the host keeps it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+from functools import lru_cache
+
+from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.values import Dict, Instance, Sequence, Tensor, Union, Unknown, Value, Where, depends_on_step
+
+HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
+"Names by which engines keep the host's copy of a tensor apart from the device's."
+SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
+"Names that say so whatever else is known of the value; the other words may also mean a list."
+GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
+"Sizes of images, which engines keep on the host and transformers sends to the device."
+SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
+"Sizes that are on the device where something says so; of a root's parameter nothing does."
+MASK_NAME = re.compile(r"(^|_)mask(s|_bool)?$")
+
+
+def where_of(name: str, otherwise: Where) -> Where:
+    return "host" if HOST_NAME.search(name) else otherwise
+
+
+def says_host(node: ast.AST) -> bool:
+    """Whether the name of an expression says that the host keeps it: `batch.seq_lens_cpu[0]`, `table["lens_cpu"]`."""
+    while isinstance(node, ast.Subscript):
+        key = node.slice
+        if isinstance(key, ast.Constant) and isinstance(key.value, str) and HOST_NAME.search(key.value):
+            return True
+        node = node.value
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return HOST_NAME.search(name) is not None
+
+
+def bound_to(value: Value, name: str) -> Value:
+    """A value under its new name, which says where a tensor is of which nothing else does."""
+    kind = type(value)
+    if kind is Unknown:
+        return known_by(value, name)  # type: ignore[arg-type]
+    if (kind is Union or kind is Dict or kind is Sequence) and _told_by(name)[2]:
+        return placed(value, name, depends_on_step(value), "host")
+    if type(value) is not Tensor or value.name == name:
+        return value
+    where, doubtful, aside = _told_by(name)
+    if value.where != "any":
+        return replace(value, name=name, where="host" if aside else value.where)
+    return replace(value, name=name, where=where, doubtful=value.doubtful or doubtful)
+
+
+def known_by(value: Unknown, name: str) -> Unknown:
+    """Something unknown by a name that may say that the host keeps it."""
+    return Unknown(value.step, host=True) if _told_by(name)[2] else value
+
+
+@lru_cache(maxsize=4096)
+def _told_by(name: str) -> tuple[Where, bool, bool]:
+    return where_of(name, "any"), GRID_NAME.search(name) is not None, SIDE_NAME.search(name) is not None
+
+
+def placed(value: Value, name: str, step: bool, where: Where) -> Value:
+    """An annotation's value with the name, and the device that the name and the place suggest."""
+    if type(value) is Tensor:
+        dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
+        sizes = GRID_NAME.search(name) or (where == "device" and SIZES_NAME.search(name))
+        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, doubtful=bool(sizes))
+    if type(value) is Union:
+        return join_all(placed(option, name, step, where) for option in value.options)
+    if type(value) is Sequence:
+        elem = placed(value.elem, name, step, where)
+        return replace(
+            value, elem=elem, items=tuple(placed(v, name, step, where) for v in value.items) if value.items else None
+        )
+    if type(value) is Dict:
+        items = tuple((key, placed(item, name, step, where)) for key, item in value.items)
+        return replace(value, elem=placed(value.elem, name, step, where), items=items)
+    if type(value) is Instance and step:
+        return replace(value, step=True)
+    return value

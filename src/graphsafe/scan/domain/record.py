@@ -1,0 +1,63 @@
+"""What reading hot code brings to light: what its lines do, who calls whom, where it begins, what was not followed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from graphsafe.report.model import Confidence
+from graphsafe.scan.domain import frozen
+from graphsafe.scan.domain.events import Event, EventKind, Span
+from graphsafe.scan.domain.state_log import StateLog
+
+ENTRY_POINT = "an entry point of an engine"
+SITE = "code inside torch.cuda.graph"
+
+
+@frozen.dataclass(frozen=True, slots=True)
+class Place:
+    """Where an event is: what makes two events the same."""
+
+    path: str
+    function: str
+    span: Span
+    kind: EventKind
+    how: str
+
+
+@frozen.dataclass(frozen=True, slots=True)
+class Edge:
+    caller: str
+    line: int
+    guarded: bool
+
+
+@frozen.dataclass(frozen=True, slots=True)
+class Failure:
+    """Code that was not followed to its end; `kind` as in a report's limits."""
+
+    kind: str
+    ref: str
+    why: str
+
+
+@dataclass(slots=True)
+class Record:
+    events: dict[Place, Event] = field(default_factory=dict)
+    edges: dict[str, dict[Edge, None]] = field(default_factory=dict)
+    "Function -> the places that call it."
+    roots: dict[str, str] = field(default_factory=dict)
+    "Root function -> why it is one."
+    state: StateLog = field(default_factory=StateLog)
+    replays: dict[Place, Event] = field(default_factory=dict)
+    "What is at fault around replays, hot or not."
+    failures: dict[Failure, None] = field(default_factory=dict)
+
+    def would_change(self, place: Place, guard: str | None, confidence: Confidence) -> bool:
+        """Whether an event is plainer than what is known of its place; the plainest stays."""
+        known = self.events.get(place)
+        if known is None:
+            return True
+        return (guard is None, confidence != "possible") > (known.guard is None, known.confidence != "possible")
+
+    def edge(self, callee: str, edge: Edge) -> None:
+        self.edges.setdefault(callee, {})[edge] = None

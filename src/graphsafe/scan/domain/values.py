@@ -1,0 +1,355 @@
+"""What a value of hot code can be, as far as the source shows it.
+
+A value is never guessed into existence: what is not known is `UNKNOWN`, and what may be one of several things is a
+`Union` of them. `step` marks what derives from the step's own inputs: it changes from replay to replay, and so must not
+be kept from warm-up.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from typing import Any, Literal
+
+from graphsafe.report.model import Confidence
+from graphsafe.scan.domain.frozen import dataclass
+
+Where = Literal["device", "host", "any"]
+Dtype = Literal["bool", "int", "float"]
+SequenceKind = Literal["list", "tuple", "set", "size", "iterator"]
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET = _Unset()
+"A host value that is not known before the code runs."
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    step: bool = False
+    device: bool = False
+    "May hold device tensors: it came out of a call that was given some."
+    host: bool = False
+    "Its name says that the host keeps it."
+
+
+@dataclass(frozen=True, slots=True)
+class NoneValue:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    where: Where = "device"
+    dtype: Dtype | None = None
+    ndim: int | None = None
+    pinned: bool = False
+    step: bool = False
+    literal: bool = False
+    "Built from Python values on the host (`torch.tensor([1, 2])`)."
+    name: str | None = None
+    "How the code calls it, for messages: `lengths`, `self.cache`."
+    attr: str | None = None
+    "The attribute whose storage this is, as `module:Class.attr`; kept through views."
+    fresh: bool = False
+    "Born in this step, so that keeping it means keeping a new address."
+    sure: bool = True
+    "False where only a name or a use says that it is a tensor of the device."
+    doubtful: bool = False
+    "A tensor that engines often keep on the host, going by its name; so is what comes of it alone."
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A value that the host knows: int, float, bool, str, bytes, or an enum; `const` where the source shows it."""
+
+    const: Any = UNSET
+    soft: str | None = None
+    "Why `const` may be another one at run time: `default` of a parameter, `environment`, `attribute`, `platform`."
+    state: str | None = None
+    "The host attribute or global it was computed from, as `module:Class.attr`."
+    type: Literal["int", "float", "bool", "str"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A numpy array or scalar: on the host whatever is done with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceValue:
+    where: Where
+    literal: str | None = None
+    doubtful: bool = False
+    "The device of a doubtful tensor."
+
+
+@dataclass(frozen=True, slots=True)
+class DtypeValue:
+    dtype: Dtype | None
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """Something of the runtime or a library with methods of its own: stream, event, generator, graph, logger."""
+
+    kind: str
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lib:
+    """A name of a library that the project does not hold, by its dotted path."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectModule:
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClassValue:
+    ref: str
+    "`path::Qual.name`."
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    ref: str
+    step: bool = False
+    declared: bool = False
+    "Known by an annotation only: it may be of a subclass."
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of the project. `closure` is the environment of a nested one; identity decides equality there."""
+
+    ref: str
+    bound: Value | None = None
+    partial: tuple[Value, ...] = ()
+    partial_keywords: tuple[tuple[str, Value], ...] = ()
+    node: ast.AST | None = field(default=None, compare=False, repr=False)
+    closure: Mapping[str, Value] | None = field(default=None, compare=False, repr=False)
+    closure_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    kind: SequenceKind
+    items: tuple[Value, ...] | None
+    "`None` where the length is not known."
+    elem: Value
+    "The join of the items."
+    weight: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        weight = 1 + _weight(self.elem) + (sum(map(_weight, self.items)) if self.items is not None else 0)
+        if weight > MAX_WEIGHT:
+            object.__setattr__(self, "items", None)
+            weight = _lighten(self)
+        object.__setattr__(self, "weight", weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Dict:
+    items: tuple[tuple[Any, Value], ...]
+    "What constant keys hold."
+    elem: Value
+    "The join of all values."
+    weight: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        weight = 1 + _weight(self.elem) + sum(_weight(value) for _, value in self.items)
+        if weight > MAX_WEIGHT:
+            object.__setattr__(self, "items", ())
+            weight = _lighten(self)
+        object.__setattr__(self, "weight", weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    options: tuple[Value, ...]
+
+
+MAX_WEIGHT = 512
+"Values that a container may hold in all, nested ones included: loops and recursion nest without an end."
+
+
+def _weight(value: Value) -> int:
+    kind = type(value)
+    if kind is Sequence or kind is Dict:
+        return value.weight  # type: ignore[union-attr]
+    if kind is Union:
+        return sum(map(_weight, value.options))  # type: ignore[union-attr,arg-type]
+    return 1
+
+
+def _lighten(container: Sequence | Dict) -> int:
+    """Keep of the elements what they have in common, or else no more than where they come from; the new weight."""
+    elem = container.elem
+    if _weight(elem) > MAX_WEIGHT // 2:
+        object.__setattr__(container, "elem", Unknown(depends_on_step(elem), holds_device(elem)))
+        return 2
+    return 1 + _weight(elem)
+
+
+Value = (
+    Unknown
+    | NoneValue
+    | Tensor
+    | Number
+    | Array
+    | DeviceValue
+    | DtypeValue
+    | Handle
+    | Lib
+    | ProjectModule
+    | ClassValue
+    | Instance
+    | Function
+    | Sequence
+    | Dict
+    | Union
+)
+
+UNKNOWN = Unknown()
+UNKNOWN_STEP = Unknown(step=True)
+NONE = NoneValue()
+NUMBER = Number()
+INT = Number(type="int")
+FLOAT = Number(type="float")
+BOOL = Number(type="bool")
+STR = Number(type="str")
+ON_CUDA = Number(True, soft="platform", type="bool")
+"What a step of a graph hears about tensors of which nothing else is known."
+ARRAY = Array()
+TENSOR = Tensor()
+MASK = Tensor(dtype="bool")
+SIZE = Sequence("size", None, INT)
+
+
+def number(const: Any) -> Number:
+    kind = type(const).__name__
+    return Number(const, type=kind if kind in ("int", "float", "bool", "str") else None)  # type: ignore[arg-type]
+
+
+def of_elements(kind: SequenceKind, elem: Value) -> Sequence:
+    return Sequence(kind, None, elem)
+
+
+def options(value: Value) -> tuple[Value, ...]:
+    """The things that a value may be, `None` aside."""
+    if type(value) is Union:
+        return tuple(option for option in value.options if type(option) is not NoneValue)
+    return () if type(value) is NoneValue else (value,)
+
+
+def without_none(value: Value) -> Value:
+    if type(value) is not Union:
+        return value
+    left = options(value)
+    return left[0] if len(left) == 1 else Union(left)
+
+
+def may_be_none(value: Value) -> bool | None:
+    """True: it is None. False: it is not. None: not known."""
+    if type(value) is NoneValue:
+        return True
+    if type(value) is Unknown:
+        return None
+    if type(value) is Union:
+        return None if any(type(option) in (NoneValue, Unknown) for option in value.options) else False
+    return False
+
+
+def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
+    """The tensor that a value is or may be, and whether that is certain.
+
+    None beside it is no doubt, nor is a number of the host: on some way it is the tensor, and that way fails.
+    """
+    if type(value) is Tensor:
+        return value, True
+    if type(value) is Union:
+        tensor = next((option for option in value.options if type(option) is Tensor), None)
+        return tensor, all(type(option) in (Tensor, Number, NoneValue) for option in value.options)
+    return None, False
+
+
+def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
+    """How sure a finding about a tensor can be; `certain` where the value is nothing else."""
+    return "likely" if certain and tensor.sure and not tensor.doubtful else "possible"
+
+
+def together(tensors: Iterable[Tensor]) -> Where:
+    """Where an operation on all of these happens: torch mixes devices only where a host tensor is 0-d."""
+    where: Where = "host"
+    on_host = False
+    for tensor in tensors:
+        if tensor.where == "device":
+            return "device"
+        if tensor.where == "any":
+            where = "any"
+        elif tensor.ndim != 0 and not (tensor.ndim is None and tensor.literal):
+            on_host = True
+    return "host" if on_host else where
+
+
+def all_doubtful(tensors: Iterable[Tensor]) -> bool:
+    """Whether every tensor that may be on the device is a doubtful one."""
+    doubts = [tensor.doubtful for tensor in tensors if tensor.where != "host"]
+    return bool(doubts) and all(doubts)
+
+
+def depends_on_step(value: Value, depth: int = 0) -> bool:
+    if isinstance(value, (Tensor, Unknown, Instance)):
+        return value.step
+    if depth > 4:
+        return False
+    if isinstance(value, Sequence):
+        return depends_on_step(value.elem, depth + 1)
+    if isinstance(value, Dict):
+        return depends_on_step(value.elem, depth + 1) or any(depends_on_step(v, depth + 1) for _, v in value.items)
+    if isinstance(value, Union):
+        return any(depends_on_step(option, depth + 1) for option in value.options)
+    return False
+
+
+def holds_device(value: Value, depth: int = 0) -> bool:
+    if isinstance(value, Tensor):
+        return value.where != "host"
+    if isinstance(value, Unknown):
+        return value.device
+    if depth > 4:
+        return False
+    if isinstance(value, (Sequence, Dict)):
+        return holds_device(value.elem, depth + 1)
+    if isinstance(value, Union):
+        return any(holds_device(option, depth + 1) for option in value.options)
+    return False
+
+
+def named(value: Value, name: str) -> Value:
+    """The same value under the name by which the code knows it now."""
+    if type(value) is Tensor and value.name != name:
+        return replace(value, name=name)
+    return value
+
+
+def describe(value: Value) -> str:
+    """In words for a message: `` `lengths`, a device tensor ``."""
+    tensor, _ = as_tensor(value)
+    if tensor is None:
+        return "a value of the device" if type(value) is Unknown else "a host value"
+    what = {"bool": "a boolean ", "int": "an integer ", "float": "a ", None: "a "}[tensor.dtype]
+    where = {"device": "device tensor", "host": "host tensor", "any": "tensor"}[tensor.where]
+    text = f"{what}{where}"
+    return f"`{tensor.name}`, {text}" if tensor.name else text

@@ -1,0 +1,1 @@
+"""What earlier scans can still answer."""

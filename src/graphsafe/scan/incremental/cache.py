@@ -1,0 +1,272 @@
+"""What an earlier scan found, kept by content: whole reports, and what each file defines.
+
+A report is found again only if nothing that it depends on has changed: every file of the project, the configuration,
+the rules, and the versions of what read them. Any doubt (a damaged or locked database, a full disk) means: scan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import sys
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import graphsafe
+from graphsafe.config import Config, is_project_root
+from graphsafe.files import user_cache
+from graphsafe.report.json_form import ReportError, as_json, parse_reports
+from graphsafe.report.model import Confidence, Report
+from graphsafe.rulebook import Rulebook
+from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
+
+FOLDER = ".graphsafe_cache"
+MAX_REPORTS = 16
+MAX_FOOTPRINTS = 4
+MAX_INDEXES = 50_000
+"Of about 2 kB each; the oldest go first."
+MAX_READINGS = 60_000
+"Functions; of about 1 kB each."
+MAX_VARIABLES = 500
+"Of a question to the database."
+LOCK_SECONDS = 5.0
+LEGAL = ""
+"In place of an index."
+
+_TABLES = (
+    "create table if not exists reports (key text primary key, data text)",
+    "create table if not exists indexes (key text primary key, data text)",
+    "create table if not exists footprints (key text primary key, data text)",
+    "create table if not exists readings (key text primary key, data blob)",
+)
+
+
+class Cache:
+    """Safe to delete at any time and to share between processes; `folder` None keeps nothing."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._file = folder / f"scan-{_tools()}.db" if folder is not None else None
+        self._reading: sqlite3.Connection | None = None
+
+    def report(self, key: str) -> Report | None:
+        return _report(self._report_text(key))
+
+    def report_without_findings(self, key: str) -> Report | None:
+        try:
+            return _report(json.dumps({**json.loads(self._report_text(key)), "findings": []}))
+        except (TypeError, ValueError):
+            return None
+
+    def keep_report(self, key: str, report: Report) -> None:
+        # Without line breaks it is written in a quarter of the time.
+        self._write("reports", [(key, json.dumps(as_json(report), separators=(",", ":")))], MAX_REPORTS)
+
+    def footprints(self, settings: str) -> dict[str, str]:
+        """What scans under these settings looked at, by name, the last one first, as footprint.py writes it."""
+        query = "select key, data from footprints where key like ? order by rowid desc"
+        return {key.partition(" ")[2]: data for key, data in self._select(query, [f"{settings} %"])}
+
+    def keep_footprints(self, settings: str, texts: Mapping[str, str]) -> None:
+        self._write("footprints", ((f"{settings} {name}", text) for name, text in texts.items()), MAX_FOOTPRINTS)
+
+    def readings(self, scan: str, names: Sequence[str]) -> dict[str, str]:
+        """What is kept of a scan under these names: of functions, or of the whole."""
+        found: dict[str, str] = {}
+        for first in range(0, len(names), MAX_VARIABLES):
+            keys = {_reading_key(scan, name): name for name in names[first : first + MAX_VARIABLES]}
+            query = f"select key, data from readings where key in ({','.join('?' * len(keys))})"
+            found.update((keys[key], _unpacked(data)) for key, data in self._select(query, list(keys)))
+        return found
+
+    def keep_readings(self, scan: str, rows: Iterable[tuple[str, str]]) -> None:
+        self._write("readings", ((_reading_key(scan, name), _packed(text)) for name, text in rows), MAX_READINGS)
+
+    def index(self, path: str, key: str) -> FileIndex | None:
+        for (data,) in self._select("select data from indexes where key = ?", [key]):
+            return _index(path, data) if data != LEGAL else None
+        return None
+
+    def indexes(self, keys: Mapping[str, str]) -> tuple[dict[str, FileIndex], frozenset[str]]:
+        """The indexes that are known, by path, and the files known to be legal, no more; `keys`: path -> key."""
+        known = dict(self._select("select key, data from indexes", ()))
+        found: dict[str, FileIndex] = {}
+        legal: set[str] = set()
+        for path, key in keys.items():
+            if known.get(key) == LEGAL:
+                legal.add(path)
+            elif key in known:
+                index = _index(path, known[key])
+                if index is not None:
+                    found[path] = index
+        return found, frozenset(legal)
+
+    def keep_indexes(self, indexes: Mapping[str, FileIndex], legal: Iterable[str]) -> None:
+        """`indexes` by key; `legal` are the keys of files that can be read and were not."""
+        others = [*legal]
+        if indexes or others:
+            made = ((key, _text(index)) for key, index in indexes.items())
+            self._write("indexes", chain(made, ((key, LEGAL) for key in others)), MAX_INDEXES)
+
+    def _report_text(self, key: str) -> str:
+        found = self._select("select data from reports where key = ?", [key])
+        return found[0][0] if found else ""
+
+    # the database
+
+    def _select(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:
+        if self._file is None or not self._file.exists():
+            return []
+        try:
+            if self._reading is None:
+                # Code that nests deeply is read in a thread of its own (deep.py), while the first one waits.
+                self._reading = sqlite3.connect(self._file, timeout=LOCK_SECONDS, check_same_thread=False)
+            return self._reading.execute(query, values).fetchall()
+        except sqlite3.OperationalError:
+            return []
+        except sqlite3.DatabaseError:
+            self._drop()
+            return []
+
+    def _write(self, table: str, rows: Iterable[tuple[str, str | bytes]], limit: int) -> None:
+        if self._file is None:
+            return
+        try:
+            make_folder(self._file.parent)
+            connection = sqlite3.connect(self._file, timeout=LOCK_SECONDS)
+            try:
+                with connection:
+                    connection.execute("begin immediate")
+                    for create in _TABLES:
+                        connection.execute(create)
+                    connection.executemany(f"insert or replace into {table} values (?, ?)", rows)
+                    newest = f"select rowid from {table} order by rowid desc limit {limit}"
+                    connection.execute(f"delete from {table} where rowid not in ({newest})")
+            finally:
+                connection.close()
+        except sqlite3.OperationalError:
+            return
+        except sqlite3.DatabaseError:
+            self._drop()
+        except OSError:
+            return
+
+    def _drop(self) -> None:
+        """A damaged database is of no use to anybody."""
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
+        try:
+            if self._file is not None:
+                self._file.unlink()
+        except OSError:
+            return
+
+
+def cache_folder(config: Config) -> Path:
+    """In the project where there is one and it can be written to, else in the user's cache."""
+    own = config.root / FOLDER
+    is_project = config.source is not None or is_project_root(config.root)
+    if is_project and os.access(own if own.exists() else config.root, os.W_OK):
+        return own
+    return user_cache() / digest(os.fsencode(config.root))
+
+
+def make_folder(folder: Path) -> None:
+    """The folder, with an ignore file of its own, so that no project has to know of it. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+
+
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def index_key(path: str, module: str, is_package: bool, content: str) -> str:
+    """What an index is made of; `content` is the file's digest."""
+    return digest(f"{path}\0{module}\0{is_package}\0{content}".encode("utf-8", "surrogateescape"))
+
+
+def settings_key(given: Sequence[str], config: Config, confidence: Confidence, rulebook: Rulebook) -> str:
+    """All that a report depends on but the files' contents. The working directory counts: paths are shown from it."""
+    ops = [digest(file.read_bytes()) for file in sorted((rulebook.home / "ops").glob("*.json"))]
+    parts = (list(given), repr(config), confidence, rulebook.digest, ops, os.getcwd())
+    return digest(repr(parts).encode("utf-8", "surrogateescape"))
+
+
+def report_key(settings: str, contents: Mapping[str, str]) -> str:
+    """`contents`: the digest of every file of the project."""
+    return digest(repr((settings, sorted(contents.items()))).encode("utf-8", "surrogateescape"))
+
+
+def _tools() -> str:
+    """What reads the code: graphsafe's own modules (a developer changes them between versions), Python, libcst."""
+    found = hashlib.blake2b(digest_size=8)
+    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
+        found.update(file.read_bytes())
+    libcst = sorted(entry.name for folder in sys.path for entry in Path(folder or ".").glob("libcst-*.dist-info"))
+    found.update(f"{graphsafe.__version__} {sys.version} {libcst}".encode())
+    return found.hexdigest()
+
+
+def _packed(text: str) -> bytes:
+    """A fifth of its size, at the least cost."""
+    return zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
+
+
+def _unpacked(data: bytes) -> str:
+    """Raises TypeError or zlib.error for what was damaged."""
+    return zlib.decompress(data).decode("utf-8", "surrogatepass")
+
+
+def _reading_key(scan: str, name: str) -> str:
+    """In ASCII: paths need not be UTF-8."""
+    return f"{scan} {json.dumps(name)}"
+
+
+def _report(text: str) -> Report | None:
+    try:
+        found = parse_reports(text)
+    except (ReportError, ValueError):
+        return None
+    return found if isinstance(found, Report) else None
+
+
+def _text(index: FileIndex) -> str:
+    return json.dumps(index, default=_members, separators=(",", ":"))
+
+
+_NAMES = {kind: [field.name for field in fields(kind)] for kind in (FileIndex, FunctionFacts, ClassFacts)}
+
+
+def _members(facts: FileIndex | FunctionFacts | ClassFacts) -> dict[str, object]:
+    return {name: getattr(facts, name) for name in _NAMES[type(facts)]}
+
+
+def _index(path: str, text: str) -> FileIndex | None:
+    try:
+        data = json.loads(text)
+        functions = {name: FunctionFacts(**_tuples(facts)) for name, facts in data.pop("functions").items()}
+        classes = {name: ClassFacts(**_tuples(facts)) for name, facts in data.pop("classes").items()}
+        assigns = {name: [(first, last) for first, last in spans] for name, spans in data.pop("assigns").items()}
+        index = FileIndex(functions=functions, classes=classes, assigns=assigns, **data)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return index if index.path == path else None
+
+
+def _tuples(facts: dict[str, Any]) -> dict[str, Any]:
+    """JSON's lists, where the index has tuples."""
+    for name in ("bases", "decorators"):
+        if name in facts:
+            facts[name] = tuple(facts[name])
+    if "fields" in facts:
+        facts["fields"] = {name: (first, last) for name, (first, last) in facts["fields"].items()}
+    return facts

@@ -1,0 +1,50 @@
+"""What the files of a project hold, as digests, and whether that is still so when a scan is over."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+
+from graphsafe.scan.incremental.cache import digest
+
+TICK_SECONDS = 2.0
+"The coarsest clock of a file system (FAT): what is younger may have been written twice under one time."
+Stamp = tuple[int, int, int]
+
+
+class Contents:
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.digests: dict[str, str] = {}
+        "Of every file that can be read."
+        self._stamps: dict[str, Stamp | None] = {}
+        settled = time.time() - TICK_SECONDS
+        for path in paths:
+            try:
+                with open(path, "rb", buffering=0) as file:
+                    status = os.fstat(file.fileno())
+                    self.digests[path] = digest(file.read())
+            except OSError:
+                continue
+            self._stamps[path] = _stamp(status) if status.st_mtime < settled else None
+
+    def hold(self, paths: Iterable[str]) -> bool:
+        """Whether the files that can be read are the same and hold the same."""
+        found = 0
+        for path in paths:
+            try:
+                status = os.stat(path)
+                if path not in self.digests:
+                    return False
+                if _stamp(status) != self._stamps[path]:
+                    with open(path, "rb", buffering=0) as file:
+                        if digest(file.read()) != self.digests[path]:
+                            return False
+            except OSError:
+                continue
+            found += 1
+        return found == len(self.digests)
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size

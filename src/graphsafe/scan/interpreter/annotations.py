@@ -1,0 +1,207 @@
+"""The value that an annotation promises."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.joins import join_all, sequence
+from graphsafe.scan.domain.values import (
+    ARRAY,
+    NONE,
+    STR,
+    UNKNOWN,
+    DeviceValue,
+    Dict,
+    Dtype,
+    DtypeValue,
+    Handle,
+    Instance,
+    Number,
+    Tensor,
+    Value,
+    number,
+    of_elements,
+)
+from graphsafe.scan.symbols.index import FileIndex, dotted
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.engine import Engine
+
+_TENSOR_TYPES: dict[str, Dtype | None] = {
+    "Tensor": None,
+    "FloatTensor": "float",
+    "HalfTensor": "float",
+    "BFloat16Tensor": "float",
+    "DoubleTensor": "float",
+    "LongTensor": "int",
+    "IntTensor": "int",
+    "ShortTensor": "int",
+    "ByteTensor": "int",
+    "BoolTensor": "bool",
+    "Parameter": "float",
+}
+_HANDLES = {
+    "torch.cuda.Stream": "stream",
+    "torch.Stream": "stream",
+    "torch.cuda.Event": "event",
+    "torch.Event": "event",
+    "torch.Generator": "generator",
+    "torch.cuda.CUDAGraph": "graph",
+}
+
+
+@lru_cache(maxsize=4096)
+def _parsed(annotation: str) -> ast.expr:
+    return ast.parse(annotation.strip(), mode="eval").body
+
+
+def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
+    """The value that an annotation promises; UNKNOWN where it promises nothing that matters here."""
+    if isinstance(node, ast.Constant):
+        if node.value is None:
+            return NONE
+        if isinstance(node.value, str):
+            try:
+                return annotated(engine, file, _parsed(node.value))
+            except (SyntaxError, ValueError, RecursionError):
+                return UNKNOWN
+        return UNKNOWN
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _either([annotated(engine, file, node.left), annotated(engine, file, node.right)])
+    if isinstance(node, ast.Subscript):
+        return _generic(engine, file, node)
+    name = dotted(node)
+    if name is None:
+        return UNKNOWN
+    return _named_type(engine, file, name)
+
+
+def _either(parts: list[Value]) -> Value:
+    """A choice that only the caller knows; that it is a tensor rather than a number is not sure."""
+    if any(type(part) is Number for part in parts):
+        parts = [replace(part, sure=False) if type(part) is Tensor else part for part in parts]
+    return join_all(parts)
+
+
+def _generic(engine: Engine, file: FileIndex, node: ast.Subscript) -> Value:
+    name = (dotted(node.value) or "").rpartition(".")[2]
+    arguments = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if name in ("Optional", "Union"):
+        parts = [annotated(engine, file, argument) for argument in arguments]
+        return _either([*parts, NONE] if name == "Optional" else parts)
+    if name in ("list", "List", "Sequence", "Iterable", "Iterator", "Collection", "MutableSequence", "deque"):
+        return of_elements("list", annotated(engine, file, arguments[0]))
+    if name in ("set", "Set", "frozenset", "FrozenSet"):
+        return of_elements("set", annotated(engine, file, arguments[0]))
+    if name in ("tuple", "Tuple"):
+        if len(arguments) == 2 and isinstance(arguments[1], ast.Constant) and arguments[1].value is Ellipsis:
+            return of_elements("tuple", annotated(engine, file, arguments[0]))
+        return sequence("tuple", (annotated(engine, file, argument) for argument in arguments))
+    if (
+        name in ("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict", "DefaultDict")
+        and len(arguments) == 2
+    ):
+        return Dict((), annotated(engine, file, arguments[1]))
+    if name == "Literal":
+        return join_all(number(a.value) for a in arguments if isinstance(a, ast.Constant)) if arguments else UNKNOWN
+    if name in ("Annotated", "ClassVar", "Final", "Required", "NotRequired", "Unpack"):
+        return annotated(engine, file, arguments[0])
+    if name in ("Float", "Float32", "Float16", "BFloat16", "Int", "Int32", "Int64", "Bool", "Shaped", "Num", "Integer"):
+        # jaxtyping: Float[Tensor, "batch dim"]
+        inner = annotated(engine, file, arguments[0])
+        dtype: Dtype | None = (
+            "bool" if name == "Bool" else "int" if name.startswith("Int") else "float" if "F" in name else None
+        )
+        return replace(inner, dtype=dtype) if type(inner) is Tensor else inner
+    return annotated(engine, file, node.value)
+
+
+_BUILTIN_TYPES: Mapping[str, Value] = {
+    "int": Number(type="int"),
+    "float": Number(type="float"),
+    "bool": Number(type="bool"),
+    "str": STR,
+    "bytes": STR,
+    "list": of_elements("list", UNKNOWN),
+    "tuple": of_elements("tuple", UNKNOWN),
+    "dict": Dict((), UNKNOWN),
+}
+
+
+def _named_type(engine: Engine, file: FileIndex, name: str) -> Value:
+    key = (file.path, name)
+    if key not in engine.types:
+        engine.types[key] = _BUILTIN_TYPES[name] if name in _BUILTIN_TYPES else _resolved_type(engine, file, name)
+    return engine.types[key]
+
+
+def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
+    head, *rest = name.split(".")
+    binding = engine.project.resolve(file, head)
+    if binding is None:
+        return UNKNOWN
+    binding = engine.project.member(binding, rest)
+    if binding.kind == "class":
+        ref = f"{binding.path}::{binding.name}"
+        bases = engine.project.mro(ref)
+        if any(base in ("enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag") for base in bases):
+            return Number()
+        if any(base.endswith(("Protocol", "typing.Any")) for base in bases if "::" not in base):
+            return UNKNOWN
+        return Instance(ref, declared=True)
+    if binding.kind == "assign":
+        return _type_alias(engine, binding.path, binding.name)
+    if binding.kind == "lib":
+        return _library_type(engine, binding.name)
+    return UNKNOWN
+
+
+def _type_alias(engine: Engine, path: str, name: str) -> Value:
+    """What `Name = list[Tensor] | None` promises; one that names itself promises nothing there."""
+    known = engine.aliases.get((path, name))
+    if known is None:
+        engine.aliases[path, name] = UNKNOWN
+        known = engine.aliases[path, name] = _aliased(engine, path, name)
+    return known
+
+
+def _aliased(engine: Engine, path: str, name: str) -> Value:
+    file = engine.project.index(path)
+    if file is None or name not in file.assigns:
+        return UNKNOWN
+    statement = engine.project.searched(path, *file.assigns[name][-1])
+    value = getattr(statement, "value", None)
+    if isinstance(value, (ast.Subscript, ast.BinOp)):
+        return annotated(engine, file, value)
+    return UNKNOWN
+
+
+def _library_type(engine: Engine, name: str) -> Value:
+    last = name.rpartition(".")[2]
+    summary = engine.libraries.find(name)
+    if summary is not None and summary.returns == "object":
+        return Handle("library", name)
+    if name.startswith("torch"):
+        if last in _TENSOR_TYPES:
+            return Tensor(where="any", dtype=_TENSOR_TYPES[last])
+        if name in _HANDLES:
+            return Handle(_HANDLES[name])
+        if name == "torch.device":
+            return DeviceValue("any")
+        if name == "torch.dtype":
+            return DtypeValue(None)
+        if name == "torch.Size":
+            return of_elements("size", Number(type="int"))
+        if name.startswith("torch.nn."):
+            return Handle("module", name)
+    if name.startswith(("numpy", "np")) and last in ("ndarray", "NDArray", "ArrayLike"):
+        return ARRAY
+    if name in ("typing.Callable", "collections.abc.Callable", "typing.Any"):
+        return UNKNOWN
+    if name in ("logging.Logger",):
+        return Handle("logger")
+    return UNKNOWN

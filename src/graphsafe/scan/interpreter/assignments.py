@@ -1,0 +1,278 @@
+"""Assignments: what they bind, and what they do to state that outlives the step."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.scan.checks.provenance import (
+    constructs,
+    converts,
+    grows,
+    is_born_here,
+    is_lazy,
+    is_made_along,
+    is_rare,
+    mentions,
+    origin,
+    puts_back,
+    sources,
+    tells_identity,
+)
+from graphsafe.scan.domain.events import span_of
+from graphsafe.scan.domain.joins import join, sequence
+from graphsafe.scan.domain.naming import bound_to, placed
+from graphsafe.scan.domain.state_log import Write
+from graphsafe.scan.domain.values import (
+    UNKNOWN,
+    Dict,
+    Instance,
+    NoneValue,
+    Number,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    as_tensor,
+    named,
+    options,
+)
+from graphsafe.scan.interpreter import guards, operators
+from graphsafe.scan.interpreter.annotations import annotated
+from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.interpreter.expressions import element, evaluate
+from graphsafe.scan.interpreter.subscripts import subscript_store
+from graphsafe.scan.symbols.index import dotted
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.engine import Engine
+
+
+def plain(engine: Engine, frame: Frame, node: ast.Assign) -> None:
+    value = evaluate(engine, frame, node.value)
+    for target in node.targets:
+        assign(engine, frame, target, value, node)
+
+
+def annotated_assignment(engine: Engine, frame: Frame, node: ast.AnnAssign) -> None:
+    if node.value is None:
+        return
+    value = evaluate(engine, frame, node.value)
+    is_empty = (isinstance(value, Sequence) and value.items == ()) or (isinstance(value, Dict) and not value.items)
+    if type(value) is Unknown or is_empty:
+        declared = annotated(engine, frame.file, node.annotation)
+        if type(value) is Unknown and type(declared) is not Unknown:
+            value = placed(declared, dotted(node.target) or "", value.step, "any")
+        elif isinstance(value, (Sequence, Dict)) and isinstance(declared, (Sequence, Dict)):
+            # Empty now, and the annotation says of what it will be.
+            value = replace(value, elem=placed(declared.elem, dotted(node.target) or "", False, "any"))
+    assign(engine, frame, node.target, value, node)
+    if type(value) is NoneValue and isinstance(node.target, ast.Attribute) and not frame.hot:
+        # What a constructor leaves to be filled later, by whoever.
+        declared = placed(annotated(engine, frame.file, node.annotation), node.target.attr, False, "any")
+        owner = evaluate(engine, frame, node.target.value)
+        if type(owner) is Instance:
+            engine.attributes.expect(owner.ref, node.target.attr, declared)
+
+
+def augmented(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
+    target = node.target
+    if isinstance(target, ast.Subscript):
+        held = evaluate(engine, frame, target)
+        value = operators.binary(engine, frame, node, held, evaluate(engine, frame, node.value))
+        if as_tensor(held)[0] is None:
+            assign(engine, frame, target, value, node, augmented=True)
+        return
+    load: ast.expr
+    if isinstance(target, ast.Name):
+        load = ast.copy_location(ast.Name(target.id, ast.Load()), target)
+    else:
+        load = ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
+    held = evaluate(engine, frame, load)
+    value = operators.binary(engine, frame, node, held, evaluate(engine, frame, node.value))
+    tensor, certain = as_tensor(held)
+    if tensor is not None and certain:
+        # In place: the storage, and so the attribute's address, stays.
+        if isinstance(target, ast.Name):
+            frame.env[target.id] = held
+        return
+    assign(engine, frame, target, value, node, augmented=True)
+
+
+def assign(
+    engine: Engine, frame: Frame, target: ast.expr, value: Value, node: ast.AST, augmented: bool = False
+) -> None:
+    if isinstance(target, ast.Name):
+        if target.id in frame.globals:
+            _write_state(engine, frame, target, f"{frame.path}::{target.id}", target.id, value, node, augmented)
+        else:
+            frame.env[target.id] = bound_to(value, target.id)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(engine, frame, target.elts, value, node)
+    elif isinstance(target, ast.Attribute):
+        owner = evaluate(engine, frame, target.value)
+        _assign_attribute(engine, frame, target, owner, value, node, augmented)
+    elif isinstance(target, ast.Subscript):
+        owner = evaluate(engine, frame, target.value)
+        if not subscript_store(engine, frame, target, owner, value, node):
+            _assign_item(engine, frame, target, owner, value, node, augmented)
+    elif isinstance(target, ast.Starred):
+        assign(engine, frame, target.value, sequence("list", [value]), node)
+
+
+def _unpack(engine: Engine, frame: Frame, targets: list[ast.expr], value: Value, node: ast.AST) -> None:
+    items: tuple[Value, ...] | None = None
+    single = options(value)
+    if len(single) == 1 and type(single[0]) is Sequence:
+        items = single[0].items
+    starred = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
+    for i, target in enumerate(targets):
+        if items is not None and starred is None and len(items) == len(targets):
+            assign(engine, frame, target, items[i], node)
+        elif items is not None and starred is not None and len(items) >= len(targets) - 1:
+            after = len(targets) - starred - 1
+            if i < starred:
+                assign(engine, frame, target, items[i], node)
+            elif i == starred:
+                assert isinstance(target, ast.Starred)
+                assign(engine, frame, target.value, sequence("list", items[starred : len(items) - after]), node)
+            else:
+                assign(engine, frame, target, items[len(items) - (len(targets) - i)], node)
+        else:
+            inner = target.value if isinstance(target, ast.Starred) else target
+            # A length that does not fit belongs to an annotation that is wrong.
+            item = UNKNOWN if items is not None else element(engine, value)
+            assign(engine, frame, inner, Sequence("list", None, item) if inner is not target else item, node)
+
+
+def _assign_attribute(
+    engine: Engine, frame: Frame, target: ast.Attribute, owner: Value, value: Value, node: ast.AST, augmented: bool
+) -> None:
+    for option in options(owner):
+        if type(option) is not Instance:
+            continue
+        if frame.hot:
+            key = engine.attributes.key(option.ref, target.attr)
+            text = f"{dotted(target.value) or '…'}.{target.attr}"
+            before = engine.attributes.initial(option.ref, target.attr)
+            _record_write(engine, frame, key, text, value, before, node, augmented, borrowed=option.step)
+            if type(value) is Tensor:
+                value = replace(value, attr=key)
+        else:
+            engine.attributes.record(option.ref, target.attr, value)
+    chain = dotted(target)
+    if chain is not None:
+        # Read back in the same call it is what was just written, whatever other methods put there.
+        frame.env[chain] = named(value, chain)
+
+
+def _assign_item(
+    engine: Engine, frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST, augmented: bool
+) -> None:
+    key = evaluate(engine, frame, target.slice)
+    holder = target.value
+    text = dotted(holder)
+    for option in options(owner):
+        if type(option) is Dict:
+            items = dict(option.items)
+            if type(key) is Number and isinstance(key.const, (str, int)):
+                items[key.const] = value
+            elem = value if type(option.elem) is Unknown and not option.items else join(option.elem, value)
+            updated: Value = Dict(tuple(items.items()), elem)
+        elif type(option) is Sequence:
+            updated = Sequence(option.kind, None, join(option.elem, value))
+        else:
+            continue
+        if isinstance(holder, ast.Name) and holder.id in frame.env:
+            frame.env[holder.id] = updated
+        elif isinstance(holder, ast.Name) and frame.hot:
+            _record_item(engine, frame, f"{frame.path}::{holder.id}", None, target, key, value, node, augmented)
+        elif isinstance(holder, ast.Attribute) and text is not None:
+            instance = evaluate(engine, frame, holder.value)
+            if type(instance) is not Instance:
+                continue
+            if frame.hot:
+                attribute = engine.attributes.key(instance.ref, holder.attr)
+                held = engine.attributes.initial(instance.ref, holder.attr)
+                _record_item(engine, frame, attribute, held, target, key, value, node, augmented, instance.step)
+            else:
+                engine.attributes.record(instance.ref, holder.attr, updated)
+
+
+def _record_item(
+    engine: Engine,
+    frame: Frame,
+    holder: str,
+    held: Value | None,
+    target: ast.Subscript,
+    key: Value,
+    value: Value,
+    node: ast.AST,
+    augmented: bool,
+    borrowed: bool = False,
+) -> None:
+    """`holder[key] = value`: under a constant key that a constructor filled it is an attribute like any other."""
+    if tells_identity(frame, target.slice):
+        # What belongs to one tensor, by its address, is as good as an attribute of it.
+        return
+    before: Value | None = None
+    if type(held) is Dict and type(key) is Number and isinstance(key.const, str):
+        before = dict(held.items).get(key.const)
+        holder = f"{holder}[{key.const!r}]"
+    text = ast.unparse(target)
+    _record_write(engine, frame, holder, text, value, before, node, augmented, keyed=before is None, borrowed=borrowed)
+
+
+def _write_state(
+    engine: Engine, frame: Frame, target: ast.Name, key: str, text: str, value: Value, node: ast.AST, augmented: bool
+) -> None:
+    frame.env[target.id] = named(value, target.id)
+    if frame.hot:
+        before = engine.globals.value(frame.file, target.id)
+        _record_write(engine, frame, key, text, value, before, node, augmented)
+
+
+def _record_write(
+    engine: Engine,
+    frame: Frame,
+    key: str,
+    text: str,
+    value: Value,
+    before: Value | None,
+    node: Any,
+    augmented: bool,
+    keyed: bool = False,
+    borrowed: bool = False,
+) -> None:
+    written = getattr(node, "value", None)
+    assigned = origin(frame, written)
+    if assigned is not written and puts_back(assigned, text):
+        return
+    reads_self = augmented or (isinstance(assigned, ast.expr) and mentions(assigned, text))
+    base = text.partition("[")[0]
+    lazy = is_lazy(frame, text, written if keyed else None)
+    guard = frame.guards[-1] if frame.guards else "an exception handler" if frame.doubts else None
+    engine.state.write(
+        Write(
+            key=key,
+            text=text,
+            path=frame.path,
+            function=frame.function,
+            span=span_of(node),
+            value=value,
+            before=before,
+            augmented=augmented,
+            reads_self=reads_self,
+            lazy=lazy,
+            keyed=keyed,
+            guard=guard,
+            order=engine.state.tick(),
+            grows=grows(assigned, text) or guards.too_small(frame, base),
+            borrowed=borrowed or is_born_here(frame, text),
+            alone=all(test.alone for test in frame.lazy),
+            rare=converts(assigned, text) or is_made_along(frame, text) or (is_rare(frame) and not reads_self),
+            constructed=constructs(assigned),
+            sources=sources(engine, frame, assigned) if lazy else frozenset(),
+        )
+    )

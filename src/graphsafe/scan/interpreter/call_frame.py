@@ -1,0 +1,60 @@
+"""One call of one function while it is being read: its names, and what is known of the way that leads here."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from graphsafe.scan.domain.values import Value
+from graphsafe.scan.symbols.index import FileIndex
+
+
+@dataclass(slots=True)
+class Frame:
+    file: FileIndex
+    ref: str
+    "`path::Qual.name` of the function; `path::` at module level."
+    env: dict[str, Value]
+    hot: bool
+    "Whether what the lines do is emitted. Constructors and attribute tables are read cold."
+    depth: int = 0
+    owner: str | None = None
+    "The class whose body holds the function, for `super()`."
+    self_value: Value | None = None
+    guards: list[str] = field(default_factory=list)
+    "Conditions that keep the current line out of captures."
+    doubts: int = 0
+    "How many conditions around the current line make it unlikely to run in a step (an exception handler)."
+    returns: list[Value] = field(default_factory=list)
+    yields: list[Value] = field(default_factory=list)
+    contexts: list[str] = field(default_factory=list)
+    'Where tensors without a device are made: `device` inside `with torch.device("cuda")`.'
+    tries: list[ast.Try] = field(default_factory=list)
+    entered: list[ast.expr] = field(default_factory=list)
+    "The context managers of the `with` statements around the current line, outermost first."
+    node: ast.FunctionDef | ast.AsyncFunctionDef | None = None
+    "The function itself; None at module level."
+    lazy: list[LazyTest] = field(default_factory=list)
+    "Tests of a missing attribute or key under which the current line stands."
+    globals: set[str] = field(default_factory=set)
+    away: int = 0
+    "How many calls lead here from the last file in question, where only few are."
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def function(self) -> str:
+        return self.ref.partition("::")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class LazyTest:
+    """`if self.plan is None:` and its kin: what follows runs on the first step only."""
+
+    target: str
+    "The source text of what is missing: `self.plan`, `self.cache`."
+    line: int
+    alone: bool = True
+    "False where something else may lead there too: `if self.plan is None or self.size != n:`."

@@ -1,0 +1,336 @@
+"""Calls: which function a call means, with which arguments, and what comes back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.state_log import use_number
+from graphsafe.scan.domain.values import (
+    ARRAY,
+    NUMBER,
+    UNKNOWN,
+    Array,
+    ClassValue,
+    Dict,
+    Function,
+    Handle,
+    Instance,
+    Lib,
+    Number,
+    ProjectModule,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    as_tensor,
+    depends_on_step,
+    options,
+)
+from graphsafe.scan.interpreter import expressions, members
+from graphsafe.scan.models import containers, library, platforms, runtime_objects, tensors
+from graphsafe.scan.sources.node_memo import source_text
+from graphsafe.scan.symbols.overrides import is_abstract
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+_PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.Protocol"))
+MAX_OVERRIDES = 6
+"Implementations of one call that are followed with its arguments; further ones become roots."
+_MODULE_SELF = frozenset(
+    ("to cuda cpu eval train half float double type requires_grad_ apply share_memory to_empty compile").split()
+)
+"Methods by which a torch module returns itself."
+
+
+def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
+    function = node.func
+    if isinstance(function, ast.Name) and function.id == "super":
+        return Handle("super")
+    name: str = getattr(function, "attr", "") or getattr(function, "id", "")
+    if name.startswith(("is_", "_is_")):
+        answer = platforms.answered(name, bool(node.args or node.keywords))
+        if answer is not None:
+            return answer
+    if isinstance(function, ast.Attribute):
+        receiver = expressions.evaluate(engine, frame, function.value)
+        arguments = evaluated(engine, frame, node)
+        receivers = _able(engine, options(receiver), function.attr, node.keywords)
+        found = [_method(engine, frame, node, function, option, arguments) for option in receivers]
+        return _one_of(found) if found else UNKNOWN
+    value = expressions.evaluate(engine, frame, function)
+    return call_value(engine, frame, node, value, evaluated(engine, frame, node))
+
+
+def _able(engine: Engine, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
+    """Those of several that can have such a method with such arguments: on the others the code would raise."""
+    if len(receivers) < 2:
+        return receivers
+    able = [
+        option
+        for option in receivers
+        if type(option) is not Instance
+        or _takes(engine, engine.project.find_method(option.ref, name), keywords)
+        or engine.attributes.of_instance(option.ref, name) is not None
+        or any("::" not in base and base not in _PLAIN_BASES for base in engine.project.mro(option.ref))
+    ]
+    return able or receivers
+
+
+def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bool:
+    node = engine.project.function_node(method) if method is not None else None
+    if node is None or node.args.kwarg is not None:
+        return method is not None
+    names = {parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)}
+    return all(keyword.arg is None or keyword.arg in names for keyword in keywords)
+
+
+def evaluated(engine: Engine, frame: Frame, node: ast.Call) -> Arguments:
+    positional: list[Value] = []
+    keywords: dict[str, Value] = {}
+    is_open = False
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            value = expressions.evaluate(engine, frame, argument.value)
+            if type(value) is Sequence and value.items is not None:
+                positional.extend(value.items)
+            else:
+                is_open = True
+                positional.append(expressions.element(engine, value))
+        else:
+            positional.append(expressions.evaluate(engine, frame, argument))
+    for keyword in node.keywords:
+        value = expressions.evaluate(engine, frame, keyword.value)
+        if keyword.arg is not None:
+            keywords[keyword.arg] = value
+        elif type(value) is Dict:
+            keywords.update((str(key), item) for key, item in value.items)
+            is_open = is_open or type(value.elem) is Unknown
+        else:
+            is_open = True
+    return Arguments(tuple(positional), keywords, is_open)
+
+
+def call_value(engine: Engine, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
+    found = [_call_one(engine, frame, node, option, arguments) for option in options(value)]
+    return join_all(found) if found else engine.after_unknown(arguments)
+
+
+def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
+    if isinstance(value, Function):
+        return _function(engine, frame, node, value, arguments)
+    if isinstance(value, Lib):
+        return library.call(engine, frame, node, value.name, arguments)
+    if isinstance(value, ClassValue):
+        return _construct(engine, value, arguments)
+    if isinstance(value, Instance):
+        return _call_instance(engine, frame, node, value, arguments)
+    if isinstance(value, Handle) and value.kind == "module":
+        return runtime_objects.call_module(value.detail or "", arguments)
+    if isinstance(value, Handle) and value.kind == "tensor-method":
+        return engine.after_unknown(arguments)
+    if isinstance(value, Sequence) and arguments.positional:
+        # nn.Sequential: each module is called with what the one before it returned.
+        result: Value = arguments.positional[0]
+        modules = value.items if value.items is not None else (value.elem,)
+        for module in modules:
+            result = call_value(engine, frame, node, module, replace(arguments, positional=(result,), keywords={}))
+        return result
+    _note_arguments(engine, frame, node, arguments)
+    return engine.after_unknown(arguments)
+
+
+def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> None:
+    """State that goes into a call nothing is known of, beside device tensors, may well decide what the device does."""
+    values = list(arguments.values())
+    if frame.hot and any(as_tensor(value)[0] is not None for value in values):
+        for value in values:
+            use_number(engine, frame, value, "argument", node)
+
+
+def _function(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
+    if function.closure_id == -1 and function.node is None:
+        return _cached(engine, frame, node, function, arguments)
+    return engine.call(frame, node, function, arguments)
+
+
+def _cached(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
+    containers.cached_call(engine, frame, node, function, arguments)
+    frame.guards.append("the cache around the function")
+    value = engine.call(frame, node, function, arguments)
+    frame.guards.pop()
+    return value
+
+
+def _construct(engine: Engine, cls: ClassValue, arguments: Arguments) -> Value:
+    variable = engine.variables.made(cls, arguments)
+    if variable is not None:
+        return variable
+    bases = engine.project.mro(cls.ref)
+    if any(base.startswith("enum.") for base in bases):
+        return Number()
+    if any(base.rpartition(".")[2] in ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict") for base in bases):
+        return Instance(cls.ref, any(map(depends_on_step, arguments.values())))
+    if arguments.keywords and engine.attributes.has_plain_fields(cls.ref):
+        engine.attributes.constructed(cls.ref, arguments.keywords)
+    return Instance(cls.ref, any(map(depends_on_step, arguments.values())))
+
+
+def _call_instance(engine: Engine, frame: Frame, node: ast.Call, instance: Instance, arguments: Arguments) -> Value:
+    for name in ("__call__", "forward"):
+        method = engine.project.find_method(instance.ref, name)
+        if method is not None:
+            return engine.call(frame, node, Function(method, instance), arguments)
+    chosen = engine.attributes.of_instance(instance.ref, "forward")
+    if chosen is not None and any(isinstance(option, Function) for option in options(chosen)):
+        return call_value(engine, frame, node, chosen, arguments)
+    if engine.attributes.is_module(instance.ref):
+        return Tensor(where="any", step=any(map(depends_on_step, arguments.values())), sure=False, fresh=True)
+    return engine.after_unknown(arguments)
+
+
+def call_method(engine: Engine, frame: Frame, node: ast.AST, instance: Instance, method: str) -> Value:
+    return engine.call(frame, node, Function(method, instance), Arguments())
+
+
+def _method(
+    engine: Engine, frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Value, arguments: Arguments
+) -> Value:
+    name = function.attr
+    if isinstance(receiver, Tensor):
+        return tensors.method(engine, frame, node, receiver, name, arguments)
+    if isinstance(receiver, Instance):
+        return _instance_method(engine, frame, node, function, receiver, arguments)
+    if isinstance(receiver, Lib):
+        return library.call(engine, frame, node, f"{receiver.name}.{name}", arguments)
+    if isinstance(receiver, Handle):
+        if receiver.kind == "super":
+            return _super(engine, frame, node, name, arguments)
+        return runtime_objects.handle_method(engine, frame, node, receiver, name, arguments)
+    if isinstance(receiver, (Sequence, Dict, Number)):
+        return containers.method(engine, frame, node, receiver, name, arguments)
+    if isinstance(receiver, Array):
+        return NUMBER if name in ("item", "tolist", "sum", "max", "min", "mean", "any", "all") else ARRAY
+    if isinstance(receiver, ClassValue):
+        if name == "apply" and any(base.endswith("autograd.Function") for base in engine.project.mro(receiver.ref)):
+            return _autograd(engine, frame, node, receiver, arguments)
+        return call_value(
+            engine, frame, node, members.attribute(engine, frame, function, receiver, name, None), arguments
+        )
+    if isinstance(receiver, ProjectModule):
+        return call_value(
+            engine, frame, node, members.attribute(engine, frame, function, receiver, name, None), arguments
+        )
+    if isinstance(receiver, Function):
+        return engine.after_unknown(arguments)
+    return tensors.method_of_unknown(engine, frame, node, receiver, name, arguments)
+
+
+def _instance_method(
+    engine: Engine, frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Instance, arguments: Arguments
+) -> Value:
+    name = function.attr
+    method = engine.project.find_method(receiver.ref, name)
+    if method is not None:
+        facts = engine.project.function_facts(method)
+        decorators = facts.decorators if facts is not None else ()
+        if any(decorator.rpartition(".")[2] in ("property", "cached_property") for decorator in decorators):
+            value = members.of_instance(engine, frame, node, receiver, name, source_text(function))
+            return call_value(engine, frame, node, value, arguments)
+        if receiver.declared and frame.hot:
+            overrides = [found for found in engine.overrides.of(receiver.ref, name) if not engine.is_cold(found[1])]
+            if overrides:
+                return _overridden(engine, frame, node, receiver, method, overrides, arguments)
+        bound: Value = ClassValue(receiver.ref) if "classmethod" in decorators else receiver
+        target = Function(method, bound)
+        if any("cache" in decorator for decorator in decorators):
+            return _cached(engine, frame, node, target, arguments)
+        return engine.call(frame, node, target, arguments)
+    if name in ("register_buffer", "register_parameter"):
+        _register(engine, frame, node, receiver, name, arguments)
+        return UNKNOWN
+    found = engine.attributes.of_instance(receiver.ref, name)
+    if found is not None:
+        return call_value(
+            engine,
+            frame,
+            node,
+            members.of_instance(engine, frame, node, receiver, name, source_text(function)),
+            arguments,
+        )
+    if engine.attributes.is_module(receiver.ref):
+        if name in _MODULE_SELF:
+            return receiver
+        if name in ("parameters", "buffers"):
+            return Sequence("iterator", None, Tensor(dtype="float" if name == "parameters" else None))
+    return tensors.method_of_unknown(engine, frame, node, Unknown(receiver.step, receiver.step), name, arguments)
+
+
+def _overridden(
+    engine: Engine,
+    frame: Frame,
+    node: ast.Call,
+    receiver: Instance,
+    method: str,
+    overrides: Seq[tuple[str, str]],
+    arguments: Arguments,
+) -> Value:
+    """A method of a declared class: what any of its subclasses' does may happen."""
+    body = engine.project.function_node(method)
+    found: list[Value] = []
+    if body is None or not is_abstract(body):
+        found.append(engine.call(frame, node, Function(method, receiver), arguments))
+    for subclass, override in overrides[:MAX_OVERRIDES]:
+        found.append(engine.call(frame, node, Function(override, Instance(subclass, receiver.step)), arguments))
+    for subclass, override in overrides[MAX_OVERRIDES:]:
+        engine.call_later(frame, node, override, Instance(subclass))
+    return _one_of(found)
+
+
+def _one_of(found: Seq[Value]) -> Value:
+    """What one of several methods returns: one that hands out a device tensor is enough for its use to be wrong."""
+    if len(found) == 1:
+        return found[0]
+    on_device = [tensor for tensor, _ in map(as_tensor, found) if tensor is not None and tensor.where != "host"]
+    return join_all(on_device or found)
+
+
+def _register(
+    engine: Engine, frame: Frame, node: ast.Call, receiver: Instance, method: str, arguments: Arguments
+) -> None:
+    name = arguments.get(0, "name")
+    value = arguments.get(1, "tensor" if method == "register_buffer" else "param")
+    if frame.hot or type(name) is not Number or not isinstance(name.const, str) or value is None:
+        return
+    tensor, _ = as_tensor(value)
+    if tensor is not None:
+        # A registered tensor moves with its module, and the module is on the device when it steps.
+        value = replace(tensor, where="device", literal=False, fresh=False)
+    elif type(value) is Unknown:
+        value = Tensor()
+    engine.attributes.record(receiver.ref, name.const, value)
+
+
+def _super(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
+    receiver = frame.self_value
+    if frame.owner is None or not isinstance(receiver, (Instance, ClassValue)):
+        return engine.after_unknown(arguments)
+    method = engine.project.find_method(receiver.ref, name, after=frame.owner)
+    if method is None:
+        if type(receiver) is Instance and name in ("register_buffer", "register_parameter"):
+            _register(engine, frame, node, receiver, name, arguments)
+        return engine.after_unknown(arguments)
+    return engine.call(frame, node, Function(method, receiver), arguments)
+
+
+def _autograd(engine: Engine, frame: Frame, node: ast.Call, cls: ClassValue, arguments: Arguments) -> Value:
+    method = engine.project.find_method(cls.ref, "forward")
+    if method is None:
+        return engine.after_unknown(arguments)
+    return engine.call(frame, node, Function(method), replace(arguments, positional=(UNKNOWN, *arguments.positional)))

@@ -1,0 +1,141 @@
+"""Truth: where Python asks a value whether it holds."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.checks import branch_effects, capturing_branch
+from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.state_log import use_number
+from graphsafe.scan.domain.values import (
+    BOOL,
+    UNKNOWN,
+    UNSET,
+    DeviceValue,
+    Function,
+    Instance,
+    NoneValue,
+    Number,
+    Sequence,
+    Unknown,
+    Value,
+    as_tensor,
+    confidence_of,
+    describe,
+    number,
+)
+from graphsafe.scan.interpreter import expressions, guards
+from graphsafe.scan.models import platforms
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+
+def boolean(engine: Engine, frame: Frame, node: ast.BoolOp) -> Value:
+    """`a and b` as a value: all but the last are asked for their truth."""
+    how = "and" if isinstance(node.op, ast.And) else "or"
+    before = frame.env
+    frame.env = dict(before)
+    results: list[Value] = []
+    switch: Number | None = None
+    for i, part in enumerate(node.values):
+        if i == len(node.values) - 1:
+            results.append(expressions.evaluate(engine, frame, part))
+            break
+        known = truth(engine, frame, part, how, node)
+        value = expressions.evaluate_quietly(engine, frame, part)
+        if known is not None and known.soft in ("environment", "platform") and bool(known.const) is (how == "or"):
+            switch = known
+        if known is not None and known.soft is None and bool(known.const) is (how == "or"):
+            results.append(value)
+            break
+        if not (type(value) is NoneValue and how == "or") and not (known is not None and known.soft is None):
+            results.append(BOOL if as_tensor(value)[0] is not None and how == "and" else value)
+        guards.narrow(engine, frame, frame.env, part, how == "and")
+    frame.env = {**before, **{k: v for k, v in frame.env.items() if k not in before}} if frame.env != before else before
+    result = join_all(results) if results else UNKNOWN
+    # A switch that nobody sets decides, or the platform: the flag made of it is as much a switch.
+    return switch if switch is not None and type(result) in (Number, Unknown) else result
+
+
+def truth(engine: Engine, frame: Frame, node: ast.expr, how: str, whole: ast.AST) -> Number | None:
+    """Evaluate `node` for its truth; a Number with a `const` where the host knows it."""
+    if isinstance(node, ast.BoolOp):
+        return _truth_of_parts(engine, frame, node, how)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        known = truth(engine, frame, node.operand, "not" if how == "not" else how, node)
+        return replace(known, const=not known.const) if known is not None else None
+    value = expressions.evaluate(engine, frame, node)
+    tensor, certain = as_tensor(value)
+    if tensor is not None and tensor.where != "host":
+        engine.emit(frame, "Branch", how, node, confidence_of(tensor, certain), value=describe(value))
+        return None
+    use_number(engine, frame, value, "branch", node)
+    return platforms.tested(frame, node) or _known(value)
+
+
+def _known(value: Value) -> Number | None:
+    if type(value) is Number:
+        return value if value.const is not UNSET else None
+    if type(value) is NoneValue:
+        return number(False)
+    if type(value) is Sequence and value.items is not None:
+        return number(bool(value.items)) if value.kind != "list" else None
+    if type(value) in (Instance, Function, DeviceValue):
+        return None
+    return None
+
+
+def _truth_of_parts(engine: Engine, frame: Frame, node: ast.BoolOp, how: str) -> Number | None:
+    is_and = isinstance(node.op, ast.And)
+    before = dict(frame.env)
+    known: list[Number | None] = []
+    depth = len(frame.guards)
+    for part in node.values:
+        value = truth(engine, frame, part, how, node)
+        known.append(value)
+        if value is not None and value.soft is None and bool(value.const) is not is_and:
+            break
+        verdict = guards.judge(frame, part, value)
+        if verdict.guarded is is_and:
+            # `debug and t.any()`: what follows is asked only where captures do not go.
+            frame.guards.append(verdict.text)
+        guards.narrow(engine, frame, frame.env, part, is_and)
+    del frame.guards[depth:]
+    frame.env = {**frame.env, **before}
+    decisive = [value for value in known if value is not None and bool(value.const) is not is_and]
+    if decisive:
+        hard = next((value for value in decisive if value.soft is None), decisive[0])
+        return replace(hard, const=not is_and)
+    if all(value is not None for value in known) and len(known) == len(node.values):
+        soft = next((value.soft for value in known if value is not None and value.soft), None)
+        return Number(is_and, soft=soft, type="bool")
+    return None
+
+
+def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> Value:
+    uses = engine.count_uses()
+    known = truth(engine, frame, node.test, "ifexp", node)
+    if engine.has_used(uses) and not (
+        branch_effects.is_maths(engine, frame, node.body) or branch_effects.is_maths(engine, frame, node.orelse)
+    ):
+        engine.forget_uses(uses)
+    verdict = guards.judge(frame, node.test, known)
+    capturing_branch.conditional(engine, frame, node)
+    before = frame.env
+    results: list[Value] = []
+    for branch, part in ((True, node.body), (False, node.orelse)):
+        if verdict.dead is branch:
+            continue
+        frame.env = dict(before)
+        guards.narrow(engine, frame, frame.env, node.test, branch)
+        if verdict.guarded is branch:
+            frame.guards.append(verdict.text)
+        results.append(expressions.evaluate(engine, frame, part))
+        if verdict.guarded is branch:
+            frame.guards.pop()
+    frame.env = before
+    return join_all(results)

@@ -1,0 +1,400 @@
+"""Conditions: which way a capture takes, which way is dead, and what is known of names behind a test."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.checks import provenance
+from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.values import (
+    NONE,
+    ClassValue,
+    DeviceValue,
+    Instance,
+    NoneValue,
+    Number,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    Where,
+    may_be_none,
+    options,
+    without_none,
+)
+from graphsafe.scan.models import platforms
+from graphsafe.scan.sources.node_memo import kept, source_text
+from graphsafe.scan.symbols.index import dotted
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+TRUE_IN_CAPTURE = re.compile(
+    r"(^|\.)(is_compiling|is_dynamo_compiling|is_torchdynamo_compiling|is_torch_compile|is_exporting|is_export_mode|is_tracing|is_jit_tracing"
+    r"|is_fx_tracing|is_torch_fx_proxy|is_in_onnx_export|is_current_stream_capturing|is_cuda_stream_capturing|is_stream_capturing"
+    r"|is_capturing|is_graph_capturing|is_in_cuda_graph_capture|get_is_capture_mode|_is_tracing|is_graph_capture_mode)$"
+)
+"Functions that answer yes while a step is traced or captured; what they keep out is kept out of captures."
+FALSE_IN_CAPTURE = re.compile(r"(^|\.)(is_scripting)$")
+DEBUG_NAME = re.compile(
+    r"(^|[._])(debug\w*|\w*_debug|verbose|verbosity|trace_\w+|log_level|profil\w+|sanity_check\w*|check_nan\w*|dump\w*|isEnabledFor)$",
+    re.I,
+)
+READY_FLAG = re.compile(
+    r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a condition means for captures. `dead` and `guarded` name the branch (True, False), or neither."""
+
+    dead: bool | None = None
+    guarded: bool | None = None
+    text: str = ""
+
+
+NOTHING = Verdict()
+DEVICE_TYPE = ".device.type"
+MAX_LOCALS = 3
+"Local names that are followed, one out of the other."
+
+
+def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
+    """`known` is the test's value as far as the host knows it."""
+    captured = _captured(frame, test)
+    if captured is not None:
+        return Verdict(guarded=not captured, text=_text(test))
+    if known is not None:
+        value = bool(known.const)
+        if known.soft is None:
+            return Verdict(dead=not value)
+        if not value and (known.soft in ("environment", "platform") or _is_debug(test)):
+            return Verdict(guarded=True, text=_text(test))
+        if value and known.soft in ("environment", "platform"):
+            return Verdict(guarded=False, text=_text(test))
+    elif _is_debug(test):
+        return Verdict(guarded=True, text=_text(test))
+    return NOTHING
+
+
+def _captured(frame: Frame, test: ast.expr, depth: int = 0) -> bool | None:
+    """The truth of a test during a capture, also where locals hold the answer: `capturing`, `buffers is None`."""
+    direct = _in_capture(test)
+    if direct is not None or depth > MAX_LOCALS:
+        return direct
+    if isinstance(test, ast.Name):
+        bound = provenance.origin(frame, test)
+        if bound is None or bound is test:
+            return False if depth and platforms.is_other(frame, test) else None
+        return _captured(frame, bound, depth + 1)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _captured(frame, test.operand, depth)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp) and depth:
+        decisive = isinstance(test.op, ast.Or)
+        parts = {_captured(frame, part, depth) for part in test.values}
+        return decisive if decisive in parts else not decisive if parts == {not decisive} else None
+    if (
+        isinstance(test, ast.Compare)
+        and isinstance(test.left, ast.Name)
+        and isinstance(test.ops[0], (ast.Is, ast.IsNot))
+    ):
+        chosen = provenance.origin(frame, test.left)
+        right = test.comparators[0]
+        if isinstance(chosen, ast.IfExp) and isinstance(right, ast.Constant) and right.value is None:
+            answer = _in_capture(chosen.test)
+            value = chosen.body if answer else chosen.orelse
+            other = chosen.orelse if answer else chosen.body
+            if answer is not None and _is_none(other) and not _is_none(value):
+                return isinstance(test.ops[0], ast.IsNot)
+    return None
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+@kept
+def _in_capture(test: ast.expr) -> bool | None:
+    """The truth of a test while a step is captured, where it asks for just that."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _in_capture(test.operand)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        parts = [_in_capture(value) for value in test.values]
+        if isinstance(test.op, ast.And):
+            return False if False in parts else True if all(part is True for part in parts) else None
+        return True if True in parts else False if all(part is False for part in parts) else None
+    if isinstance(test, ast.Call):
+        name = dotted(test.func)
+        if name is not None:
+            if TRUE_IN_CAPTURE.search(name):
+                return True
+            if FALSE_IN_CAPTURE.search(name):
+                return False
+    return None
+
+
+@kept
+def _is_debug(test: ast.expr) -> bool:
+    """A flag that one switches on to look closer: its own name says so."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return any(map(_is_debug, test.values))
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE, ast.Eq)):
+        return _is_debug(test.left)
+    if isinstance(test, ast.Call):
+        if isinstance(test.func, ast.Attribute) and test.func.attr == "get":
+            return _is_debug(test.func.value)
+        return isinstance(test.func, ast.Attribute) and bool(DEBUG_NAME.search(test.func.attr))
+    name = dotted(test)
+    return name is not None and bool(DEBUG_NAME.search(name))
+
+
+def _text(test: ast.expr) -> str:
+    return f"`if {source_text(test)}`"
+
+
+# what is known behind a test
+
+
+def narrow(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) -> None:
+    """Put into `env` what the truth (`branch`) of `test` says of names and attributes."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        narrow(engine, frame, env, test.operand, not branch)
+    elif isinstance(test, ast.BoolOp):
+        if isinstance(test.op, ast.And) is branch:
+            for value in test.values:
+                narrow(engine, frame, env, value, branch)
+        else:
+            # Of `PIN and not x.is_pinned()` only one part can have decided, where the other is known.
+            open_parts = [value for value in test.values if not _is_fixed(engine, frame, value, not branch)]
+            if len(open_parts) == 1:
+                narrow(engine, frame, env, open_parts[0], branch)
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+        _narrow_none(engine, frame, env, test, branch)
+    elif isinstance(test, ast.Call):
+        _narrow_call(engine, frame, env, test, branch)
+    elif branch:
+        _update(engine, frame, env, test, without_none)
+
+
+def _is_fixed(engine: Engine, frame: Frame, node: ast.expr, truth: bool) -> bool:
+    """Whether a name is known to hold what leaves the decision to the parts beside it."""
+    value = engine.name(frame, node.id) if isinstance(node, ast.Name) else None
+    return type(value) is Number and value.soft is None and value.const is truth
+
+
+def _narrow_none(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.Compare, branch: bool) -> None:
+    right = test.comparators[0]
+    if not (isinstance(right, ast.Constant) and right.value is None):
+        return
+    is_none = isinstance(test.ops[0], (ast.Is, ast.Eq)) is branch
+    if isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
+        _update(engine, frame, env, test.left, (lambda value: NONE) if is_none else without_none)
+
+
+def place(engine: Engine, frame: Frame, test: ast.expr) -> None:
+    """`assert x.device.type == "cpu"` tells where `x` is; a branch only asks, mostly to move `x` then."""
+    if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)):
+        return
+    kind, right = test.left, test.comparators[0]
+    if (
+        isinstance(right, ast.Constant)
+        and right.value in ("cpu", "cuda")
+        and (dotted(kind) or "").endswith(DEVICE_TYPE)
+    ):
+        where: Where = "host" if right.value == "cpu" else "device"
+        tensor = kind.value.value  # type: ignore[attr-defined]
+
+        def put(value: Value) -> Value:
+            return join_all(replace(v, where=where) if type(v) is Tensor else v for v in options(value))
+
+        _update(engine, frame, frame.env, tensor, put)
+        for name, value in frame.env.items():
+            if type(value) is DeviceValue and value.where == "any":
+                # `device = x.device` before the assertion.
+                frame.env[name] = replace(value, where=where)
+
+
+def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.Call, branch: bool) -> None:
+    name = dotted(test.func) or ""
+    if name == "isinstance" and len(test.args) == 2:
+        wanted = _types(test.args[1])
+    elif name in ("torch.is_tensor", "is_tensor") and test.args:
+        wanted = {"Tensor"}
+    elif branch and isinstance(test.func, ast.Attribute) and test.func.attr == "is_pinned":
+        _update(engine, frame, env, test.func.value, _pinned)
+        return
+    else:
+        return
+
+    def keep(value: Value) -> Value:
+        if branch and type(value) is Instance and value.declared:
+            return _as_subclass(engine, frame, value, test.args[-1])
+        if type(value) is Unknown:
+            if branch and wanted == {"Tensor"}:
+                return Tensor(where="any", step=value.step)
+            if branch and wanted and wanted <= {"int", "float", "bool", "str"}:
+                return Number()
+            return value
+        kept = [option for option in options(value) if _is_a(option, wanted) is not (not branch)]
+        if branch:
+            kept = [
+                replace(option, sure=True) if type(option) is Tensor and option.where != "any" else option
+                for option in kept
+            ]
+        if not branch and may_be_none(value) is not False:
+            kept.append(NONE)
+        return join_all(kept) if kept else value
+
+    _update(engine, frame, env, test.args[0], keep)
+
+
+def _pinned(value: Value) -> Value:
+    return join_all(replace(v, pinned=True, where="host") if type(v) is Tensor else v for v in options(value))
+
+
+def _as_subclass(engine: Engine, frame: Frame, value: Instance, node: ast.expr) -> Value:
+    """An instance known by an annotation, after a test for one subclass of that."""
+    name = dotted(node)
+    wanted = engine.name(frame, name) if name is not None and "." not in name else None
+    if type(wanted) is ClassValue and value.ref in engine.project.mro(wanted.ref):
+        return replace(value, ref=wanted.ref)
+    return value
+
+
+def _types(node: ast.expr) -> set[str]:
+    names = node.elts if isinstance(node, ast.Tuple) else [node]
+    return {(dotted(name) or "?").rpartition(".")[2] for name in names}
+
+
+def _is_a(value: Value, wanted: set[str]) -> bool | None:
+    if type(value) is Tensor:
+        return bool(wanted & {"Tensor", "Parameter"})
+    if type(value) is Number:
+        if "Tensor" in wanted:
+            return False
+        return value.type in wanted if value.type is not None and wanted <= {"int", "float", "bool", "str"} else None
+    if type(value) is NoneValue:
+        return False
+    kinds = {"Sequence": {"list", "tuple", "Sequence", "Iterable"}, "Dict": {"dict", "Mapping"}}.get(
+        type(value).__name__
+    )
+    if kinds is not None:
+        return True if kinds & wanted else False if wanted <= {"Tensor", "int", "float", "str", "bool"} else None
+    return None
+
+
+def is_instance(value: Value, node: ast.expr) -> bool | None:
+    wanted = _types(node)
+    if type(value) is Union or type(value) is Unknown:
+        answers = {_is_a(option, wanted) for option in value.options} if type(value) is Union else {None}
+        return answers.pop() if len(answers) == 1 else None
+    return _is_a(value, wanted)
+
+
+def _update(engine: Engine, frame: Frame, env: dict[str, Value], node: ast.expr, change: object) -> None:
+    text = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    if isinstance(node, ast.NamedExpr):
+        text = node.target.id
+    if text is None:
+        return
+    if text in env:
+        value: Value = env[text]
+    elif isinstance(node, ast.Attribute):
+        from graphsafe.scan.interpreter.expressions import evaluate_quietly
+
+        value = evaluate_quietly(engine, frame, node)
+    else:
+        return
+    new = change(value)  # type: ignore[operator]
+    if new is not value and new != value:
+        env[text] = new
+
+
+# work that only a first step does
+
+
+@kept
+def lazy_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
+    """What is missing when this branch runs: `self.plan` behind `if self.plan is None`; `*` behind a ready flag."""
+    return tuple(_lazy(test, branch))
+
+
+def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = test.operand
+        if branch and isinstance(inner, (ast.Attribute, ast.Name)):
+            yield "*" if _says_ready(inner) else dotted(inner) or ""
+        else:
+            yield from _lazy(inner, not branch)
+    elif isinstance(test, ast.BoolOp):
+        if isinstance(test.op, ast.And) is branch or branch:
+            for value in test.values:
+                yield from _lazy(value, branch)
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+        op, right = test.ops[0], test.comparators[0]
+        if (
+            isinstance(right, ast.Constant)
+            and right.value is None
+            and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq))
+        ):
+            if isinstance(op, (ast.Is, ast.Eq)) is branch:
+                yield dotted(test.left) or (_getattr(test.left) or "")
+        elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(op, ast.NotIn) is branch:
+            yield dotted(right) or ""
+    elif isinstance(test, ast.Call) and dotted(test.func) == "hasattr" and not branch:
+        yield _getattr(test) or ""
+    elif isinstance(test, (ast.Attribute, ast.Name)) and branch:
+        text = dotted(test) or ""
+        if re.search(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$", text):
+            yield "*"
+    elif isinstance(test, (ast.Attribute, ast.Name)) and _says_ready(test):
+        # `if self.ready: return`, and what follows.
+        yield "*"
+
+
+def _says_ready(node: ast.expr) -> bool:
+    text = dotted(node) or ""
+    return READY_FLAG.search(text) is not None and not re.search(r"(^|[._])(is_)?first", text)
+
+
+def _getattr(node: ast.expr) -> str | None:
+    """`self.x` of `hasattr(self, "x")` and `getattr(self, "x", None)`."""
+    if isinstance(node, ast.Call) and len(node.args) >= 2 and isinstance(node.args[1], ast.Constant):
+        owner = dotted(node.args[0])
+        return f"{owner}.{node.args[1].value!s}" if owner else None
+    return None
+
+
+@kept
+def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
+    """Buffers that are too small when this branch runs: `self.buf` behind `if self.buf.numel() < n`."""
+    if isinstance(test, ast.BoolOp) and branch:
+        return tuple(text for value in test.values for text in size_tests(value, branch))
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not branch:
+        return ()
+    op = test.ops[0]
+    if isinstance(op, (ast.Lt, ast.LtE)):
+        side = test.left
+    elif isinstance(op, (ast.Gt, ast.GtE)):
+        side = test.comparators[0]
+    else:
+        return ()
+    found = []
+    for inner in ast.walk(side):
+        if isinstance(inner, ast.Attribute) and inner.attr in ("numel", "shape", "size", "nelement"):
+            text = dotted(inner.value)
+            if text is not None and "." in text:
+                found.append(text)
+    return tuple(found)
+
+
+def too_small(frame: Frame, text: str) -> bool:
+    return any(test.target == f"size of {text}" for test in frame.lazy)

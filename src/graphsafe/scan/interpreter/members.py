@@ -1,0 +1,224 @@
+"""Attributes of values: what `value.name` is worth."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.naming import known_by
+from graphsafe.scan.domain.values import (
+    ARRAY,
+    INT,
+    NUMBER,
+    ON_CUDA,
+    SIZE,
+    UNKNOWN,
+    Array,
+    ClassValue,
+    DeviceValue,
+    Dict,
+    DtypeValue,
+    Function,
+    Handle,
+    Instance,
+    Lib,
+    Number,
+    ProjectModule,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    number,
+)
+from graphsafe.scan.interpreter.attributes import MODULE_ATTRIBUTES, named_attribute
+from graphsafe.scan.models import library
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+_VIEWS = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
+_PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
+_RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
+"Modules whose `bias` is a flag: their parameters have a layer's number in the name."
+_HOST = frozenset(
+    (
+        "ndim",
+        "itemsize",
+        "nbytes",
+        "is_leaf",
+        "requires_grad",
+        "is_sparse",
+        "layout",
+        "is_nested",
+        "names",
+        "retains_grad",
+    )
+)
+
+
+def attribute(engine: Engine, frame: Frame, node: ast.AST, owner: Value, name: str, text: str | None) -> Value:
+    """`owner.name`; `text` is how the code writes it, where it is a plain chain of names."""
+    if isinstance(owner, Tensor):
+        return _of_tensor(owner, name)
+    if isinstance(owner, Instance):
+        return of_instance(engine, frame, node, owner, name, text or f"….{name}")
+    if isinstance(owner, Lib):
+        return library.constant(f"{owner.name}.{name}")
+    if isinstance(owner, ProjectModule):
+        file = engine.project.index(owner.path)
+        binding = engine.project.resolve(file, name) if file is not None else None
+        if binding is None:
+            binding = engine.project.resolve_dotted(f"{owner.name}.{name}", owner.path)
+        return engine.globals.bound(binding)
+    if isinstance(owner, ClassValue):
+        return _of_class(engine, owner, name)
+    if isinstance(owner, Handle):
+        return _of_handle(owner, name)
+    if isinstance(owner, DeviceValue):
+        if name == "type":
+            where = owner.where
+            return number("cpu" if where == "host" else "cuda") if where != "any" else _PERHAPS_CUDA
+        return INT
+    if isinstance(owner, Sequence):
+        return _of_sequence(owner, name)
+    if isinstance(owner, Dict):
+        # A namespace made of a dict's items (a model output, a config) answers by key.
+        found: Value = dict(owner.items).get(name, UNKNOWN)
+        return found
+    if isinstance(owner, Array):
+        return SIZE if name == "shape" else INT if name in ("size", "ndim") else ARRAY
+    if isinstance(owner, Number):
+        return NUMBER
+    if isinstance(owner, DtypeValue):
+        return NUMBER
+    if isinstance(owner, Unknown):
+        return _of_unknown(owner, name)
+    return UNKNOWN
+
+
+def _of_tensor(tensor: Tensor, name: str) -> Value:
+    if name == "shape":
+        return SIZE
+    if name == "device":
+        return DeviceValue(tensor.where, doubtful=tensor.doubtful)
+    if name == "dtype":
+        return DtypeValue(tensor.dtype)
+    if name in ("is_cuda", "is_cpu"):
+        known = tensor.where != "any" and tensor.sure
+        on_cuda = number(tensor.where == "device") if known else ON_CUDA
+        return on_cuda if name == "is_cuda" else replace(on_cuda, const=not on_cuda.const)
+    if name in _HOST:
+        return NUMBER
+    if name in _VIEWS:
+        return replace(tensor, fresh=False)
+    if name == "grad":
+        return Tensor(where=tensor.where, dtype="float", step=tensor.step)
+    return UNKNOWN
+
+
+def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, name: str, text: str) -> Value:
+    method = engine.project.find_method(owner.ref, name)
+    if method is not None:
+        facts = engine.project.function_facts(method)
+        decorators = facts.decorators if facts is not None else ()
+        if any(
+            decorator.rpartition(".")[2] in ("property", "cached_property", "functional_property")
+            for decorator in decorators
+        ):
+            cached = any("cached" in decorator for decorator in decorators)
+            if cached:
+                frame.guards.append("the cache around the property")
+            value = engine.call(frame, node, Function(method, owner), Arguments())
+            if cached:
+                frame.guards.pop()
+            return named_attribute(value, text, f"{owner.ref}.{name}") if type(value) is Tensor else value
+        return Function(method, owner)
+    key = engine.attributes.key(owner.ref, name)
+    if frame.hot:
+        engine.note_seen(key)
+    found = engine.attributes.of_instance(owner.ref, name)
+    if found is None:
+        if engine.attributes.is_module(owner.ref) and name in MODULE_ATTRIBUTES:
+            return MODULE_ATTRIBUTES[name]
+        if name == "__class__":
+            return ClassValue(owner.ref)
+        if name == "device":
+            return DeviceValue("device" if engine.attributes.is_module(owner.ref) else "any")
+        if name == "dtype":
+            return DtypeValue(None)
+        return known_by(Unknown(owner.step, owner.step), name)
+    if type(found) is Function and found.bound is None and _is_method(engine, found.ref):
+        # `forward_core = Other.forward_core` in a class body.
+        return replace(found, bound=owner)
+    value = named_attribute(found, text, key)
+    if owner.step and type(value) is Tensor:
+        return replace(value, step=True)
+    if owner.step and type(value) is Unknown:
+        return replace(value, step=True)
+    return value
+
+
+def _is_method(engine: Engine, ref: str) -> bool:
+    facts = engine.project.function_facts(ref)
+    return facts is not None and facts.owner is not None and "staticmethod" not in facts.decorators
+
+
+def _of_class(engine: Engine, owner: ClassValue, name: str) -> Value:
+    method = engine.project.find_method(owner.ref, name)
+    if method is not None:
+        facts = engine.project.function_facts(method)
+        bound = owner if facts is not None and "classmethod" in facts.decorators else None
+        return Function(method, bound)
+    path, _, qualified = owner.ref.partition("::")
+    file = engine.project.index(path)
+    if file is not None and f"{qualified}.{name}" in file.classes:
+        return ClassValue(f"{owner.ref}.{name}")
+    bases = engine.project.mro(owner.ref)
+    if any(base.startswith("enum.") for base in bases):
+        return Number()
+    return engine.attributes.of_class(owner.ref, name)
+
+
+def _of_handle(owner: Handle, name: str) -> Value:
+    if owner.kind == "module":
+        if name == "bias" and _RECURRENT.search(owner.detail or ""):
+            return Number(type="bool", soft="attribute")
+        if name in ("weight", "bias", "in_proj_weight"):
+            return Tensor(dtype="float", name=f"….{name}")
+        if name in ("in_features", "out_features", "num_embeddings", "embedding_dim", "padding_idx", "num_heads"):
+            return INT
+        if name == "training":
+            return MODULE_ATTRIBUTES["training"]
+        return Unknown(device=True)
+    if owner.kind == "environment":
+        return Number(soft="environment")
+    if name == "device":
+        return DeviceValue("device")
+    return UNKNOWN
+
+
+def _of_sequence(owner: Sequence, name: str) -> Value:
+    positions = {"values": 0, "indices": 1, "output": 0}
+    if name in positions and owner.items is not None and len(owner.items) > positions[name]:
+        return owner.items[positions[name]]
+    if name == "shape":
+        return SIZE
+    return UNKNOWN
+
+
+def _of_unknown(owner: Unknown, name: str) -> Value:
+    if name == "shape":
+        return SIZE
+    if name == "device":
+        return DeviceValue("any")
+    if name == "dtype":
+        return DtypeValue(None)
+    if name == "is_cuda":
+        return ON_CUDA
+    if name == "ndim":
+        return NUMBER
+    return known_by(owner, name)

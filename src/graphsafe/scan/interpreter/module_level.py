@@ -1,0 +1,99 @@
+"""What the names at a module's level are worth: imports, classes, functions, and what statements there bind."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.joins import join
+from graphsafe.scan.domain.values import UNKNOWN, ClassValue, Function, Lib, ProjectModule, Value
+from graphsafe.scan.incremental.journal import answered
+from graphsafe.scan.interpreter import statements
+from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.models import library
+from graphsafe.scan.symbols.index import FileIndex
+from graphsafe.scan.symbols.kernels import is_kernel
+from graphsafe.scan.symbols.project import Binding
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.engine import Engine
+
+MAX_BINDINGS = 8
+"Statements that bind one global; of one bound more often nothing is known."
+
+
+class ModuleLevel:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._known: dict[tuple[str, str], Value | None] = {}
+        "File and name -> value; None while it is being worked out."
+
+    def value(self, file: FileIndex, name: str) -> Value:
+        key = (file.path, name)
+        if key in self._known:
+            value = self._known[key] or UNKNOWN
+            journal = self._engine.journal
+            binding = self._engine.project.resolve(file, name) if journal is not None else None
+            if binding is not None and binding.kind == "assign":
+                return answered(journal, "bound", binding.path, binding.name, lambda *_: value)
+            return value
+        self._known[key] = None
+        value = self._resolved(file, name)
+        self._known[key] = value
+        return value
+
+    def _resolved(self, file: FileIndex, name: str) -> Value:
+        binding = self._engine.project.resolve(file, name)
+        if binding is None:
+            return Lib(f"builtins.{name}") if hasattr(builtins, name) else UNKNOWN
+        return self.bound(binding)
+
+    def bound(self, binding: Binding) -> Value:
+        if binding.kind == "lib":
+            return library.constant(binding.name)
+        if binding.kind == "module":
+            return ProjectModule(binding.name, binding.path)
+        if binding.kind == "class":
+            return ClassValue(f"{binding.path}::{binding.name}")
+        if binding.kind == "function":
+            return _function(self._engine, f"{binding.path}::{binding.name}")
+        return answered(self._engine.journal, "bound", binding.path, binding.name, self.assigned)
+
+    def assigned(self, path: str, name: str) -> Value:
+        file = self._engine.project.index(path)
+        if file is None:
+            return UNKNOWN
+        if name in file.assigns:
+            return self._at_module_level(file, name)
+        owner, _, attribute = name.rpartition(".")
+        if owner in file.classes:
+            return self._engine.attributes.of_class(f"{file.path}::{owner}", attribute)
+        return UNKNOWN
+
+    def _at_module_level(self, file: FileIndex, name: str) -> Value:
+        """The join of what the module level binds to `name`."""
+        bindings = file.assigns[name]
+        if len(bindings) > MAX_BINDINGS:
+            return UNKNOWN
+        frame = Frame(file, f"{file.path}::", {}, hot=False)
+        value: Value | None = None
+        for first, last in bindings:
+            statement = self._engine.project.statement(file.path, first, last)
+            if statement is None:
+                return UNKNOWN
+            frame.env.pop(name, None)
+            statements.execute(self._engine, frame, [statement])
+            new = frame.env.get(name, UNKNOWN)
+            value = new if value is None else join(value, new)
+        return UNKNOWN if value is None else value
+
+
+def _function(engine: Engine, ref: str) -> Value:
+    facts = engine.project.function_facts(ref)
+    if facts is not None:
+        if is_kernel(facts.decorators):
+            return UNKNOWN
+        for decorator in facts.decorators:
+            if decorator.endswith(("lru_cache", "functools.cache")) or decorator == "cache":
+                return Function(ref, closure_id=-1)
+    return Function(ref)

@@ -1,0 +1,273 @@
+"""Operators and comparisons of values."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.scan.domain.joins import join, sequence
+from graphsafe.scan.domain.state_log import use_number
+from graphsafe.scan.domain.values import (
+    ARRAY,
+    BOOL,
+    STR,
+    UNKNOWN,
+    UNSET,
+    Array,
+    DeviceValue,
+    Dict,
+    Dtype,
+    NoneValue,
+    Number,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    all_doubtful,
+    as_tensor,
+    confidence_of,
+    depends_on_step,
+    describe,
+    holds_device,
+    may_be_none,
+    number,
+    of_elements,
+    together,
+)
+from graphsafe.scan.interpreter import conditions, displays, expressions
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+
+_FOLD: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+def binary_operation(engine: Engine, frame: Frame, node: ast.BinOp) -> Value:
+    left = expressions.evaluate(engine, frame, node.left)
+    return binary(engine, frame, node, left, expressions.evaluate(engine, frame, node.right))
+
+
+def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
+    op = node.op
+    lt, _ = as_tensor(left)
+    rt, _ = as_tensor(right)
+    if isinstance(op, ast.Mod) and isinstance(left, Number) and left.type == "str":
+        displays.formatted(engine, frame, node, right)
+        return STR
+    if lt is not None or rt is not None:
+        use_number(engine, frame, left, "operand", node)
+        use_number(engine, frame, right, "operand", node)
+        if lt is not None and rt is not None:
+            if type(node) is ast.BinOp and lt.where != rt.where:
+                _told_by_company(frame, node.left, lt, rt)
+                _told_by_company(frame, node.right, rt, lt)
+            return elementwise((lt, rt), None if isinstance(op, ast.Div) else promote(lt.dtype, rt.dtype))
+        tensor, other = (lt, right) if lt is not None else (rt, left)
+        assert tensor is not None
+        if type(other) is Array:
+            return UNKNOWN
+        dtype = tensor.dtype
+        if isinstance(op, ast.Div) or (type(other) is Number and other.type == "float"):
+            dtype = "float"
+        elif dtype == "bool" and not isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)):
+            dtype = None
+        result = elementwise((tensor,), dtype)
+        return replace(result, step=True) if depends_on_step(other) else result
+    if type(left) is Number and type(right) is Number:
+        return _fold(op, left, right)
+    if type(left) is Array or type(right) is Array:
+        return ARRAY
+    if type(left) is Sequence and type(right) is Sequence and isinstance(op, ast.Add):
+        if left.items is not None and right.items is not None:
+            return sequence(left.kind, left.items + right.items)
+        return of_elements(left.kind, join(left.elem, right.elem) if left.items != () else right.elem)
+    if type(left) is Sequence and isinstance(op, ast.Mult):
+        return of_elements(left.kind, left.elem)
+    if type(left) is Dict and type(right) is Dict:
+        return join(left, right)
+    return Unknown(depends_on_step(left) or depends_on_step(right), holds_device(left) or holds_device(right))
+
+
+def _told_by_company(frame: Frame, node: ast.expr, tensor: Tensor, other: Tensor) -> None:
+    """A local of which nothing says where it is, beside a tensor of the host: it is there, too."""
+    if tensor.where != "any" or not isinstance(node, ast.Name) or type(frame.env.get(node.id)) is not Tensor:
+        return
+    if together((tensor, other)) == "host":
+        frame.env[node.id] = replace(tensor, where="host")
+
+
+def _fold(op: ast.operator, left: Number, right: Number) -> Number:
+    state = left.state or right.state
+    kind = left.type if left.type == right.type else "float" if "float" in (left.type, right.type) else None
+    if isinstance(op, ast.Div):
+        kind = "float"
+    fold = _FOLD.get(type(op))
+    if fold is not None and left.const is not UNSET and right.const is not UNSET:
+        try:
+            const = fold(left.const, right.const)
+        except Exception:  # whatever the user's constants do, the product is only not known
+            return Number(state=state, type=kind)
+        if not isinstance(const, (str, bytes, list, tuple)) or len(const) < 1000:
+            return replace(number(const), state=state, soft=left.soft or right.soft)
+    return Number(state=state, type=kind)
+
+
+def elementwise(tensors: tuple[Tensor, ...], dtype: Dtype | None) -> Tensor:
+    """The new tensor that an elementwise operation makes of these."""
+    ndim: int | None = 0
+    for tensor in tensors:
+        ndim = None if ndim is None or tensor.ndim is None else max(ndim, tensor.ndim)
+    return Tensor(
+        where=together(tensors),
+        dtype=dtype,
+        ndim=ndim,
+        step=any(tensor.step for tensor in tensors),
+        fresh=True,
+        sure=any(tensor.sure for tensor in tensors),
+        doubtful=all_doubtful(tensors),
+    )
+
+
+def promote(a: Dtype | None, b: Dtype | None) -> Dtype | None:
+    if a == b:
+        return a
+    if a is None or b is None:
+        return "float" if "float" in (a, b) else None
+    return "float" if "float" in (a, b) else "int"
+
+
+def unary(engine: Engine, frame: Frame, node: ast.UnaryOp) -> Value:
+    if isinstance(node.op, ast.Not):
+        known = conditions.truth(engine, frame, node.operand, "not", node)
+        return replace(known, const=not known.const, type="bool") if known is not None else BOOL
+    value = expressions.evaluate(engine, frame, node.operand)
+    tensor, _ = as_tensor(value)
+    if tensor is not None:
+        return elementwise((tensor,), tensor.dtype)
+    if type(value) is Number and value.const is not UNSET:
+        try:
+            const = -value.const if isinstance(node.op, ast.USub) else value.const
+            return replace(value, const=const if not isinstance(node.op, ast.Invert) else ~value.const)
+        except Exception:
+            return replace(value, const=UNSET)
+    return value
+
+
+def compare(engine: Engine, frame: Frame, node: ast.Compare) -> Value:
+    left = expressions.evaluate(engine, frame, node.left)
+    result: Value = BOOL
+    for i, (op, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
+        right = expressions.evaluate(engine, frame, right_node)
+        result = _compare_pair(engine, frame, node, op, left, right)
+        tensor, certain = as_tensor(result)
+        if tensor is not None and tensor.where != "host" and i < len(node.ops) - 1:
+            engine.emit(frame, "Branch", "compare", node, confidence_of(tensor, certain), value=describe(left))
+        left = right
+    return result
+
+
+def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
+    if isinstance(op, (ast.Is, ast.IsNot)):
+        return _identity(op, left, right)
+    if isinstance(op, (ast.In, ast.NotIn)):
+        return _contains(engine, frame, node, op, left, right)
+    if isinstance(op, ast.Eq) and isinstance(right, Number) and right.const is not UNSET and _is_unset_switch(left):
+        return Number(False, soft="environment", type="bool")
+    lt, l_certain = as_tensor(left)
+    rt, r_certain = as_tensor(right)
+    if lt is not None and rt is not None:
+        return elementwise((lt, rt), "bool")
+    if lt is not None or rt is not None:
+        tensor, certain, other = (lt, l_certain, right) if lt is not None else (rt, r_certain, left)
+        assert tensor is not None
+        if type(other) is NoneValue:
+            return BOOL
+        use_number(engine, frame, other, "operand", node)
+        mask = elementwise((tensor,), "bool")
+        return mask if certain else perhaps(mask)
+    if type(left) is Array or type(right) is Array:
+        return ARRAY
+    if type(left) is Number and type(right) is Number:
+        state = left.state or right.state
+        if left.const is not UNSET and right.const is not UNSET:
+            try:
+                const = bool(_COMPARE[type(op)](left.const, right.const))
+            except Exception:
+                return Number(state=state, type="bool")
+            return Number(const, soft=left.soft or right.soft, state=state, type="bool")
+        return Number(state=state, type="bool")
+    if isinstance(op, (ast.Eq, ast.NotEq)) and type(left) is DeviceValue and type(right) is DeviceValue:
+        return BOOL
+    if type(left) is NoneValue or type(right) is NoneValue:
+        return BOOL
+    step = depends_on_step(left) or depends_on_step(right)
+    device = (type(left) is Unknown and left.device) or (type(right) is Unknown and right.device)
+    return Unknown(step, False) if device else BOOL
+
+
+def _is_unset_switch(value: Value) -> bool:
+    """`os.environ.get("X")` without a default: nothing, where nobody sets it."""
+    return isinstance(value, Union) and all(
+        isinstance(option, NoneValue) or (isinstance(option, Number) and option.soft == "environment")
+        for option in value.options
+    )
+
+
+def perhaps(mask: Tensor) -> Value:
+    return join(mask, BOOL)
+
+
+def _identity(op: ast.cmpop, left: Value, right: Value) -> Value:
+    if type(right) is NoneValue or type(left) is NoneValue:
+        is_none = may_be_none(left if type(right) is NoneValue else right)
+        if is_none is not None:
+            return number(is_none if isinstance(op, ast.Is) else not is_none)
+    if type(left) is Number and type(right) is Number and UNSET not in (left.const, right.const):
+        same = left.const is right.const or (left.const == right.const and type(left.const) is type(right.const))
+        return Number(same is isinstance(op, ast.Is), soft=left.soft or right.soft, type="bool")
+    return BOOL
+
+
+def _contains(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
+    tensor, certain = as_tensor(right)
+    if tensor is not None:
+        # A tensor holds no text: what is asked is a dict, if anything.
+        if tensor.where != "host" and not (type(left) is Number and isinstance(left.const, str)):
+            engine.emit(frame, "Branch", "in", node, confidence_of(tensor, certain), value=describe(right))
+        return BOOL
+    item, certain = as_tensor(left)
+    # A dict or set asks for a hash, which is the tensor's identity; a list compares values.
+    if item is not None and item.where != "host" and type(right) is Sequence and right.kind in ("list", "tuple"):
+        engine.emit(frame, "Branch", "in", node, confidence_of(item, certain), value=describe(left))
+        return BOOL
+    if type(left) is Number and left.const is not UNSET and type(right) is Sequence and right.items is not None:
+        consts = [option.const for option in right.items if type(option) is Number]
+        if len(consts) == len(right.items) and UNSET not in consts:
+            return Number(
+                (left.const in consts) is isinstance(op, ast.In), soft=left.soft, state=left.state, type="bool"
+            )
+    if type(left) is Number and left.state is not None:
+        return Number(state=left.state, type="bool")
+    return BOOL

@@ -1,0 +1,197 @@
+"""What a function's parameters are: from the call, from annotations and defaults, last from their use in the body."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.joins import join, join_all, sequence
+from graphsafe.scan.domain.naming import MASK_NAME, bound_to, placed
+from graphsafe.scan.domain.values import (
+    NONE,
+    UNKNOWN,
+    ClassValue,
+    Dict,
+    Instance,
+    Number,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    of_elements,
+    options,
+)
+from graphsafe.scan.interpreter import expressions
+from graphsafe.scan.interpreter.annotations import annotated
+from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.interpreter.parameter_usage import STEP_USES, TENSOR_USES, is_used_as
+from graphsafe.scan.symbols.declared_fields import kept_on_host
+from graphsafe.scan.symbols.index import FunctionFacts
+
+if TYPE_CHECKING:
+    from graphsafe.scan.domain.arguments import Arguments
+    from graphsafe.scan.interpreter.engine import Engine
+
+ColdTest = Callable[[str, FunctionFacts], bool]
+
+
+def bind(
+    engine: Engine,
+    frame: Frame,
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    facts: FunctionFacts | None,
+    bound: Value | None,
+    arguments: Arguments,
+) -> None:
+    """Fill `frame.env` with the parameters. `frame.depth` 0 marks a root, whose caller is not known."""
+    spec = node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    given = list(arguments.positional)
+    decorators = facts.decorators if facts is not None else ()
+    if facts is not None and facts.owner is not None and "staticmethod" not in decorators and positional:
+        receiver = positional.pop(0)
+        # `Base.method(self, x)` passes the receiver itself.
+        passed_receiver = given.pop(0) if bound is None and given else None
+        value: Value = bound or (passed_receiver if type(passed_receiver) is Instance else Instance(frame.owner or ""))
+        if "classmethod" in decorators and type(value) is Instance:
+            value = ClassValue(value.ref)
+        frame.env[receiver.arg] = value
+        frame.self_value = value
+        defaults = spec.defaults[-len(positional) :] if positional else []
+    else:
+        defaults = spec.defaults
+    unknown_caller = frame.depth == 0
+    first_default = len(positional) - len(defaults)
+    for i, parameter in enumerate(positional):
+        passed = given[i] if i < len(given) else arguments.keywords.get(parameter.arg)
+        default = defaults[i - first_default] if i >= first_default else None
+        frame.env[parameter.arg] = _parameter(
+            engine, frame, parameter, passed, default, unknown_caller, arguments, node
+        )
+    for parameter, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+        passed = arguments.keywords.get(parameter.arg)
+        frame.env[parameter.arg] = _parameter(
+            engine, frame, parameter, passed, default, unknown_caller, arguments, node
+        )
+    if spec.vararg is not None:
+        rest = given[len(positional) :]
+        if rest and not arguments.open:
+            frame.env[spec.vararg.arg] = sequence("tuple", rest)
+        else:
+            frame.env[spec.vararg.arg] = of_elements("tuple", _rest(unknown_caller and frame.hot))
+    if spec.kwarg is not None:
+        known = {parameter.arg for parameter in (*positional, *spec.kwonlyargs)}
+        items = tuple((k, v) for k, v in arguments.keywords.items() if k not in known)
+        elem = join_all(v for _, v in items) if items else _rest(unknown_caller and frame.hot)
+        if unknown_caller and frame.hot:
+            names = sorted(kept_on_host(engine.project, frame.path))
+            items = tuple((name, join(Tensor(where="host", step=True, name=name), NONE)) for name in names)
+        frame.env[spec.kwarg.arg] = Dict(items, UNKNOWN if arguments.open else elem)
+
+
+def bind_lambda(engine: Engine, frame: Frame, node: ast.Lambda, arguments: Arguments) -> None:
+    spec = node.args
+    given = list(arguments.positional)
+    for i, parameter in enumerate((*spec.posonlyargs, *spec.args)):
+        passed = given[i] if i < len(given) else arguments.keywords.get(parameter.arg)
+        frame.env[parameter.arg] = bound_to(passed, parameter.arg) if passed is not None else UNKNOWN
+    if spec.vararg is not None:
+        frame.env[spec.vararg.arg] = of_elements("tuple", UNKNOWN)
+    if spec.kwarg is not None:
+        frame.env[spec.kwarg.arg] = Dict((), UNKNOWN)
+
+
+def _rest(step: bool) -> Value:
+    return Unknown(step=step, device=step)
+
+
+def _parameter(
+    engine: Engine,
+    frame: Frame,
+    parameter: ast.arg,
+    passed: Value | None,
+    default: ast.expr | None,
+    unknown_caller: bool,
+    arguments: Arguments,
+    function: ast.AST,
+) -> Value:
+    name = parameter.arg
+    if type(passed) is Instance and parameter.annotation is not None and not passed.declared:
+        passed = _of_declared_class(engine, frame, passed, parameter.annotation)
+    if parameter.annotation is not None and passed is not None and any(map(_is_mixed, options(passed))):
+        passed = _of_declared_numbers(engine, frame, passed, parameter.annotation)
+    if passed is not None and type(passed) is not Unknown:
+        return bound_to(passed, name)
+    if passed is None and not unknown_caller and default is not None and not arguments.open:
+        return _default(engine, frame, default, soft=None)
+    step = (frame.hot and unknown_caller) or (type(passed) is Unknown and passed.step)
+    declared: Value = UNKNOWN
+    if parameter.annotation is not None:
+        declared = annotated(engine, frame.file, parameter.annotation)
+    if type(declared) is Unknown:
+        if default is not None and passed is None and not _is_none(default):
+            return _default(engine, frame, default, soft="default")
+        # What came out of a call with device tensors is one, if the body then treats it as one.
+        from_step = unknown_caller or (type(passed) is Unknown and passed.device)
+        if frame.hot and (
+            is_used_as(function, name, STEP_USES if from_step else TENSOR_USES)
+            or (unknown_caller and MASK_NAME.search(name) is not None)
+        ):
+            declared = Tensor(where="device" if unknown_caller else "any", sure=from_step)
+        elif type(passed) is Unknown:
+            return passed
+        else:
+            device = frame.hot and unknown_caller
+            return Unknown(step=step, device=device)
+    elif type(declared) is Number and default is not None and passed is None:
+        value = _default(engine, frame, default, soft="default")
+        return value if type(value) is Number else join(declared, value)
+    on_host = type(passed) is Unknown and passed.host
+    declared = placed(declared, name, step, "host" if on_host else "device" if frame.hot and unknown_caller else "any")
+    if default is not None and passed is None and _is_none(default):
+        declared = join(declared, NONE)
+    return declared
+
+
+def _of_declared_class(engine: Engine, frame: Frame, passed: Instance, annotation: ast.expr) -> Value:
+    """What is passed, unless the parameter is declared to be of another class: then the call means another function."""
+    declared = annotated(engine, frame.file, annotation)
+    classes = [option for option in options(declared) if type(option) is Instance]
+    mro = engine.project.mro
+    if not classes or len(classes) < len(options(declared)):
+        return passed
+    if any(cls.ref in mro(passed.ref) or passed.ref in mro(cls.ref) for cls in classes):
+        return passed
+    return join_all(replace(cls, step=passed.step) for cls in classes)
+
+
+def _is_mixed(value: Value) -> bool:
+    return type(value) is Sequence and type(value.elem) is Union
+
+
+def _of_declared_numbers(engine: Engine, frame: Frame, passed: Value, annotation: ast.expr) -> Value:
+    """A list of what may be numbers or tensors, for a parameter that is declared to be one of numbers."""
+    declared = annotated(engine, frame.file, annotation)
+    if not any(type(option) is Sequence and type(option.elem) is Number for option in options(declared)):
+        return passed
+    return join_all(_numbers_of(option) if type(option) is Sequence else option for option in options(passed))
+
+
+def _numbers_of(value: Sequence) -> Sequence:
+    numbers = [option for option in options(value.elem) if type(option) is Number]
+    return of_elements(value.kind, join_all(numbers)) if numbers else value
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _default(engine: Engine, frame: Frame, node: ast.expr, soft: str | None) -> Value:
+    outer = Frame(frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1)
+    value = expressions.evaluate(engine, outer, node)
+    if type(value) is Number and soft is not None:
+        return replace(value, soft=soft)
+    return value

@@ -1,0 +1,356 @@
+"""Statements: what they bind, which ways they open and close, and what they do to state."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.scan.checks import branch_effects, capturing_branch
+from graphsafe.scan.checks.provenance import capacity_tests, has_alternative
+from graphsafe.scan.domain.joins import join
+from graphsafe.scan.domain.values import (
+    NONE,
+    UNKNOWN,
+    ClassValue,
+    DeviceValue,
+    Handle,
+    Instance,
+    Sequence,
+    Unknown,
+    Value,
+    as_tensor,
+    describe,
+)
+from graphsafe.scan.interpreter import assignments, calls, guards
+from graphsafe.scan.interpreter.assignments import assign
+from graphsafe.scan.interpreter.call_frame import Frame, LazyTest
+from graphsafe.scan.interpreter.conditions import truth
+from graphsafe.scan.interpreter.expressions import element, evaluate
+from graphsafe.scan.symbols.index import decorator_name, dotted, import_targets
+from graphsafe.scan.symbols.kernels import is_kernel
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.engine import Engine
+
+Env = dict[str, Value]
+
+
+def execute(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bool:
+    """Read statements in order; False where nothing after them can run."""
+    for statement in body:
+        handler = _HANDLERS.get(type(statement))
+        if handler is not None and handler(engine, frame, statement) is False:
+            return False
+    return True
+
+
+# simple statements
+
+
+def _expression(engine: Engine, frame: Frame, node: ast.Expr) -> None:
+    if not frame.hot and _is_message(node.value):
+        return
+    evaluate(engine, frame, node.value)
+
+
+def _is_message(node: ast.expr) -> bool:
+    """A docstring or a line of a log: nothing that constructors and their like are read for."""
+    if isinstance(node, ast.Constant):
+        return True
+    function = node.func if isinstance(node, ast.Call) else None
+    owner = function.value if isinstance(function, ast.Attribute) else function
+    return isinstance(owner, ast.Name) and owner.id in ("logger", "logging", "warnings", "print")
+
+
+def _delete(engine: Engine, frame: Frame, node: ast.Delete) -> None:
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            frame.env.pop(target.id, None)
+
+
+def _import(engine: Engine, frame: Frame, node: ast.Import | ast.ImportFrom) -> None:
+    for local, target in import_targets(node, frame.file.module, frame.file.is_package):
+        if local != "*":
+            frame.env[local] = engine.globals.bound(engine.project.resolve_dotted(target, frame.path))
+
+
+def _global(engine: Engine, frame: Frame, node: ast.Global) -> None:
+    frame.globals.update(node.names)
+
+
+def _function(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    if node.decorator_list and is_kernel(filter(None, map(decorator_name, node.decorator_list))):
+        frame.env[node.name] = UNKNOWN
+    elif frame.function or frame.depth:
+        frame.env[node.name] = engine.nested(frame, node, node.name)
+    else:
+        frame.env[node.name] = engine.globals.value(frame.file, node.name)
+
+
+def _class(engine: Engine, frame: Frame, node: ast.ClassDef) -> None:
+    name = f"{frame.function}.{node.name}"
+    frame.env[node.name] = ClassValue(f"{frame.path}::{name}") if name in frame.file.classes else UNKNOWN
+
+
+def _return(engine: Engine, frame: Frame, node: ast.Return) -> bool:
+    frame.returns.append(NONE if node.value is None else evaluate(engine, frame, node.value))
+    return False
+
+
+def _raise(engine: Engine, frame: Frame, node: ast.Raise) -> bool:
+    # What builds the message runs only when the step is lost anyway.
+    return False
+
+
+def _stop(engine: Engine, frame: Frame, node: ast.stmt) -> bool:
+    return False
+
+
+def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> bool:
+    known = truth(engine, frame, node.test, "assert", node) if frame.hot else None
+    guards.narrow(engine, frame, frame.env, node.test, True)
+    guards.place(engine, frame, node.test)
+    # `isinstance(x, list)` of what cannot be one: the way here is not taken.
+    return known is None or known.soft is not None or bool(known.const) or not isinstance(node.test, ast.Call)
+
+
+# ways
+
+
+def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
+    uses = engine.count_uses()
+    known = truth(engine, frame, node.test, "if", node)
+    if engine.has_used(uses) and not branch_effects.touches_device(engine, frame, [*node.body, *node.orelse]):
+        engine.forget_uses(uses)
+    verdict = guards.judge(frame, node.test, known)
+    capturing_branch.branch(engine, frame, node)
+    before = frame.env
+    outcomes: list[Env] = []
+    left: str | None = None
+    lazy_count, missing = len(frame.lazy), list[str]()
+    for branch, body in ((True, node.body), (False, node.orelse)):
+        if verdict.dead is branch:
+            continue
+        frame.env = dict(before)
+        guards.narrow(engine, frame, frame.env, node.test, branch)
+        lazies = guards.lazy_tests(node.test, branch)
+        alone = not branch or not has_alternative(node.test)
+        frame.lazy.extend(LazyTest(text, node.lineno, alone) for text in lazies)
+        sizes = guards.size_tests(node.test, branch)
+        frame.lazy.extend(LazyTest(f"size of {text}", node.lineno) for text in sizes)
+        if branch:
+            frame.lazy.extend(LazyTest(text, node.lineno) for text in capacity_tests(node.test))
+        depth = len(frame.guards)
+        if verdict.guarded is branch:
+            frame.guards.append(verdict.text)
+        runs_on = execute(engine, frame, body)
+        del frame.guards[depth:]
+        del frame.lazy[lazy_count:]
+        if not runs_on:
+            # `if self.plan is not None: return self.plan`: what follows runs where it is missing.
+            missing += [*guards.lazy_tests(node.test, not branch), *capacity_tests(node.test)]
+        if runs_on:
+            outcomes.append(frame.env)
+        elif verdict.guarded is (not branch):
+            # The way that captures take has left the function: what follows is what they never reach.
+            left = verdict.text
+    frame.env = _merge(outcomes, before)
+    if left is not None:
+        frame.guards.append(left)
+    if not node.orelse:
+        frame.lazy.extend(LazyTest(text, node.lineno) for text in missing)
+    return bool(outcomes)
+
+
+def _merge(envs: list[Env], fallback: Env) -> Env:
+    if not envs:
+        return fallback
+    merged = envs[0]
+    for env in envs[1:]:
+        if env is merged:
+            continue
+        result: Env = {}
+        for name, a in merged.items():
+            b = env.get(name)
+            if b is a:
+                result[name] = a
+            elif b is not None:
+                result[name] = join(a, b)
+            elif "." not in name:
+                result[name] = a
+        for name in env.keys() - merged.keys():
+            if "." not in name:
+                result[name] = env[name]
+        merged = result
+    return merged
+
+
+def _loop_body(engine: Engine, frame: Frame, body: list[ast.stmt], before_each: Callable[[], None]) -> None:
+    """Twice in hot code: the second time with what the first one left behind."""
+    lazy_count = len(frame.lazy)
+    for _ in range(2 if frame.hot else 1):
+        start = dict(frame.env)
+        before_each()
+        execute(engine, frame, body)
+        del frame.lazy[lazy_count:]
+        merged = _merge([frame.env, start], start)
+        same = merged == start
+        frame.env = merged
+        if same:
+            break
+
+
+def _for(engine: Engine, frame: Frame, node: ast.For | ast.AsyncFor) -> None:
+    iterable = evaluate(engine, frame, node.iter)
+    item = element(engine, iterable)
+    if isinstance(node.iter, ast.Call) and dotted(node.iter.func) == "enumerate" and type(item) is Unknown:
+        item = UNKNOWN
+    depth = len(frame.guards)
+    _loop_body(engine, frame, node.body, lambda: assign(engine, frame, node.target, item, node))
+    del frame.guards[depth:]
+    execute(engine, frame, node.orelse)
+
+
+def _while(engine: Engine, frame: Frame, node: ast.While) -> None:
+    depth = len(frame.guards)
+    _loop_body(engine, frame, node.body, lambda: _enter_while(engine, frame, node))
+    del frame.guards[depth:]
+    execute(engine, frame, node.orelse)
+
+
+def _enter_while(engine: Engine, frame: Frame, node: ast.While) -> None:
+    truth(engine, frame, node.test, "while", node)
+    guards.narrow(engine, frame, frame.env, node.test, True)
+
+
+def _try(engine: Engine, frame: Frame, node: ast.Try) -> bool:
+    before = dict(frame.env)
+    depth = len(frame.guards)
+    frame.tries.append(node)
+    runs_on = execute(engine, frame, node.body)
+    frame.tries.pop()
+    after = frame.env
+    outcomes: list[Env] = []
+    if runs_on:
+        runs_on = execute(engine, frame, node.orelse)
+        if runs_on:
+            outcomes.append(frame.env)
+    body_guards = frame.guards[depth:]
+    del frame.guards[depth:]
+    for handler in node.handlers:
+        frame.env = _merge([before, after], before)
+        if handler.name:
+            frame.env[handler.name] = UNKNOWN
+        frame.doubts += 1
+        if execute(engine, frame, handler.body):
+            outcomes.append(frame.env)
+        frame.doubts -= 1
+    frame.guards.extend(body_guards)
+    frame.env = _merge(outcomes, after)
+    ends = execute(engine, frame, node.finalbody)
+    return ends and bool(outcomes)
+
+
+def _with(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool | None:
+    contexts, entered_count = len(frame.contexts), len(frame.entered)
+    hot, guard_count = frame.hot, len(frame.guards)
+    for item in node.items:
+        value = evaluate(engine, frame, item.context_expr)
+        entered = _enter(engine, frame, node, item.context_expr, value)
+        frame.entered.append(item.context_expr)
+        if item.optional_vars is not None:
+            assign(engine, frame, item.optional_vars, entered, node)
+    runs_on = execute(engine, frame, node.body)
+    frame.hot = hot
+    del frame.contexts[contexts:]
+    del frame.entered[entered_count:]
+    if len(frame.guards) > guard_count and not runs_on:
+        del frame.guards[guard_count:]
+    return runs_on
+
+
+def _enter(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, value: Value) -> Value:
+    """What `with value as name` binds, and what holds inside."""
+    if type(value) is DeviceValue:
+        frame.contexts.append("device" if value.where != "host" else "host")
+    elif type(value) is Handle and value.kind == "capture":
+        from graphsafe.scan.checks import capture_site
+
+        capture_site.entered(engine, frame, node, expression)
+        if not frame.hot:
+            engine.add_root_site(frame)
+            frame.hot = True
+    elif type(value) is Handle and value.kind in ("stream-context", "stream", "device-context"):
+        frame.contexts.append(value.kind)
+        if value.kind == "stream-context" and frame.hot:
+            from graphsafe.scan.checks import side_stream
+
+            side_stream.entered(engine, frame, node, expression)
+    elif type(value) is Instance:
+        for name in ("__enter__",):
+            method = engine.project.find_method(value.ref, name)
+            if method is not None:
+                return calls.call_method(engine, frame, expression, value, method)
+        return UNKNOWN
+    elif type(value) is Sequence and value.kind == "iterator":
+        return value.elem
+    return value
+
+
+def _match(engine: Engine, frame: Frame, node: ast.Match) -> bool:
+    subject = evaluate(engine, frame, node.subject)
+    tensor, certain = as_tensor(subject)
+    if tensor is not None and tensor.where != "host" and any(isinstance(c.pattern, ast.MatchValue) for c in node.cases):
+        confidence = "likely" if certain and tensor.sure else "possible"
+        engine.emit(frame, "Branch", "compare", node.subject, confidence, value=describe(subject))  # type: ignore[arg-type]
+    before = frame.env
+    outcomes: list[Env] = []
+    for case in node.cases:
+        frame.env = dict(before)
+        for inner in ast.walk(case.pattern):
+            name = getattr(inner, "name", None)
+            if isinstance(name, str):
+                frame.env[name] = UNKNOWN
+        if case.guard is not None:
+            truth(engine, frame, case.guard, "if", case.guard)
+        if execute(engine, frame, case.body):
+            outcomes.append(frame.env)
+    outcomes.append(before)
+    frame.env = _merge(outcomes, before)
+    return True
+
+
+def swallows(handler: ast.ExceptHandler) -> bool:
+    """Whether an exception ends there: no `raise` in the handler's own body."""
+    return not any(isinstance(inner, ast.Raise) for statement in handler.body for inner in ast.walk(statement))
+
+
+_HANDLERS: dict[type[ast.stmt], Callable[[Engine, Frame, Any], bool | None]] = {
+    ast.Expr: _expression,
+    ast.Assign: assignments.plain,
+    ast.AnnAssign: assignments.annotated_assignment,
+    ast.AugAssign: assignments.augmented,
+    ast.Delete: _delete,
+    ast.Import: _import,
+    ast.ImportFrom: _import,
+    ast.Global: _global,
+    ast.FunctionDef: _function,
+    ast.AsyncFunctionDef: _function,
+    ast.ClassDef: _class,
+    ast.Return: _return,
+    ast.Raise: _raise,
+    ast.Break: _stop,
+    ast.Continue: _stop,
+    ast.Assert: _assert,
+    ast.If: _if,
+    ast.For: _for,
+    ast.AsyncFor: _for,
+    ast.While: _while,
+    ast.Try: _try,
+    ast.With: _with,
+    ast.AsyncWith: _with,
+    ast.Match: _match,
+}
+if hasattr(ast, "TryStar"):
+    _HANDLERS[ast.TryStar] = _try

@@ -1,0 +1,1 @@
+"""From events to findings, each with the way that leads to it."""

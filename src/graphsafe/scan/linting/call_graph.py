@@ -1,0 +1,93 @@
+"""Who calls whom in hot code, and how that was reached: looked up when all of it has been read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from graphsafe.scan.domain.record import ENTRY_POINT, Edge, Record
+
+
+class CallGraph:
+    def __init__(self, record: Record) -> None:
+        self._roots = record.roots
+        self._calls: dict[str, list[tuple[int, str, Edge]]] = {}
+        "Function -> the line of each call, what it calls, and the edge."
+        self._callees: dict[str, dict[str, None]] = {}
+        for callee, edges in record.edges.items():
+            for edge in edges:
+                caller = edge.caller
+                if caller in self._calls:
+                    self._calls[caller].append((edge.line, callee, edge))
+                    self._callees[caller][callee] = None
+                else:
+                    self._calls[caller] = [(edge.line, callee, edge)]
+                    self._callees[caller] = {callee: None}
+
+    def unguarded(self, caller: str) -> Iterator[str]:
+        """What a function calls wherever captures go."""
+        return (callee for _, callee, edge in self._calls.get(caller, ()) if not edge.guarded)
+
+    def in_graphs(self) -> frozenset[str]:
+        """Functions that captured code reaches: not those that an engine only calls around its graphs."""
+        stack = [ref for ref, why in self._roots.items() if why != ENTRY_POINT]
+        seen = set(stack)
+        while stack:
+            found = self._callees.get(stack.pop(), {}).keys() - seen
+            seen |= found
+            stack += found
+        return frozenset(seen)
+
+    def chains(self) -> Mapping[str, Sequence[Edge]]:
+        """For each hot function its shortest way from a root: the edges from the root on, empty for a root.
+
+        A guarded call is on the way only where there is no way without one.
+        """
+        best: dict[str, tuple[Edge, ...]] = {ref: () for ref in self._roots}
+        for guarded in (False, True):
+            level = sorted(best)
+            while level:
+                following: list[str] = []
+                for caller in level:
+                    new = [call for call in self._calls.get(caller, ()) if call[1] not in best]
+                    for _, callee, edge in sorted(new, key=_line_and_callee):
+                        if callee not in best and edge.guarded <= guarded:
+                            best[callee] = (*best[caller], edge)
+                            following.append(callee)
+                level = following
+        return best
+
+    def root_counts(self) -> Mapping[str, int]:
+        """How many roots reach each hot function."""
+        reached = {ref: 1 << number for number, ref in enumerate(self._roots)}
+        order = self._callers_first()
+        grows = True
+        while grows:
+            # Callers come first but for those in a ring of calls: few rounds reach everything.
+            grows = False
+            for ref in order:
+                bits = reached[ref]
+                for callee in self._callees.get(ref, ()):
+                    known = reached.get(callee, 0)
+                    if known | bits != known:
+                        reached[callee] = known | bits
+                        grows = True
+        return {ref: bits.bit_count() for ref, bits in reached.items()}
+
+    def _callers_first(self) -> Sequence[str]:
+        """What roots reach, each after all of its callers where calls do not go in a ring."""
+        order: list[str] = []
+        seen: set[str] = set()
+        stack = [(ref, False) for ref in self._roots]
+        while stack:
+            ref, is_done = stack.pop()
+            if is_done:
+                order.append(ref)
+            elif ref not in seen:
+                seen.add(ref)
+                stack.append((ref, True))
+                stack += [(callee, False) for callee in self._callees.get(ref, ()) if callee not in seen]
+        return order[::-1]
+
+
+def _line_and_callee(call: tuple[int, str, Edge]) -> tuple[int, str]:
+    return call[:2]

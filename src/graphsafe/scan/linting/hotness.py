@@ -1,0 +1,222 @@
+"""Why a function is hot, or why it is not: the way that leads to it from a root, or what keeps every way away."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from graphsafe.errors import RequestError
+from graphsafe.scan.domain.record import Edge, Record
+from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.roots.hot_roots import Paths
+from graphsafe.scan.sources.source import Unreadable, parse_source
+from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project_files import Files
+
+_DEFINITION = rb"^[ \t]*(?:async[ \t]+def|def|class)[ \t]+(%s)\b"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    path: str
+    name: str
+    "Qualified, functions inside functions too: `Outer.method.inner`."
+    line: int
+
+    @property
+    def ref(self) -> str:
+        return f"{self.path}::{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A place that names a function, called or not; what the name means there is not known."""
+
+    path: str
+    line: int
+    function: str
+    "The function or class around it; empty at module level."
+    hot: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hotness:
+    """`root` None: not hot."""
+
+    definition: Definition
+    reported: bool
+    "Whether its file is among those that the scan reports on."
+    root: Definition | None = None
+    why: str = ""
+    "Why the root is one."
+    chain: Sequence[Edge] = ()
+    "The calls that lead from the root to it. One is guarded only where every way is."
+    further_roots: int = 0
+    pattern: str | None = None
+    "What to write into hot-paths; None where only the function around it can be named."
+    cold: str | None = None
+    "What says that it does not run in a step."
+    uses: Sequence[Use] = ()
+    "Where it is named, those in hot functions first; looked up only for what is not hot."
+
+
+def definitions(files: Files, root: Path, text: str) -> list[Definition]:
+    """The functions that `module:Qual.name`, `path.py:Qual.name`, or the end of a qualified name means.
+
+    Raises RequestError where there are none, with the names that come close.
+    """
+    where, _, name = text.rpartition(":")
+    project = Project(files)
+    candidates = [
+        found
+        for path in _holding(files, _DEFINITION % re.escape(name.rpartition(".")[2]).encode())
+        if _is_in(files, path, where, root)
+        for found in _defined(project, path)
+    ]
+    matching = [found for found in candidates if _ends_with(found.name, name)]
+    if where and any(found.name == name for found in matching):
+        matching = [found for found in matching if found.name == name]
+    matching = matching or list(_inherited(project, root, where, name))
+    if matching:
+        # Of overloads, and of a property's functions, the last.
+        return sorted({found.ref: found for found in matching}.values(), key=lambda found: (found.path, found.line))
+    if where.endswith(".py") and not any(_is_in(files, path, where, root) for path in files.paths):
+        raise RequestError(f"--explain-path {text}: {where} is not among the files of this scan's project")
+    close = _close(project, name)
+    hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+    raise RequestError(f"--explain-path {text}: no such function in the project{hint}")
+
+
+def hotness_of(
+    wanted: Iterable[Definition], files: Files, record: Record, paths: Paths, given: Collection[str]
+) -> list[Hotness]:
+    """What the record of a scan knows about some functions. `given`: the files that the scan reports on."""
+    project = Project(files)
+    calls = CallGraph(record)
+    chains = calls.chains()
+    counts = calls.root_counts()
+    return [
+        _hotness(definition, project, record, chains, counts, paths, definition.path in given) for definition in wanted
+    ]
+
+
+def _hotness(
+    definition: Definition,
+    project: Project,
+    record: Record,
+    chains: Mapping[str, Sequence[Edge]],
+    counts: Mapping[str, int],
+    paths: Paths,
+    reported: bool,
+) -> Hotness:
+    ref = definition.ref
+    if ref in chains:
+        chain = chains[ref]
+        root = chain[0].caller if chain else ref
+        return Hotness(definition, reported, _placed(project, root), record.roots[root], chain, counts[ref] - 1)
+    facts = project.function_facts(ref)
+    module, _ = project.files.names[definition.path]
+    cold = paths.cold_because(definition.path, module, facts) if facts is not None else None
+    uses = sorted(_uses(project, definition, chains.keys()), key=lambda use: (not use.hot, use.path, use.line))
+    pattern = f"{paths.relative(definition.path)}:{definition.name}" if facts is not None else None
+    return Hotness(definition, reported, pattern=pattern, cold=cold, uses=uses)
+
+
+def _placed(project: Project, ref: str) -> Definition:
+    path, _, name = ref.partition("::")
+    facts = project.function_facts(ref)
+    return Definition(path, name, facts.line if facts is not None else 1)
+
+
+# reading names
+
+
+def _holding(files: Files, pattern: bytes) -> Iterator[str]:
+    """The files in whose text the pattern is found."""
+    searched = re.compile(pattern, re.M)
+    for path in files.paths:
+        if searched.search(files.data(path) or b""):
+            yield path
+
+
+def _defined(project: Project, path: str) -> Iterator[Definition]:
+    for around, node in _nodes(project, path):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield Definition(path, f"{around}.{node.name}".lstrip("."), node.lineno)
+
+
+def _uses(project: Project, definition: Definition, hot: Collection[str]) -> Iterator[Use]:
+    name = definition.name.rpartition(".")[2]
+    seen = set()
+    for path in _holding(project.files, rb"\b%s\b" % re.escape(name).encode()):
+        for around, node in _nodes(project, path):
+            named = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+            if named == name and isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+                place = (path, node.end_lineno or node.lineno, around)  # type: ignore[attr-defined]
+                if place not in seen:
+                    seen.add(place)
+                    yield Use(*place, f"{path}::{around}" in hot)
+
+
+def _nodes(project: Project, path: str) -> Iterator[tuple[str, ast.AST]]:
+    """Every node of a file, with the qualified name of the function or class around it."""
+    try:
+        _, tree = parse_source(project.source(path))
+    except Unreadable:
+        return
+    left: deque[tuple[str, ast.AST]] = deque([("", tree)])
+    while left:
+        around, node = left.popleft()
+        yield around, node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            around = f"{around}.{node.name}".lstrip(".")
+        left.extend((around, child) for child in ast.iter_child_nodes(node))
+
+
+def _inherited(project: Project, root: Path, where: str, name: str) -> Iterator[Definition]:
+    """The method that a class has from a base."""
+    owner, _, method = name.rpartition(".")
+    if not owner:
+        return
+    files = project.files
+    found: dict[str, None] = {}
+    for path in _holding(files, _DEFINITION % re.escape(owner.rpartition(".")[2]).encode()):
+        file = project.index(path) if _is_in(files, path, where, root) else None
+        for cls in file.classes if file is not None else ():
+            ref = project.find_method(f"{path}::{cls}", method) if _ends_with(cls, owner) else None
+            if ref is not None:
+                found[ref] = None
+    for ref in found:
+        yield _placed(project, ref)
+
+
+def _close(project: Project, name: str) -> list[str]:
+    """Qualified names that come near, looked for where the last part, or one like it, is defined."""
+    files = project.files
+    last = name.rpartition(".")[2]
+    every = re.compile(_DEFINITION % rb"\w+", re.M)
+    words = {word.decode() for path in files.paths for word in every.findall(files.data(path) or b"")}
+    known: set[str] = set()
+    for word in get_close_matches(last, words, 3, 0.7):
+        for path in _holding(files, _DEFINITION % re.escape(word).encode()):
+            known.update(found.name for found in _defined(project, path) if word in found.name.split("."))
+    return get_close_matches(name, sorted(known), 3, 0.4)
+
+
+def _ends_with(qualified: str, name: str) -> bool:
+    return qualified == name or qualified.endswith(f".{name}")
+
+
+def _is_in(files: Files, path: str, where: str, root: Path) -> bool:
+    if not where:
+        return True
+    if where.endswith(".py"):
+        shown = Path(path).as_posix()
+        wanted = Path(where).as_posix()
+        return shown in (Path(where).absolute().as_posix(), (root / where).as_posix()) or shown.endswith(f"/{wanted}")
+    return _ends_with(files.names[path][0], where)

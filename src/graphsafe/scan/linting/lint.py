@@ -1,0 +1,309 @@
+"""From events to findings: which rules they match, how their lines became hot, which of them are suppressed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+from graphsafe.config import Config
+from graphsafe.report.fingerprint import fingerprinted
+from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Level, Location, Suppression
+from graphsafe.report.source import line_of
+from graphsafe.rulebook import Match, Rule, Rulebook
+from graphsafe.scan.checks import declared_support, state_across_steps
+from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.record import Edge, Place, Record
+from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.sources.source import Source, Unreadable
+from graphsafe.scan.sources.suppress import Comment, comments
+from graphsafe.scan.symbols.project import Project
+
+
+class Linter:
+    def __init__(
+        self,
+        project: Project,
+        record: Record,
+        rulebook: Rulebook,
+        config: Config,
+        confidence: Confidence,
+        *,
+        is_whole: bool = True,
+    ) -> None:
+        """`is_whole`: all that leads to the files was read, so that what was not found is not there."""
+        self._project = project
+        self._record = record
+        self._rulebook = rulebook
+        self._config = config
+        self._least = CONFIDENCES.index(confidence)
+        self._is_whole = is_whole
+        self._codes = rulebook.selected(config.select, config.ignore)
+        self._display: dict[str, str] = {}
+        self._sites: dict[Edge, CallSite] = {}
+        self._texts: dict[tuple[str, int], str] = {}
+        "The lines of findings, by the paths that are shown."
+        self._hidden: dict[str, list[tuple[int, int, str]]] = {}
+        "Path -> first and last lines, and codes, of what is too uncertain to be shown."
+
+    def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
+        """What is to be said of these files, fingerprinted and in order; what is suppressed is marked, not dropped.
+
+        `read` are the files, of these and others, whose own words were looked at.
+        """
+        wanted = dict.fromkeys(paths)
+        told = [path for path in read if path in wanted]
+        found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]] = {}
+        hazards: dict[str, list[str]] = {}
+        calls = CallGraph(self._record)
+        for place, event in self._events(wanted, calls.in_graphs()):
+            self._match(place, event, wanted, found, hazards)
+        for place, event in declared_support.events(self._project, calls, hazards, told):
+            self._match(place, event, wanted, found, hazards)
+        chains = calls.chains()
+        counts = calls.root_counts()
+        # File by file, whose texts are kept for a while and not longer.
+        findings = [self._finding(found[place], chains, counts) for place in sorted(found)]
+        findings += [
+            self._unreadable(path, self._project.files.problems[path])
+            for path in wanted
+            if path in self._project.files.problems
+        ]
+        findings = self._suppressed(findings, told)
+        sources = {shown: path for path, shown in self._display.items()}
+
+        def text_of(shown: str, line: int) -> str:
+            known = self._texts.get((shown, line))
+            return line_of(self._lines(sources.get(shown, shown)), line) if known is None else known
+
+        return fingerprinted(findings, text_of, cache(self._from_root))
+
+    def _match(
+        self,
+        place: Place,
+        event: Event,
+        wanted: Mapping[str, None],
+        found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]],
+        hazards: dict[str, list[str]],
+    ) -> None:
+        """Note what the rules say of an event, and which functions hold errors beyond doubt."""
+        for rule, match in self._rulebook.matching(event.kind, event.how):
+            certain = event.confidence != "possible" and event.guard is None and not event.once
+            if certain and (event.level or match.level or rule.level) == "error":
+                hazards.setdefault(_ref(place), []).append(rule.code)
+            if place.path not in wanted:
+                continue
+            if CONFIDENCES.index(event.confidence) < self._least:
+                self._hidden.setdefault(place.path, []).append((event.span[0], event.span[2], rule.code))
+            elif self._enabled(rule.code, place.path):
+                found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
+
+    def _events(self, paths: Container[str], in_graphs: Set[str]) -> Iterable[tuple[Place, Event]]:
+        record = self._record
+        around = frozenset((*record.edges, *record.roots)) - in_graphs
+        written = state_across_steps.events(record.state)
+        kept = ((Place(w.path, w.function, event.span, event.kind, event.how), event) for w, event in written)
+        for place, event in chain(record.events.items(), kept):
+            if _ref(place) in around and _needs_replay(event):
+                event = replace(event, confidence="possible")
+            yield place, event
+        yield from ((place, event) for place, event in record.replays.items() if place.path in paths)
+
+    def _enabled(self, code: str, path: str) -> bool:
+        if code not in self._codes:
+            return False
+        for pattern, codes in self._config.per_file_ignores.items():
+            if fnmatchcase(self._from_root(self.display(path)), pattern) and any(code.startswith(c) for c in codes):
+                return False
+        return True
+
+    def _finding(
+        self,
+        group: Sequence[tuple[Rule, Match, Place, Event]],
+        chains: Mapping[str, Sequence[Edge]],
+        counts: Mapping[str, int],
+    ) -> Finding:
+        """One finding for a rule's events on one line: the plainest of them, first by level, then from the left."""
+        ranked = sorted(
+            group, key=lambda item: (item[3].guard is not None, item[3].confidence == "possible", item[3].span)
+        )
+        rule, match, place, event = ranked[0]
+        level: Level = event.level or match.level or rule.level
+        data: dict[str, str] = dict(event.words)
+        if event.guard is not None:
+            level = "note"
+            data["guard"] = event.guard
+        words = _Words(event.words)
+        ref = _ref(place)
+        chain = chains.get(ref, ())
+        if ref in self._record.roots:
+            data["root"] = self._record.roots[ref]
+        line, column, end_line, end_column = event.span
+        source = self._project.files.source(place.path)
+        shown = self.display(place.path)
+        self._texts[shown, line] = line_of(source.lines, line)
+        function = place.function.partition(".<lambda>")[0] or None
+        return Finding(
+            code=rule.code,
+            rule=rule.name,
+            level=level,
+            confidence=event.confidence,
+            source="scan",
+            device=None,
+            location=Location(
+                shown,
+                line,
+                source.column(line, column),
+                end_line,
+                source.column(end_line, end_column),
+                function,
+            ),
+            call_chain=tuple(map(self._site, chain)),
+            further_roots=max(counts.get(ref, 1) - 1, 0),
+            count=len({item[3].span for item in group}),
+            message=(match.message or rule.message).format_map(words),
+            why=_first_paragraph(rule.why),
+            fix=(match.fix_short or rule.fix_short).format_map(words),
+            data=data,
+        )
+
+    def _site(self, edge: Edge) -> CallSite:
+        """The findings of a large project share most of the calls that lead to them."""
+        if edge not in self._sites:
+            path, _, function = edge.caller.partition("::")
+            self._sites[edge] = CallSite(self.display(path), edge.line, function or None)
+        return self._sites[edge]
+
+    def _unreadable(self, path: str, problem: Unreadable) -> Finding:
+        rule = self._rulebook.rules["GS900"]
+        return Finding(
+            code=rule.code,
+            rule=rule.name,
+            level=rule.level,
+            confidence="likely",
+            source="scan",
+            device=None,
+            location=Location(self.display(path), problem.line, problem.column, problem.line, problem.column + 1, None),
+            call_chain=(),
+            message=rule.message.format_map(_Words({"expr": problem.reason})),
+            why=_first_paragraph(rule.why),
+            fix=rule.fix_short,
+            data={"reason": problem.reason},
+        )
+
+    # suppressions
+
+    def _suppressed(self, findings: list[Finding], paths: Iterable[str]) -> list[Finding]:
+        by_file: dict[str, list[Finding]] = {}
+        for finding in findings:
+            by_file.setdefault(finding.location.path, []).append(finding)
+        result: list[Finding] = []
+        for path in paths:
+            shown = self.display(path)
+            found = by_file.pop(shown, [])
+            source = self._source(path) if path not in self._project.files.problems else None
+            result += self._judged(path, found, comments(source) if source is not None else [])
+        for rest in by_file.values():
+            result += rest
+        return result
+
+    def _judged(self, path: str, findings: list[Finding], notes: Sequence[Comment]) -> list[Finding]:
+        if not notes:
+            return findings
+        used: set[tuple[int, str]] = set()
+        for first, last, code in self._hidden.get(path, ()):
+            used.update(*(note.covering(code) for note in notes if first <= note.line <= last))
+        result = []
+        for finding in findings:
+            at = finding.location
+            note = next((n for n in notes if at.line <= n.line <= at.end_line and n.covers(finding.code)), None)
+            if note is not None and not finding.code.startswith("GS90"):
+                used.update(note.covering(finding.code))
+                finding = replace(finding, suppressed=Suppression(note.reason))
+            result.append(finding)
+        for note in notes:
+            for named in note.names:
+                ran = any(code.startswith(named) for code in self._codes)
+                if (note.line, named) not in used and ran and self._is_whole and self._enabled("GS901", path):
+                    result.append(self._about(path, note, "GS901"))
+                    break
+            else:
+                if note.reason is None and self._enabled("GS902", path):
+                    result.append(self._about(path, note, "GS902"))
+        return result
+
+    def _about(self, path: str, note: Comment, code: str) -> Finding:
+        rule = self._rulebook.rules[code]
+        words = _Words({"expr": note.text})
+        end = note.column + len(note.text)
+        return Finding(
+            code=code,
+            rule=rule.name,
+            level=rule.level,
+            confidence="likely",
+            source="scan",
+            device=None,
+            location=Location(self.display(path), note.line, note.column, note.line, end, None),
+            call_chain=(),
+            message=rule.message.format_map(words),
+            why=_first_paragraph(rule.why),
+            fix=rule.fix_short.format_map(words),
+            data={"expr": note.text},
+        )
+
+    # paths
+
+    def display(self, path: str) -> str:
+        """Relative to the working directory, with forward slashes."""
+        if path not in self._display:
+            try:
+                shown = os.path.relpath(path)
+            except ValueError:  # another drive on Windows
+                shown = path
+            self._display[path] = Path(shown).as_posix()
+        return self._display[path]
+
+    def _from_root(self, shown: str) -> str:
+        path = os.path.abspath(shown)
+        inside = path.removeprefix(os.path.join(self._config.root, ""))
+        return inside.replace(os.sep, "/")
+
+    def _lines(self, path: str) -> Sequence[str] | None:
+        source = self._source(path)
+        return source.lines if source is not None else None
+
+    def _source(self, path: str) -> Source | None:
+        try:
+            return self._project.files.source(path)
+        except (KeyError, Unreadable):
+            return None
+
+
+class _Words(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return "…"
+
+
+def _needs_replay(event: Event) -> bool:
+    """Whether an event is a fault in a graph alone, and so only perhaps one in what an engine does around graphs."""
+    return event.kind in ("AttrWrite", "Rng") or event.how in (
+        "unjoined",
+        "foreign-stream",
+        "literal-device",
+        "capturing-branch",
+        "query",
+        "elapsed-time",
+    )
+
+
+def _ref(place: Place) -> str:
+    return f"{place.path}::{place.function}"
+
+
+@cache
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.strip().split("\n\n")[0].split())

@@ -1,0 +1,272 @@
+"""Python's builtins: casts, comparisons, iteration, attributes by name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.scan.domain.joins import join, join_all, sequence
+from graphsafe.scan.domain.state_log import use_number
+from graphsafe.scan.domain.values import (
+    BOOL,
+    INT,
+    NONE,
+    NUMBER,
+    UNKNOWN,
+    UNSET,
+    ClassValue,
+    Dict,
+    Function,
+    Handle,
+    Instance,
+    Lib,
+    NoneValue,
+    Number,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    as_tensor,
+    confidence_of,
+    depends_on_step,
+    describe,
+    holds_device,
+    number,
+    of_elements,
+    options,
+)
+from graphsafe.scan.symbols.index import dotted
+
+if TYPE_CHECKING:
+    from graphsafe.scan.domain.arguments import Arguments
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+Handler = Callable[["Engine", "Frame", ast.Call, "Arguments"], Value]
+
+
+def cast(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    for value in arguments.positional:
+        tensor, certain = as_tensor(value)
+        if tensor is not None:
+            if tensor.where != "host":
+                engine.emit(frame, "HostRead", "cast", node, confidence_of(tensor, certain), value=describe(value))
+            return NUMBER
+    if arguments.positional and type(arguments.positional[0]) is Number:
+        return _cast_number(arguments.positional[0], node)
+    return NUMBER
+
+
+def _cast_number(value: Number, node: ast.Call) -> Number:
+    casts: dict[str, Any] = {"int": int, "float": float, "bool": bool}
+    name = node.func.id if isinstance(node.func, ast.Name) else ""
+    if name in casts:
+        if value.const is not UNSET:
+            try:
+                return replace(value, const=casts[name](value.const), type=name)  # type: ignore[arg-type]
+            except (TypeError, ValueError, OverflowError):
+                pass
+        return Number(soft=value.soft, state=value.state, type=name)  # type: ignore[arg-type]
+    return Number(state=value.state)
+
+
+def len_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    value = arguments.positional[0] if arguments.positional else UNKNOWN
+    if type(value) is Sequence and value.items is not None and value.kind == "tuple":
+        return number(len(value.items))
+    return INT
+
+
+def branching(how: str) -> Handler:
+    def handler(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+        return ordered(
+            engine, frame, node, arguments.positional[0] if len(arguments.positional) == 1 else arguments, how
+        )
+
+    return handler
+
+
+def ordered(engine: Engine, frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -> Value:
+    """max, min, any, all, sorted: the host asks each value how it compares, or whether it is true."""
+    from graphsafe.scan.interpreter.expressions import element
+
+    if isinstance(values, Lib | Function | Handle):
+        return UNKNOWN
+    if hasattr(values, "positional"):
+        item = join_all(values.positional)
+        for value in values.positional:
+            use_number(engine, frame, value, "operand", node)
+        several = True
+    else:
+        item = element(engine, values)
+        several = type(values) is not Sequence or values.items is None or len(values.items) > 1 or how in ("any", "all")
+    tensor, certain = as_tensor(item)
+    if tensor is not None and tensor.where != "host" and several:
+        engine.emit(frame, "Branch", how, node, confidence_of(tensor, certain), value=describe(item))
+    if how in ("any", "all"):
+        return BOOL
+    if how == "sorted":
+        return of_elements("list", item)
+    if tensor is None and type(item) is Number:
+        return replace(item, const=UNSET)
+    if tensor is not None and type(item) is Union:
+        # Which one it is, the number or the tensor, is what was just asked.
+        return join_all(replace(option, sure=False) if type(option) is Tensor else option for option in item.options)
+    return item
+
+
+def sum_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    from graphsafe.scan.interpreter.expressions import element
+
+    item = element(engine, arguments.positional[0]) if arguments.positional else UNKNOWN
+    tensor, _ = as_tensor(item)
+    return (
+        replace(tensor, fresh=True, attr=None, name=None)
+        if tensor is not None
+        else replace(item, const=UNSET)
+        if type(item) is Number
+        else item
+    )
+
+
+def abs_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    value = arguments.positional[0] if arguments.positional else UNKNOWN
+    tensor, _ = as_tensor(value)
+    return (
+        replace(tensor, fresh=True, attr=None)
+        if tensor is not None
+        else replace(value, const=UNSET)
+        if type(value) is Number
+        else value
+    )
+
+
+def range_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    for value in arguments.positional:
+        tensor, certain = as_tensor(value)
+        if tensor is not None and tensor.where != "host":
+            engine.emit(frame, "Extent", "range", node, confidence_of(tensor, certain), value=describe(value))
+    return of_elements("iterator", INT)
+
+
+def enumerate_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    from graphsafe.scan.interpreter.expressions import element
+
+    value = arguments.positional[0] if arguments.positional else UNKNOWN
+    if type(value) is Sequence and value.items is not None:
+        return sequence("iterator", [sequence("tuple", (number(i), item)) for i, item in enumerate(value.items)])
+    return of_elements("iterator", sequence("tuple", (INT, element(engine, value))))
+
+
+def zip_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    from graphsafe.scan.interpreter.expressions import element
+
+    if arguments.open:
+        return of_elements("iterator", of_elements("tuple", join_all(element(engine, v) for v in arguments.positional)))
+    return of_elements("iterator", sequence("tuple", [element(engine, value) for value in arguments.positional]))
+
+
+def listed(kind: str) -> Handler:
+    def handler(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+        from graphsafe.scan.interpreter.expressions import element
+
+        if not arguments.positional:
+            return sequence(kind, ())  # type: ignore[arg-type]
+        value = arguments.positional[0]
+        if type(value) is Sequence:
+            return replace(value, kind=kind)  # type: ignore[arg-type]
+        return of_elements(kind, element(engine, value))  # type: ignore[arg-type]
+
+    return handler
+
+
+def dict_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    base = arguments.positional[0] if arguments.positional else None
+    items = dict(base.items) if type(base) is Dict else {}
+    items.update(arguments.keywords)
+    elem = join_all(items.values()) if items else base.elem if type(base) is Dict else UNKNOWN
+    return Dict(tuple(items.items())[:64], elem)
+
+
+def isinstance_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    from graphsafe.scan.interpreter.guards import is_instance
+
+    if len(node.args) == 2 and arguments.positional:
+        known = is_instance(arguments.positional[0], node.args[1])
+        if known is not None:
+            return number(known)
+    return BOOL
+
+
+def getattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    from graphsafe.scan.interpreter import members
+
+    if len(arguments.positional) < 2:
+        return UNKNOWN
+    owner, name = arguments.positional[:2]
+    if type(name) is not Number or not isinstance(name.const, str):
+        return Unknown(depends_on_step(owner), holds_device(owner))
+    base = dotted(node.args[0])
+    text = f"{base}.{name.const}" if base else None
+    found = (
+        join_all(members.attribute(engine, frame, node, option, name.const, text) for option in options(owner))
+        if options(owner)
+        else UNKNOWN
+    )
+    if len(arguments.positional) > 2:
+        default = arguments.positional[2]
+        return (
+            default
+            if type(found) is Unknown and type(default) is Number and default.const is False
+            else join(found, default)
+        )
+    return found
+
+
+def setattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    if len(arguments.positional) == 3:
+        owner, name, value = arguments.positional
+        if type(owner) is Instance and type(name) is Number and isinstance(name.const, str) and not frame.hot:
+            engine.attributes.record(owner.ref, name.const, value)
+    return NONE
+
+
+def map_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    from graphsafe.scan.interpreter.calls import call_value
+    from graphsafe.scan.interpreter.expressions import element
+
+    if len(arguments.positional) < 2:
+        return UNKNOWN
+    function, *iterables = arguments.positional
+    items = tuple(element(engine, value) for value in iterables)
+    if type(function) is Lib and function.name in ("builtins.int", "builtins.float", "builtins.bool"):
+        return of_elements("iterator", cast(engine, frame, node, replace(arguments, positional=items, keywords={})))
+    return of_elements(
+        "iterator", call_value(engine, frame, node, function, replace(arguments, positional=items, keywords={}))
+    )
+
+
+def filter_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    from graphsafe.scan.interpreter.expressions import element
+
+    if len(arguments.positional) < 2:
+        return UNKNOWN
+    item = element(engine, arguments.positional[1])
+    if type(arguments.positional[0]) is NoneValue:
+        ordered(engine, frame, node, arguments.positional[1], "filter")
+    return of_elements("iterator", item)
+
+
+def next_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    from graphsafe.scan.interpreter.expressions import element
+
+    item = element(engine, arguments.positional[0]) if arguments.positional else UNKNOWN
+    return join(item, arguments.positional[1]) if len(arguments.positional) > 1 else item
+
+
+def type_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    value = arguments.positional[0] if arguments.positional else UNKNOWN
+    return ClassValue(value.ref) if type(value) is Instance else UNKNOWN

@@ -1,0 +1,202 @@
+"""Methods of the host's own things: lists, dicts, strings, cached functions."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.arguments import Call
+from graphsafe.scan.domain.events import span_of
+from graphsafe.scan.domain.joins import join, sequence
+from graphsafe.scan.domain.state_log import Write
+from graphsafe.scan.domain.values import (
+    BOOL,
+    INT,
+    NONE,
+    NUMBER,
+    STR,
+    UNKNOWN,
+    UNSET,
+    Dict,
+    Function,
+    Instance,
+    Number,
+    Sequence,
+    Unknown,
+    Value,
+    as_tensor,
+    confidence_of,
+    depends_on_step,
+    number,
+    of_elements,
+)
+from graphsafe.scan.interpreter import expressions
+from graphsafe.scan.models import builtin_functions, formatting
+from graphsafe.scan.symbols.index import dotted
+
+if TYPE_CHECKING:
+    from graphsafe.scan.domain.arguments import Arguments
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+
+def method(engine: Engine, frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
+    if type(receiver) is Sequence:
+        return _of_sequence(engine, frame, node, receiver, name, arguments)
+    if type(receiver) is Dict:
+        return _of_dict(engine, frame, node, receiver, name, arguments)
+    assert type(receiver) is Number
+    return _of_text(engine, frame, node, receiver, name, arguments)
+
+
+def _of_sequence(
+    engine: Engine, frame: Frame, node: ast.Call, receiver: Sequence, name: str, arguments: Arguments
+) -> Value:
+    if name in ("append", "extend", "insert", "add", "appendleft"):
+        added = arguments.positional[-1] if arguments.positional else UNKNOWN
+        if name == "extend":
+            added = expressions.element(engine, added)
+        elem = added if receiver.items == () else join(receiver.elem, added)
+        items = (
+            (*receiver.items, added)
+            if name == "append" and receiver.items is not None and len(receiver.items) < 64
+            else None
+        )
+        _put_back(engine, frame, node, Sequence(receiver.kind, items, elem), added)
+        return NONE
+    if name in ("pop", "popleft"):
+        return receiver.elem
+    if name in ("index", "count"):
+        tensor, certain = as_tensor(receiver.elem)
+        if tensor is not None and tensor.where != "host":
+            engine.emit(frame, "Branch", "in", node, confidence_of(tensor, certain), value="a list of device tensors")
+        return INT
+    if name == "numel":
+        return INT
+    if name in ("copy", "union", "intersection", "difference"):
+        return receiver
+    if name == "sort":
+        builtin_functions.ordered(engine, frame, node, receiver, "sorted")
+        return NONE
+    if name in ("keys", "values", "items"):
+        return receiver
+    return UNKNOWN
+
+
+def _of_dict(engine: Engine, frame: Frame, node: ast.Call, receiver: Dict, name: str, arguments: Arguments) -> Value:
+    if name in ("get", "pop", "setdefault"):
+        key = arguments.get(0, "key")
+        default = arguments.get(1, "default")
+        known = dict(receiver.items)
+        found: Value = receiver.elem
+        if type(key) is Number and key.const is not UNSET and key.const in known:
+            found = known[key.const]
+        if name == "setdefault" and default is not None:
+            return join(found, default)
+        return found if default is None and name == "pop" else join(found, default if default is not None else NONE)
+    if name == "items":
+        keys = [number(key) for key, _ in receiver.items]
+        if keys:
+            return sequence(
+                "list", [sequence("tuple", pair) for pair in zip(keys, dict(receiver.items).values(), strict=True)]
+            )
+        return of_elements("list", sequence("tuple", (UNKNOWN, receiver.elem)))
+    if name == "values":
+        return of_elements("list", receiver.elem)
+    if name == "keys":
+        return (
+            sequence("list", [number(key) for key, _ in receiver.items])
+            if receiver.items
+            else of_elements("list", UNKNOWN)
+        )
+    if name == "copy":
+        return receiver
+    if name == "update":
+        other = arguments.positional[0] if arguments.positional else UNKNOWN
+        added: Value = other.elem if type(other) is Dict else Unknown(depends_on_step(other))
+        for value in arguments.keywords.values():
+            added = join(added, value)
+        items = dict(receiver.items)
+        if type(other) is Dict:
+            items.update(other.items)
+        items.update(arguments.keywords)
+        _put_back(
+            engine,
+            frame,
+            node,
+            Dict(tuple(items.items())[:64], join(receiver.elem, added) if receiver.items else added),
+            added,
+        )
+        return NONE
+    return UNKNOWN
+
+
+def _of_text(engine: Engine, frame: Frame, node: ast.Call, receiver: Number, name: str, arguments: Arguments) -> Value:
+    if name == "format":
+        formatting.format_values(engine, frame, node, arguments.values())
+        return STR
+    if name in ("startswith", "endswith", "isdigit", "isalpha"):
+        if isinstance(receiver.const, str) and arguments.positional and type(arguments.positional[0]) is Number:
+            try:
+                return replace(
+                    receiver, const=bool(getattr(receiver.const, name)(arguments.positional[0].const)), type="bool"
+                )
+            except Exception:
+                return BOOL
+        return BOOL
+    if name == "get" and receiver.soft == "environment":
+        return receiver
+    if name in ("lower", "upper", "strip") and isinstance(receiver.const, str):
+        return replace(receiver, const=getattr(receiver.const, name)())
+    if name in ("split", "rsplit", "splitlines", "partition"):
+        return of_elements("list", STR)
+    return replace(receiver, const=UNSET, type=None) if receiver.state or receiver.soft else NUMBER
+
+
+def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, added: Value) -> None:
+    """Rebind the name that holds a container after a call that changed it."""
+    function = node.func
+    if not isinstance(function, ast.Attribute):
+        return
+    holder = function.value
+    if isinstance(holder, ast.Name):
+        if holder.id in frame.env:
+            frame.env[holder.id] = updated
+        return
+    if not isinstance(holder, ast.Attribute):
+        return
+    owner = expressions.evaluate(engine, frame, holder.value)
+    if type(owner) is not Instance:
+        return
+    if not frame.hot:
+        engine.attributes.record(owner.ref, holder.attr, updated)
+    elif as_tensor(added)[0] is not None and function.attr in ("append", "appendleft", "extend", "insert"):
+        # A list of tensors that gets longer each step: the graph knows only those of the capture.
+        text = dotted(holder) or holder.attr
+        engine.state.write(
+            Write(
+                key=engine.attributes.key(owner.ref, holder.attr),
+                text=text,
+                path=frame.path,
+                function=frame.function,
+                span=span_of(node),
+                value=added,
+                before=None,
+                augmented=True,
+                reads_self=True,
+                lazy=False,
+                keyed=True,
+                guard=frame.guards[-1] if frame.guards else None,
+                order=engine.state.tick(),
+                grows=True,
+            )
+        )
+
+
+def cached_call(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:
+    """A call of a function under `lru_cache`: the tensor it returns is kept from the first step on."""
+    value = engine.read(Call(function.ref, function.bound, arguments, depth=1))
+    tensor, certain = as_tensor(value)
+    if tensor is not None and tensor.where != "host" and certain:
+        engine.emit(frame, "AttrWrite", "cached", node, value=f"`{function.ref.rpartition('::')[2]}`")

@@ -1,0 +1,241 @@
+"""Names that the project does not define, by their dotted path: constants, and whose task a call is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.values import (
+    ARRAY,
+    BOOL,
+    FLOAT,
+    INT,
+    STR,
+    UNKNOWN,
+    Dtype,
+    DtypeValue,
+    Function,
+    Handle,
+    Lib,
+    Value,
+    confidence_of,
+    describe,
+    number,
+    options,
+)
+from graphsafe.scan.interpreter import expressions
+from graphsafe.scan.models import (
+    builtin_functions,
+    formatting,
+    library_models,
+    operations,
+    runtime_objects,
+    torch_functions,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.scan.domain.arguments import Arguments
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+Handler = Callable[["Engine", "Frame", ast.Call, "Arguments"], Value]
+
+
+_DTYPES: dict[str, Dtype] = {
+    "bool": "bool",
+    **dict.fromkeys(
+        ("uint8", "int8", "int16", "int32", "int64", "short", "int", "long", "uint16", "uint32", "uint64"), "int"
+    ),
+    **dict.fromkeys(
+        (
+            "float16",
+            "float32",
+            "float64",
+            "bfloat16",
+            "half",
+            "float",
+            "double",
+            "float8_e4m3fn",
+            "float8_e5m2",
+            "float8_e4m3fnuz",
+        ),
+        "float",
+    ),
+}
+
+
+_NUMPY = ("numpy", "np", "scipy", "cupy")
+
+
+def constant(name: str) -> Value:
+    """What a library's name is worth before it is called."""
+    if name.startswith("torch."):
+        last = name[6:]
+        if last in _DTYPES:
+            return DtypeValue(_DTYPES[last])
+        if last in ("inf", "nan", "pi", "e"):
+            return FLOAT
+        if last in ("__version__", "version.cuda", "version.hip"):
+            return STR
+    elif name in ("math.inf", "math.pi", "math.nan", "math.e", "numpy.inf", "numpy.nan", "sys.maxsize"):
+        return FLOAT
+    elif name in ("typing.TYPE_CHECKING", "builtins.TYPE_CHECKING"):
+        return number(False)
+    elif name == "os.environ":
+        return Handle("environment")
+    elif name == "builtins.__debug__":
+        return BOOL
+    elif name == "builtins.NotImplemented":
+        return UNKNOWN
+    return Lib(name)
+
+
+def call(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
+    """`name(…)` for a dotted library name."""
+    handler = _FUNCTIONS.get(name)
+    if handler is not None:
+        return handler(engine, frame, node, arguments)
+    summary = engine.libraries.find(name)
+    if summary is not None:
+        return library_models.call(engine, frame, node, name, summary, arguments)
+    if name.startswith("torch."):
+        return torch_functions.torch(engine, frame, node, name, arguments)
+    op = engine.ops.python(name)
+    if op is not None:
+        return operations.by_table(engine, frame, node, op, name, None, arguments)
+    head = name.partition(".")[0]
+    if head in _NUMPY:
+        return _numpy(engine, frame, node, name, arguments)
+    if head == "math":
+        return builtin_functions.cast(engine, frame, node, arguments)
+    if head == "logging" or name.endswith("getLogger"):
+        if name.endswith("getLogger"):
+            return Handle("logger")
+        return formatting.log(engine, frame, node, name.rpartition(".")[2], arguments)
+    if head == "pickle" and name.endswith(("dumps", "dump")):
+        return _serialised(engine, frame, node, arguments)
+    if name.rpartition(".")[2] == "init_logger":
+        return Handle("logger")
+    if name.endswith((".lru_cache", ".cache")):
+        return UNKNOWN
+    return engine.after_unknown(arguments)
+
+
+def _numpy(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
+    for value in arguments.values():
+        for tensor in operations.tensors_in(value):
+            if tensor.where != "host":
+                engine.emit(frame, "Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
+    return ARRAY
+
+
+def _serialised(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    _numpy(engine, frame, node, "", arguments)
+    return STR
+
+
+def _partial(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    if not arguments.positional:
+        return UNKNOWN
+    made: list[Value] = []
+    for option in options(arguments.positional[0]):
+        if type(option) is Function:
+            keywords = tuple((*option.partial_keywords, *arguments.keywords.items()))
+            made.append(
+                replace(option, partial=(*option.partial, *arguments.positional[1:]), partial_keywords=keywords)
+            )
+        else:
+            made.append(option)
+    return join_all(made) if made else UNKNOWN
+
+
+def _reduce(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    return expressions.element(engine, arguments.positional[1]) if len(arguments.positional) > 1 else UNKNOWN
+
+
+_FUNCTIONS: dict[str, Handler] = {
+    "torch.device": torch_functions.device,
+    "torch.cuda.device": runtime_objects.stream("device-context"),
+    "torch.cuda.stream": runtime_objects.stream("stream-context"),
+    "torch.cuda.Stream": runtime_objects.known_stream("side"),
+    "torch.Stream": runtime_objects.known_stream("side"),
+    "torch.cuda.streams.Stream": runtime_objects.known_stream("side"),
+    "torch.cuda.current_stream": runtime_objects.known_stream("current"),
+    "torch.cuda.default_stream": runtime_objects.known_stream("default"),
+    "torch.cuda.ExternalStream": runtime_objects.stream("stream"),
+    "torch.cuda.is_current_stream_capturing": runtime_objects.capturing,
+    "torch.cuda.graphs.is_current_stream_capturing": runtime_objects.capturing,
+    "torch.cuda.Event": runtime_objects.stream("event"),
+    "torch.Event": runtime_objects.stream("event"),
+    "torch.cuda.CUDAGraph": runtime_objects.stream("graph"),
+    "torch.cuda.graph": torch_functions.capture,
+    "torch.cuda.graphs.graph": torch_functions.capture,
+    "torch.Generator": runtime_objects.generator,
+    "torch.nn.Parameter": torch_functions.parameter,
+    "torch.nn.parameter.Parameter": torch_functions.parameter,
+    "torch.nn.Buffer": torch_functions.parameter,
+    "torch.nn.ModuleList": torch_functions.module_list,
+    "torch.nn.ParameterList": torch_functions.module_list,
+    "torch.nn.ModuleDict": torch_functions.module_dict,
+    "torch.nn.Sequential": torch_functions.sequential,
+    "torch.from_numpy": torch_functions.from_numpy,
+    "torch.compile": torch_functions.compile,
+    "torch.cuda.make_graphed_callables": torch_functions.graphed,
+    "torch.jit.script": torch_functions.same,
+    "torch.compiler.disable": torch_functions.same,
+    "torch._dynamo.disable": torch_functions.same,
+    "torch.no_grad": runtime_objects.stream("grad-mode"),
+    "torch.inference_mode": runtime_objects.stream("grad-mode"),
+    "torch.utils.checkpoint.checkpoint": torch_functions.checkpoint,
+    "torch.cond": torch_functions.cond,
+    "torch.cuda.is_available": torch_functions.available,
+    "torch.is_tensor": torch_functions.is_tensor,
+    "torch.is_floating_point": builtin_functions.len_,
+    "torch.get_default_dtype": lambda engine, frame, node, arguments: DtypeValue("float"),
+    "copy.deepcopy": torch_functions.copy_tensor,
+    "copy.copy": torch_functions.copy_tensor,
+    "functools.partial": _partial,
+    "functools.reduce": _reduce,
+    "os.environ.get": runtime_objects.environment,
+    "os.getenv": runtime_objects.environment,
+    "operator.index": builtin_functions.cast,
+    "itertools.chain": builtin_functions.listed("iterator"),
+    "builtins.int": builtin_functions.cast,
+    "builtins.float": builtin_functions.cast,
+    "builtins.bool": builtin_functions.cast,
+    "builtins.complex": builtin_functions.cast,
+    "builtins.print": formatting.print_,
+    "builtins.str": formatting.text_,
+    "builtins.repr": formatting.text_,
+    "builtins.format": formatting.text_,
+    "builtins.len": builtin_functions.len_,
+    "builtins.max": builtin_functions.branching("max"),
+    "builtins.min": builtin_functions.branching("min"),
+    "builtins.any": builtin_functions.branching("any"),
+    "builtins.all": builtin_functions.branching("all"),
+    "builtins.sorted": builtin_functions.branching("sorted"),
+    "builtins.sum": builtin_functions.sum_,
+    "builtins.abs": builtin_functions.abs_,
+    "builtins.range": builtin_functions.range_,
+    "builtins.enumerate": builtin_functions.enumerate_,
+    "builtins.zip": builtin_functions.zip_,
+    "builtins.list": builtin_functions.listed("list"),
+    "builtins.tuple": builtin_functions.listed("tuple"),
+    "builtins.set": builtin_functions.listed("set"),
+    "builtins.reversed": builtin_functions.listed("iterator"),
+    "builtins.iter": builtin_functions.listed("iterator"),
+    "builtins.dict": builtin_functions.dict_,
+    "builtins.isinstance": builtin_functions.isinstance_,
+    "builtins.hasattr": lambda engine, frame, node, arguments: BOOL,
+    "builtins.getattr": builtin_functions.getattr_,
+    "builtins.setattr": builtin_functions.setattr_,
+    "builtins.map": builtin_functions.map_,
+    "builtins.filter": builtin_functions.filter_,
+    "builtins.next": builtin_functions.next_,
+    "builtins.type": builtin_functions.type_,
+    "builtins.id": lambda engine, frame, node, arguments: INT,
+    "builtins.round": builtin_functions.abs_,
+}

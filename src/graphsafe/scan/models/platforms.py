@@ -1,0 +1,51 @@
+"""Questions about the platform, by their names: what they answer wherever there are CUDA graphs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.values import ON_CUDA, Number, number
+from graphsafe.scan.symbols.index import dotted
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+
+OTHER_PLATFORM = re.compile(
+    r"(^|\.)_?is_(torch_)?(npu|xpu|hpu|tpu|mps|musa|xla|cpu)(_available)?$|^torch\.(xpu|mps|npu|hpu)\.is_available$"
+)
+"Questions whether the code runs on something else than the GPUs that CUDA graphs are for."
+OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
+"Questions whether it runs on these."
+PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
+"Questions whether host memory can be pinned, as it can be where there are CUDA graphs."
+
+
+def answered(name: str, arguments: bool) -> Number | None:
+    """What a function of such a name returns; None where the name does not tell."""
+    if PINNABLE.search(name):
+        return number(True)
+    return None if arguments else _answer(name)
+
+
+def tested(frame: Frame, test: ast.expr) -> Number | None:
+    """`is_npu()`, the global `_is_xpu`, `platform.is_cuda()` as a condition."""
+    name = _asked(frame, test)
+    return None if name is None else _answer(name)
+
+
+def is_other(frame: Frame, test: ast.expr) -> bool:
+    name = _asked(frame, test)
+    return name is not None and bool(OTHER_PLATFORM.search(name))
+
+
+def _answer(name: str) -> Number | None:
+    return number(False) if OTHER_PLATFORM.search(name) else ON_CUDA if OWN_PLATFORM.search(name) else None
+
+
+def _asked(frame: Frame, test: ast.expr) -> str | None:
+    """The name of a function or of a global whose answer is tested."""
+    if isinstance(test, ast.Call):
+        return None if test.args else dotted(test.func)
+    return test.id if isinstance(test, ast.Name) and test.id not in frame.env else None

@@ -1,0 +1,1 @@
+"""Where hot code begins, and how far calls are followed from there."""

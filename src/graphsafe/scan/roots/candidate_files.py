@@ -1,0 +1,97 @@
+"""Where reading begins: the files that hold a word of a root, as far as they may lead to those to report on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from graphsafe.config import Config
+from graphsafe.rulebook import Rulebook
+from graphsafe.scan.interpreter.driver import TARGETS
+from graphsafe.scan.roots.call_budget import Vicinity
+from graphsafe.scan.roots.importers import reaching
+from graphsafe.scan.symbols.index import CAPTURE_WORDS
+from graphsafe.scan.symbols.project_files import Files
+
+MODULE = b"forward"
+DERIVED = re.compile(rb"\bclass[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
+"What a torch module is: a class that has a base."
+FEW = 10
+"Files are few that are less than one in so many of the project."
+MAX_READINGS = 2700
+"Of functions, for each of a few files: two to three seconds."
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    paths: tuple[str, ...]
+    "In the order of reading, those to report on first; `reader.TARGETS` among them stands for configured targets."
+    near: Vicinity | None
+    "Where only a few files are in question and not all that leads to them is read."
+
+
+@dataclass(frozen=True, slots=True)
+class Entrances:
+    """What makes a function a root, as far as its file's words and its name tell."""
+
+    names: tuple[str, ...]
+    words: tuple[bytes, ...]
+    "One of them is in every file that holds a capture, a replay, a promise about graphs, or a comment for this tool."
+    anywhere: bool
+    "Configured patterns may name any function."
+    named: tuple[bytes, ...]
+    "What engines call: one of them is in every other file that holds a root, unless a class is one."
+    defined: re.Pattern[bytes]
+    "What defines one of these."
+
+    def are_told_by(self, data: bytes) -> bool:
+        """Whether a file's text may hold a root: to search for each word is three times as fast as a pattern."""
+        return (
+            any(word in data for word in self.words)
+            or (MODULE in data and DERIVED.search(data) is not None)
+            or (any(name in data for name in self.named) and self.defined.search(data) is not None)
+        )
+
+
+def entrances(config: Config, rulebook: Rulebook) -> Entrances:
+    names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in rulebook.entry_points})
+    words = ("cuda_graph", "cudagraph", *CAPTURE_WORDS, ".replay(", "graphsafe:")
+    defined = re.compile(rf"\bdef[\s\\]+(?:{'|'.join(map(re.escape, names))})\b".encode())
+    return Entrances(
+        ("forward", *names),
+        tuple(word.encode() for word in words),
+        any(config.hot_paths),
+        tuple(name.encode() for name in names),
+        defined,
+    )
+
+
+def find_starts(files: Files, wanted: Sequence[str], config: Config, entrances: Entrances) -> Starts:
+    """`wanted`: the files to report on. Files that cannot be opened are noted among the problems of `files`."""
+    if are_few(wanted, files):
+        sources = {path: data for path in files.names if (data := files.data(path)) is not None}
+        files.held = sources
+        reach = reaching(files, wanted, sources, _definitions(entrances.names).search)
+        candidates: Sequence[str] = reach.starts
+        near = None if reach.whole else Vicinity(reach.ways, MAX_READINGS * len(wanted))
+    else:
+        candidates = list(dict.fromkeys([*wanted, *files.paths]))
+        near = None
+    found: list[str] = []
+    for path in candidates:
+        data = files.data(path)
+        if data is not None and (entrances.anywhere or entrances.are_told_by(data)):
+            found.append(path)
+    return Starts((*found, TARGETS) if config.targets else tuple(found), near)
+
+
+def are_few(wanted: Sequence[str], files: Files) -> bool:
+    """Whether it pays to find out which of the other files lead to these."""
+    return len(wanted) * FEW < len(files.names)
+
+
+def _definitions(names: Iterable[str]) -> re.Pattern[bytes]:
+    """What defines a root, or as good as: the other words may also stand in a file that only speaks of one."""
+    captures = "|".join(map(re.escape, CAPTURE_WORDS))
+    return re.compile(rf"def (?:{'|'.join(map(re.escape, names))})\b|graphsafe: hot|{captures}".encode())

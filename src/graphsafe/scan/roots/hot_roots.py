@@ -1,0 +1,197 @@
+"""Where hot code begins: what a step calls first."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence as Seq
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.arguments import Call
+from graphsafe.scan.domain.record import ENTRY_POINT
+from graphsafe.scan.domain.values import Instance, Sequence, Value, options
+from graphsafe.scan.models import torch_functions
+from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
+
+if TYPE_CHECKING:
+    from graphsafe.config import Config
+    from graphsafe.scan.interpreter.engine import Engine
+
+COLD_NAMES = frozenset(
+    (
+        "__init__ __post_init__ __new__ __repr__ __str__ __del__ __getstate__ __setstate__ extra_repr load_weights "
+        "weight_loader load_state_dict _load_from_state_dict reset_parameters init_weights _init_weights post_init "
+        "from_pretrained save_pretrained process_weights_after_loading tie_weights register_hooks"
+    ).split()
+)
+"Functions that run once, before the first step."
+OTHER_HARDWARE = re.compile(
+    r"(?<![^_.])(npu|xpu|hpu|tpu|musa|mlx|amx|mindspore|forward_cpu)(?![^_.])"
+    r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"
+)
+"Words in the name of a module, class or function by which it is for other hardware than CUDA graphs are."
+HOST_MODULE = re.compile(r"(?<![^_.])cpu(?![^_.])")
+MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
+"Modules that have to do with both sides, whatever device their name adds."
+PREPARING_MODULE = re.compile(r"(^|\.)(processors\.|((image|video)_)?processing_|feature_extraction_|tokenization_)")
+"Modules that make a step's inputs before there is a step."
+COLD_BEGINNINGS = (
+    "load_",
+    "test_",
+    "profile_",
+    "_profile",
+    "warmup",
+    "warm_up",
+    "_warmup",
+    "_warm_up",
+)
+COLD_ENDINGS = ("weight_loader", "_load_weights")
+COLD_WORDS = re.compile(
+    r"^_?capture(_model|_\w*graphs?(_|$)\w*)?$|(?<![^_])(dummy|teardown|shutdown|destroy|recover|fault|failover|scale_up|scale_down)(?![^_])"
+)
+"Names of what makes the graphs, ends the process, changes its size, or starts again after a failure."
+
+
+@cache
+def is_for_other_hardware(name: str) -> bool:
+    return OTHER_HARDWARE.search(name) is not None
+
+
+@cache
+def is_other_module(module: str) -> bool:
+    is_other = is_for_other_hardware(module) or HOST_MODULE.search(module) is not None
+    return is_other and MOVING_MODULE.search(module) is None
+
+
+@cache
+def is_preparing(module: str) -> bool:
+    return PREPARING_MODULE.search(module) is not None
+
+
+class Paths:
+    """What configuration and marks say of a function: hot, cold, or nothing."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._relative: dict[str, str] = {}
+
+    def relative(self, path: str) -> str:
+        if path not in self._relative:
+            try:
+                text = Path(path).relative_to(self._config.root).as_posix()
+            except ValueError:
+                text = Path(path).as_posix()
+            self._relative[path] = text
+        return self._relative[path]
+
+    def is_cold(self, path: str, module: str, facts: FunctionFacts) -> bool:
+        return self.cold_because(path, module, facts) is not None
+
+    def cold_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
+        """What says that a function does not run in a step; None where nothing does."""
+        if facts.mark is not None:
+            return "`# graphsafe: cold` marks it" if facts.mark == "cold" else None
+        name = facts.name.rpartition(".")[2]
+        if name in COLD_NAMES or name.startswith(COLD_BEGINNINGS) or name.endswith(COLD_ENDINGS):
+            return f"functions of a name such as `{name}` run before the first step"
+        if COLD_WORDS.search(name):
+            return f"functions of a name such as `{name}` run beside the steps"
+        if is_for_other_hardware(facts.name) or is_other_module(module):
+            return "its name says that it is for other hardware than CUDA graphs are"
+        if is_preparing(module):
+            return "modules of such a name make a step's inputs before there is a step"
+        if any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths):
+            return "cold-paths names it"
+        return None
+
+    def is_hot(self, path: str, module: str, facts: FunctionFacts) -> bool:
+        if facts.mark == "hot":
+            return True
+        return any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.hot_paths)
+
+
+def roots_of(
+    engine: Engine, file: FileIndex, paths: Paths, entry_points: frozenset[str]
+) -> Iterator[tuple[str, Value | None, str]]:
+    """Function, receiver and reason of every root that a file defines."""
+    for cls in file.classes.values():
+        ref = f"{file.path}::{cls.name}"
+        if not engine.attributes.is_module(ref):
+            continue
+        method = engine.project.find_method(ref, "forward")
+        if method is not None and _own(engine, ref, method, cls.methods):
+            facts = engine.project.function_facts(method)
+            if facts is not None and not paths.is_cold(file.path, file.module, facts):
+                yield method, Instance(ref), "forward of a torch module"
+    for facts in file.functions.values():
+        ref = f"{file.path}::{facts.name}"
+        # Whoever calls it may call it on an instance of a subclass.
+        receiver = Instance(f"{file.path}::{facts.owner}", declared=True) if facts.owner is not None else None
+        if paths.is_cold(file.path, file.module, facts):
+            continue
+        if paths.is_hot(file.path, file.module, facts):
+            yield ref, receiver, "marked hot" if facts.mark == "hot" else "named in hot-paths"
+        elif _is_entry_point(engine, ref, facts.name, entry_points):
+            yield ref, receiver, ENTRY_POINT
+        elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):
+            yield ref, receiver, "torch.compile that captures"
+
+
+def _is_entry_point(engine: Engine, ref: str, qualified: str, entry_points: frozenset[str]) -> bool:
+    name = qualified.rpartition(".")[2]
+    return name in entry_points or any(
+        fnmatchcase(qualified, pattern) and (not parameter or parameter in _parameters(engine, ref))
+        for pattern, parameter in _methods(entry_points).get(name, ())
+    )
+
+
+@cache
+def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str]]]:
+    """Name -> the qualified patterns that end in it, each with the parameter that it asks for, if any."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for entry in entry_points:
+        pattern, _, parameter = entry.rstrip(")").partition("(")
+        owner, _, name = pattern.rpartition(".")
+        if owner:
+            found.setdefault(name, []).append((pattern, parameter))
+    return found
+
+
+def _parameters(engine: Engine, ref: str) -> frozenset[str]:
+    node = engine.project.function_node(ref)
+    found = ast.walk(node.args) if node is not None else ()
+    return frozenset(inner.arg for inner in found if isinstance(inner, ast.arg))
+
+
+def _own(engine: Engine, ref: str, method: str, methods: dict[str, str]) -> bool:
+    """Whether a class has something of its own to say about its step: its `forward`, or a method that one calls."""
+    facts = engine.project.function_facts(method)
+    return bool(methods) or (facts is not None and facts.owner is not None and f"::{facts.owner}" in ref)
+
+
+def capture_sites(file: FileIndex) -> Iterator[str]:
+    """Functions (or the module level, `path::`) that hold a capture of their own."""
+    if file.captures:
+        yield f"{file.path}::"
+    for facts in file.functions.values():
+        if facts.captures:
+            yield f"{file.path}::{facts.name}"
+
+
+def target_roots(engine: Engine, config: Config, files: Iterable[str]) -> None:
+    """What the configured targets' factories return is hot."""
+    known = set(files)
+    for target in config.targets.values():
+        where, _, factory = target.factory.rpartition(":")
+        path = str((config.root / where).resolve()) if where.endswith(".py") else ""
+        file = engine.project.index(path) if path in known else engine.project.module(where, str(config.root))
+        if file is None or factory not in file.functions:
+            continue
+        value = engine.read(Call(f"{file.path}::{factory}"))
+        for option in options(value):
+            first = option.items[0] if type(option) is Sequence and option.items else option
+            torch_functions.root_of(engine, first, f"target {target.name}")

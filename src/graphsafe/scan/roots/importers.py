@@ -1,0 +1,169 @@
+"""Where to begin reading, to judge a few files of a project: at those files whose roots may lead to them.
+
+Read off the text of the import statements, so that few of the others need to be parsed. In a large project everything
+leads to everything in the end; there only the nearest roots count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os.path import commonpath
+
+from graphsafe.scan.interpreter.attributes import is_module_base
+from graphsafe.scan.symbols.overrides import subclasses_in
+from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project_files import Files
+
+SMALL = 300
+"Files of a project in which every way that leads to the given ones is read, however long."
+MAX_NEAREST = 8
+"Files of a large project to begin at, besides the given ones."
+
+_IMPORT = re.compile(rb"[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))")
+_NAME = re.compile(rb"(?:^|[(,\n])[ \t]*([\w.*]+)")
+_OPERATOR = re.compile(rb"""(?:custom_op\(|op_name\s*=|\.impl\()\s*["'](?:\w+::)?(\w+)""")
+"Operators are called by a name that no import tells."
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    starts: tuple[str, ...]
+    "Files that hold roots, or may, and lead to the given ones; these too. In the order of reading."
+    ways: frozenset[str]
+    "These, and the files on the ways from them to the given ones."
+    whole: bool
+    "Whether every file that may lead to the given ones is among them."
+
+
+def reaching(
+    files: Files, given: Sequence[str], sources: Mapping[str, bytes], holds_root: Callable[[bytes], object]
+) -> Reach:
+    """`sources`: what the files of the project hold, by path."""
+    climb = _Climb(files, sources)
+    if len(files.names) <= SMALL:
+        leading = climb.all({*given, *_bases(files, given)})
+        return Reach(tuple(path for path in dict.fromkeys([*given, *files.paths]) if path in leading), leading, True)
+    callers = (path for path in _callers(files, given, sources) if holds_root(sources[path]))
+    return climb.nearest(given, callers, holds_root)
+
+
+class _Climb:
+    """From files to those that import them, or run an operator that they define, and from there on up."""
+
+    def __init__(self, files: Files, sources: Mapping[str, bytes]) -> None:
+        self._files = files
+        self._sources = sources
+        self._importers: dict[str, list[str]] = {}
+        "Module -> the files that import it."
+        modules = {module for module, _ in files.names.values()}
+        for path, data in sources.items():
+            for module in modules.intersection(_imported(data, *files.names[path])):
+                self._importers.setdefault(module, []).append(path)
+
+    def all(self, given: Iterable[str]) -> frozenset[str]:
+        seen = dict.fromkeys(given)
+        level = list(seen)
+        while level:
+            level = [path for path in dict.fromkeys(self._above(level)) if path not in seen]
+            seen.update(dict.fromkeys(level))
+        return frozenset(seen)
+
+    def nearest(self, given: Sequence[str], callers: Iterable[str], holds_root: Callable[[bytes], object]) -> Reach:
+        """Each way up ends at the first file that holds a root: what it passes down, those above it pass down too."""
+        seen = dict.fromkeys(given)
+        starts: list[str] = []
+        above = [*callers, *self._above(given)]
+        while above and len(starts) < MAX_NEAREST:
+            level = [path for path in dict.fromkeys(above) if path not in seen]
+            seen.update(dict.fromkeys(level))
+            rooted = {path for path in level if holds_root(self._sources[path])}
+            starts += sorted(rooted, key=lambda path: (-len(commonpath([path, given[0]])), path))
+            above = [*self._above([path for path in level if path not in rooted])]
+        ways = frozenset(seen).difference(starts[MAX_NEAREST:])
+        return Reach((*given, *starts[:MAX_NEAREST]), ways, False)
+
+    def _above(self, level: Sequence[str]) -> Iterator[str]:
+        names = self._files.names
+        for path in level:
+            if path in names:
+                yield from self._importers.get(names[path][0], ())
+        operators = {name for path in level for name in _OPERATOR.findall(self._sources.get(path, b""))}
+        for path, data in self._sources.items() if operators else ():
+            if b"torch.ops" in data and any(operator in data for operator in operators):
+                yield path
+
+
+def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
+    """Where the base classes stand: a method may be called on a value that is only known to be of the base."""
+    project = Project(files)
+    for path in given:
+        file = project.index(path)
+        for name in file.classes if file is not None else ():
+            yield from (base.partition("::")[0] for base in project.mro(f"{path}::{name}") if "::" in base)
+
+
+def _callers(files: Files, given: Iterable[str], sources: Mapping[str, bytes]) -> Iterator[str]:
+    """The files that name a base of the given classes and call a method that these override.
+
+    Not those that derive classes of it somewhere else, which call their own. The steps of torch modules are roots.
+    """
+    project = Project(files)
+    calls: dict[str, set[bytes]] = {}
+    own: set[str] = set()
+    for path in given:
+        file = project.index(path)
+        for facts in file.classes.values() if file is not None else ():
+            order = project.mro(f"{path}::{facts.name}")
+            if any(is_module_base(base) for base in order):
+                continue
+            for base in order[1:]:
+                inherited = project.class_facts(base) if "::" in base else None
+                if inherited is not None:
+                    overridden = facts.methods.keys() & inherited.methods.keys()
+                    called = calls.setdefault(inherited.name.rpartition(".")[2], set())
+                    called.update(f".{name}(".encode() for name in overridden - {"__init__"})
+                    own.add(base.partition("::")[0])
+    for path, data in sources.items():
+        named = {
+            base for base, called in calls.items() if base.encode() in data and any(call in data for call in called)
+        }
+        if named and (path in own or calls.keys().isdisjoint(base for base, _ in subclasses_in(data))):
+            yield path
+
+
+def _imported(data: bytes, module: str, is_package: bool) -> Iterator[str]:
+    for dots, base, names, plain in _statements(data):
+        if plain:
+            for name in _NAME.findall(plain):
+                yield from _with_parents(name.decode("utf-8", "replace"))
+            continue
+        target = base.decode("utf-8", "replace")
+        if dots:
+            parts = module.split(".")
+            keep = len(parts) - len(dots) + (1 if is_package else 0)
+            target = ".".join([*parts[: max(keep, 0)], *([target] if target else [])])
+        # Unlike `import a.b.c` this binds no parent: what uses the names of a package is no file that stands in it.
+        yield target
+        for name in _NAME.findall(names):
+            yield f"{target}.{name.decode('utf-8', 'replace')}"
+
+
+def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
+    """What `_IMPORT` finds at the beginning of lines: to look for the word first costs a fifth."""
+    end = 0
+    while (word := data.find(b"import", end)) >= 0:
+        match = _IMPORT.match(data, data.rfind(b"\n", 0, word) + 1)
+        end = word + len(b"import")
+        if match is not None:
+            end = max(end, match.end())
+            dots, base, names, plain = match.groups(b"")
+            yield dots, base, names, plain
+
+
+def _with_parents(dotted: str) -> Iterator[str]:
+    """`import a.b.c` runs `a` and `a.b` as well."""
+    parts = dotted.split(".")
+    for count in range(1, len(parts) + 1):
+        yield ".".join(parts[:count])

@@ -1,0 +1,63 @@
+"""`# graphsafe: ignore[GS101, GS104] reason`: which findings a comment answers for."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from graphsafe.scan.sources.source import Source
+
+COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\[(?P<codes>[^\]]*)\])?\s*(?P<reason>.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    line: int
+    column: int
+    "From 1, in code points."
+    text: str
+    codes: tuple[str, ...]
+    "Empty where the brackets are missing: every code."
+    reason: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What codes begin with that it answers for: anything, where the brackets are missing."""
+        return self.codes or ("",)
+
+    def covering(self, code: str) -> Iterator[tuple[int, str]]:
+        """Its line and each of its names that a code begins with."""
+        return ((self.line, name) for name in self.names if code.startswith(name))
+
+    def covers(self, code: str) -> bool:
+        return any(self.covering(code))
+
+
+def comments(source: Source) -> list[Comment]:
+    """The suppressions of a file. A string that looks like one is none."""
+    if "graphsafe:" not in source.text:
+        return []
+    candidates = {number for number, line in enumerate(source.lines, 1) if COMMENT.search(line)}
+    if not candidates:
+        return []
+    found = []
+    for row, column, text in _comment_tokens(source.text):
+        match = COMMENT.match(text) if row in candidates else None
+        if match is not None:
+            codes = tuple(code.strip() for code in (match["codes"] or "").split(",") if code.strip())
+            found.append(Comment(row, column + 1, text.strip(), codes, match["reason"].strip() or None))
+    return found
+
+
+def _comment_tokens(text: str) -> list[tuple[int, int, str]]:
+    tokens = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text + "\n").readline):
+            if token.type == tokenize.COMMENT:
+                tokens.append((token.start[0], token.start[1], token.string))
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return tokens

@@ -1,0 +1,45 @@
+"""Operators that a project registers under a name (`torch.ops.engine.attention`): which function they run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from graphsafe.scan.symbols.project import Project
+
+_DECORATED = re.compile(rb"""custom_op\(\s*["'](?:\w+::)?(\w+)["'].{0,300}?\bdef\s+(\w+)""", re.S)
+_REGISTERED = re.compile(rb"""\bop_name\s*=\s*["'](\w+)["']\s*,\s*op_func\s*=\s*(\w+)""")
+_IMPLEMENTED = re.compile(rb"""\.impl\(\s*["'](?:\w+::)?(\w+)["']\s*,\s*(\w+)""")
+
+
+class CustomOps:
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._table: dict[str, tuple[str, str]] | None = None
+
+    def function(self, name: str) -> str | None:
+        """The ref of the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), as the text tells."""
+        parts = name.split(".")
+        if len(parts) < 4:
+            return None
+        if self._table is None:
+            self._table = self._project.files.table("custom_ops", self._read)
+        path, function = self._table.get(parts[3], ("", ""))
+        file = self._project.index(path) if path else None
+        binding = self._project.resolve(file, function) if file is not None else None
+        return f"{binding.path}::{binding.name}" if binding is not None and binding.kind == "function" else None
+
+    def _read(self) -> dict[str, tuple[str, str]]:
+        table: dict[str, tuple[str, str]] = {}
+        for path in self._project.paths:
+            for operator, function in operators_in(self._project.files.data(path) or b""):
+                table.setdefault(operator, (path, function))
+        return table
+
+
+def operators_in(data: bytes) -> Iterator[tuple[str, str]]:
+    """The operators that a file registers, each with the name of its function."""
+    if any(word in data for word in (b"custom_op(", b"op_name", b".impl(")):
+        for pattern in (_DECORATED, _REGISTERED, _IMPLEMENTED):
+            for operator, function in pattern.findall(data):
+                yield operator.decode(), function.decode()

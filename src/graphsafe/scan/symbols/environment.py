@@ -1,0 +1,55 @@
+"""Objects that stand for one variable of the environment: `DEBUG = EnvBool(default=False)`, read by `DEBUG.get()`."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.values import ClassValue, Number
+from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.project import Project
+
+if TYPE_CHECKING:
+    from graphsafe.scan.domain.arguments import Arguments
+
+_READERS = ("get", "__get__")
+_SOURCES = frozenset(("os.environ", "os.getenv", "environ", "getenv"))
+_DEFAULT = "default"
+
+
+class Variables:
+    """Which classes of a project make such objects."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._positions: dict[str, int | None] = {}
+        "Class -> where its constructor takes the default; None for a class that makes none."
+
+    def made(self, cls: ClassValue, arguments: Arguments) -> Number | None:
+        """What an instance is worth: where nobody sets the variable, its default. None for anything else."""
+        if cls.ref not in self._positions:
+            self._positions[cls.ref] = self._default_position(cls.ref)
+        position = self._positions[cls.ref]
+        if position is None:
+            return None
+        default = arguments.get(position, _DEFAULT)
+        return replace(default, soft="environment") if type(default) is Number else Number(soft="environment")
+
+    def _default_position(self, ref: str) -> int | None:
+        constructor = self._project.find_method(ref, "__init__")
+        node = self._project.function_node(constructor) if constructor is not None else None
+        if node is None or not any(self._reads(ref, name) for name in _READERS):
+            return None
+        names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
+        return names.index(_DEFAULT) - 1 if _DEFAULT in names else None
+
+    def _reads(self, ref: str, name: str) -> bool:
+        method = self._project.find_method(ref, name)
+        facts = self._project.function_facts(method) if method is not None else None
+        if method is None or facts is None:
+            return False
+        node = self._project.searched(method.partition("::")[0], facts.line, facts.end_line)
+        return node is not None and any(
+            isinstance(inner, (ast.Name, ast.Attribute)) and dotted(inner) in _SOURCES for inner in ast.walk(node)
+        )

@@ -1,0 +1,50 @@
+"""Indexing by several processes. What they send back is the same as one process makes, in whatever order it comes."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+from graphsafe.scan.symbols.index import FileIndex
+from graphsafe.scan.symbols.project_files import build
+
+ENOUGH_FILES = 200
+"With fewer a process costs more than it saves."
+CHUNK = 16
+
+Job = tuple[str, str, bool]
+"Path, module name, and whether it is a package."
+
+
+def build_indexes(work: Mapping[str, tuple[str, bool]], jobs: int | None) -> dict[str, FileIndex]:
+    """The indexes of files, by path: of those that Python can parse. Empty where one process does as well.
+
+    `jobs` None: as many processes as there are cores, where there is enough to do for them.
+    """
+    count = jobs if jobs is not None else (os.cpu_count() or 1) if len(work) >= ENOUGH_FILES else 1
+    if count <= 1 or not work:
+        return {}
+    # Forking is safe here: graphsafe has started no thread yet. Elsewhere a fresh process imports what it needs.
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    listed = [(path, *name) for path, name in work.items()]
+    chunks = [listed[start : start + CHUNK] for start in range(0, len(listed), CHUNK)]
+    found: dict[str, FileIndex] = {}
+    try:
+        with ProcessPoolExecutor(count, mp_context=context, initializer=gc.disable) as pool:
+            for indexes in pool.map(_build, chunks):
+                found.update((index.path, index) for index in indexes)
+    except (BrokenProcessPool, OSError):
+        return found
+    return found
+
+
+def _build(chunk: list[Job]) -> list[FileIndex]:
+    """Files with syntax newer than this Python, or beyond reading, are left to the process that asks."""
+    made = (build(Path(path), module, is_package) for path, module, is_package in chunk)
+    return [index for index in made if index is not None]

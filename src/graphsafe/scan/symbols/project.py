@@ -1,0 +1,235 @@
+"""A project as Python would import it: modules, what their names mean, classes and their bases."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from graphsafe.scan.sources.source import Source
+from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
+from graphsafe.scan.symbols.project_files import Files
+
+Kind = Literal["module", "class", "function", "assign", "lib"]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a global name stands for."""
+
+    kind: Kind
+    name: str
+    "Qualified name within the file; the dotted path for `lib` and `module`."
+    path: str = ""
+
+
+class Project:
+    """What the files of a project mean to each other; every answer is kept, since files do not change meanwhile."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.asked_bytes = 0
+        "What the modules hold that somebody asked for, as far as their bytes are at hand."
+        self._asked: set[str] = set()
+        self._modules = files.modules
+        self._mros: dict[str, tuple[str, ...]] = {}
+        self._bindings: dict[tuple[str, str], Binding | None] = {}
+        self._classes: dict[str, ClassFacts | None] = {}
+        self._functions: dict[str, FunctionFacts | None] = {}
+        self._methods: dict[object, dict[str, str | None]] = {}
+        "Class, and the class after which to look where there is one -> name -> method."
+
+    @property
+    def paths(self) -> Iterable[str]:
+        return self.files.paths
+
+    def index(self, path: str) -> FileIndex | None:
+        """None where the file cannot be read."""
+        return self.files.index(path)
+
+    def source(self, path: str) -> Source:
+        """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
+        return self.files.text(path)
+
+    def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
+        """The statement on these lines; None where it does not stand alone."""
+        return self.files.statement(path, first, last)
+
+    def searched(self, path: str, first: int, last: int) -> ast.stmt | None:
+        """The same, for what is looked for in it: an edit there counts, whatever readings make of it."""
+        self.files.searched_spans.setdefault(path, set()).add((first, last))
+        return self.statement(path, first, last)
+
+    # names
+
+    def module(self, name: str, importer: str) -> FileIndex | None:
+        """The file that `import name` in `importer` means: of several, the one nearest to the importer."""
+        candidates = self._modules.get(name)
+        if candidates is None:
+            return None
+        path = candidates[0]
+        if len(candidates) > 1:
+            path = min(candidates, key=lambda path: (-_shared(path, importer), path))
+        if path not in self._asked:
+            self._asked.add(path)
+            self.asked_bytes += len(self.files.held.get(path, b""))
+        return self.index(path)
+
+    def resolve(self, file: FileIndex, name: str, depth: int = 0) -> Binding | None:
+        """What the global `name` means in `file`; None for a builtin or a name bound nowhere."""
+        key = (file.path, name)
+        if key not in self._bindings:
+            self._bindings[key] = None
+            self._bindings[key] = self._resolve(file, name, depth)
+        return self._bindings[key]
+
+    def _resolve(self, file: FileIndex, name: str, depth: int) -> Binding | None:
+        if depth > 12:
+            return None
+        if name in file.functions:
+            return Binding("function", name, file.path)
+        if name in file.classes:
+            return Binding("class", name, file.path)
+        if name in file.imports:
+            return self.resolve_dotted(file.imports[name], file.path, depth + 1)
+        if name in file.assigns:
+            return Binding("assign", name, file.path)
+        for star in file.stars:
+            target = self.module(star, file.path)
+            if target is not None and target.path != file.path:
+                found = self.resolve(target, name, depth + 1)
+                if found is not None:
+                    return found
+        return None
+
+    def resolve_dotted(self, dotted: str, importer: str, depth: int = 0) -> Binding:
+        """What an absolute dotted path means: a project's module, something in it, or a library's name."""
+        parts = dotted.split(".")
+        for split in range(len(parts), 0, -1):
+            module = ".".join(parts[:split])
+            if module not in self._modules:
+                continue
+            file = self.module(module, importer)
+            if file is None:
+                break
+            rest = parts[split:]
+            if not rest:
+                return Binding("module", module, file.path)
+            binding = self.resolve(file, rest[0], depth + 1)
+            if binding is None:
+                break
+            return self.member(binding, rest[1:])
+        return Binding("lib", dotted)
+
+    def member(self, binding: Binding, rest: list[str]) -> Binding:
+        """What `binding.a.b` means."""
+        for i, name in enumerate(rest):
+            if binding.kind == "lib":
+                return Binding("lib", ".".join([binding.name, *rest[i:]]))
+            if binding.kind == "module":
+                file = self.index(binding.path)
+                found = self.resolve(file, name) if file is not None else None
+                if found is None:
+                    return self.resolve_dotted(f"{binding.name}.{name}", binding.path)
+                binding = found
+            elif binding.kind == "class":
+                file = self.index(binding.path)
+                inner = f"{binding.name}.{name}"
+                if file is not None and inner in file.classes:
+                    binding = Binding("class", inner, binding.path)
+                elif file is not None and inner in file.functions:
+                    binding = Binding("function", inner, binding.path)
+                else:
+                    return Binding("assign", inner, binding.path)
+            else:
+                return Binding("assign", f"{binding.name}.{name}", binding.path)
+        return binding
+
+    def asked(self) -> dict[str, list[str]]:
+        """Path -> the names that somebody has looked for at the module level, there or not."""
+        found: dict[str, list[str]] = {}
+        for path, name in self._bindings:
+            found.setdefault(path, []).append(name)
+        return found
+
+    # classes and functions, by `path::Qual.name`
+
+    def class_facts(self, ref: str) -> ClassFacts | None:
+        if ref not in self._classes:
+            path, _, name = ref.partition("::")
+            file = self.index(path)
+            self._classes[ref] = file.classes.get(name) if file is not None else None
+        return self._classes[ref]
+
+    def function_facts(self, ref: str) -> FunctionFacts | None:
+        if ref not in self._functions:
+            path, _, name = ref.partition("::")
+            file = self.index(path)
+            self._functions[ref] = file.functions.get(name) if file is not None else None
+        return self._functions[ref]
+
+    def function_node(self, ref: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        facts = self.function_facts(ref)
+        if facts is None:
+            return None
+        node = self.statement(ref.partition("::")[0], facts.line, facts.end_line)
+        return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+
+    def mro(self, ref: str) -> tuple[str, ...]:
+        """The class and its bases, nearest first: project classes as refs, others as dotted names."""
+        if ref not in self._mros:
+            self._mros[ref] = (ref,)
+            self._mros[ref] = self._linearise(ref)
+        return self._mros[ref]
+
+    def _linearise(self, ref: str) -> tuple[str, ...]:
+        facts = self.class_facts(ref)
+        if facts is None:
+            return (ref,)
+        path = ref.partition("::")[0]
+        file = self.index(path)
+        assert file is not None
+        order = [ref]
+        for base in facts.bases:
+            head, *rest = base.split(".")
+            binding = self.resolve(file, head)
+            if binding is None:
+                order.append(base)
+                continue
+            binding = self.member(binding, rest)
+            if binding.kind == "class":
+                order.extend(self.mro(f"{binding.path}::{binding.name}"))
+            else:
+                order.append(binding.name if binding.kind == "lib" else base)
+        # Depth first with the last of repeated bases kept: C3's order wherever C3 differs from plain depth first.
+        unique = dict.fromkeys(reversed(order))
+        return tuple(reversed(unique))
+
+    def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:
+        """The ref of the function that `name` means on an instance of class `ref`, or on `super()` of class `after`."""
+        methods = self._methods.setdefault(ref if after is None else (ref, after), {})
+        if name not in methods:
+            methods[name] = self._find_method(ref, name, after)
+        return methods[name]
+
+    def _find_method(self, ref: str, name: str, after: str | None) -> str | None:
+        order = self.mro(ref)
+        if after is not None and after in order:
+            order = order[order.index(after) + 1 :]
+        for base in order:
+            if "::" in base:
+                facts = self.class_facts(base)
+                if facts is not None and name in facts.methods:
+                    return f"{base.partition('::')[0]}::{facts.methods[name]}"
+        return None
+
+
+def _shared(path: str, other: str) -> int:
+    """How many leading folders two paths share."""
+    count = 0
+    for a, b in zip(path.split("/")[:-1], other.split("/")[:-1], strict=False):
+        if a != b:
+            break
+        count += 1
+    return count

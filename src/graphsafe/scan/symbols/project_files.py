@@ -1,0 +1,223 @@
+"""The files of a project: the modules they are, what each defines, and the statements that turn out to matter.
+
+A file is read when something asks for it, never before; what cannot be read is kept as a problem and answers "unknown".
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from symtable import symtable
+from typing import TypeVar
+
+from graphsafe.config import is_project_root
+from graphsafe.scan.sources.source import Source, Unreadable, parse_source, read
+from graphsafe.scan.symbols.index import FileIndex, build_index, statements_by_line
+
+Table = TypeVar("Table")
+
+MAX_SOURCES = 64
+MAX_NODES = 1024
+MAX_TREE_LINES = 15_000
+"Lines of the whole files used last: what is hot in a file is mostly read right after the file itself."
+
+
+class Files:
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self.problems: dict[str, Unreadable] = {}
+        self.indexes: dict[str, FileIndex | None] = {}
+        self.recall: Callable[[str], FileIndex | None] | None = None
+        "Where an index may be known already."
+        self._names: dict[str, tuple[str, bool]] = {}
+        self._modules: dict[str, list[str]] = {}
+        self._sources: OrderedDict[str, Source] = OrderedDict()
+        self.held: Mapping[str, bytes] = {}
+        "What files hold, where somebody needs all of them more than once."
+        self.rewritten: set[str] = set()
+        "Files with syntax newer than the running Python: their sources are those that newer.py made."
+        self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
+        self._trees: OrderedDict[str, Mapping[tuple[int, int], ast.stmt]] = OrderedDict()
+        "Path -> the statements of the module and of its classes, by first and last line."
+        self._tree_lines = 0
+        self._tables: dict[str, object] = {}
+        self.read_spans: dict[str, set[tuple[int, int]]] = {}
+        "Path -> first and last lines of the statements that were asked for."
+        self.searched_spans: dict[str, set[tuple[int, int]]] = {}
+        "Of these, those that others look into than readings of the function."
+        self.read_whole: set[str] = set()
+        "Files whose text was asked for."
+        self.searches: dict[str, set[re.Pattern[str]]] = {}
+        "Path -> what its text was searched for."
+        packages: dict[Path, Path | None] = {}
+        for path in paths:
+            name, is_package = module_name(path, packages)
+            self._names[str(path)] = (name, is_package)
+            # torch is what the rulebook knows, even where its source lies in the project.
+            if name.partition(".")[0] != "torch":
+                self._modules.setdefault(name, []).append(str(path))
+
+    @property
+    def names(self) -> Mapping[str, tuple[str, bool]]:
+        """Path -> module name, and whether it is a package."""
+        return self._names
+
+    @property
+    def paths(self) -> Iterable[str]:
+        return self._names
+
+    @property
+    def modules(self) -> Mapping[str, Sequence[str]]:
+        """Dotted name -> the files that have it."""
+        return self._modules
+
+    def table(self, name: str, make: Callable[[], Table]) -> Table:
+        """What is read off all files together, made once."""
+        if name not in self._tables:
+            self._tables[name] = make()
+        return self._tables[name]  # type: ignore[return-value]
+
+    def index(self, path: str) -> FileIndex | None:
+        """None where the file cannot be read; `problems` says why."""
+        if path not in self.indexes:
+            known = self.recall(path) if self.recall is not None else None
+            self.indexes[path] = known or self._build(path)
+        return self.indexes[path]
+
+    def _build(self, path: str) -> FileIndex | None:
+        name, is_package = self._names.get(path) or module_name(Path(path), {})
+        try:
+            original = read(Path(path))
+            source, tree = parse_source(original)
+        except Unreadable as problem:
+            self.problems[path] = problem
+            return None
+        if source is not original:
+            self.rewritten.add(path)
+        self._keep(path, source)
+        self._keep_tree(path, tree)
+        return build_index(source, tree, name, is_package)
+
+    def _keep_tree(self, path: str, tree: ast.Module) -> None:
+        self._trees[path] = statements_by_line(tree.body)
+        self._tree_lines += _length(self._trees[path])
+        while self._tree_lines > MAX_TREE_LINES:
+            self._tree_lines -= _length(self._trees.popitem(last=False)[1])
+
+    def forget_trees(self) -> None:
+        """Nobody will ask for statements any more."""
+        self._nodes.clear()
+        self._trees.clear()
+        self._tree_lines = 0
+
+    def check(self, path: str) -> None:
+        """Note it among the problems if a file cannot be read, at a fraction of what an index costs."""
+        if path in self.indexes:
+            return
+        try:
+            text = read(Path(path)).text
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                symtable(text, path, "exec")
+        except Exception:
+            # Whatever this was, the parser has the last word: some of it is only newer than the running Python.
+            self.index(path)
+
+    def data(self, path: str) -> bytes | None:
+        """What a file holds; None, and a problem, where it cannot be opened."""
+        if path in self.held:
+            return self.held[path]
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            self.problems[path] = Unreadable(error.strerror or type(error).__name__)
+            return None
+
+    def text(self, path: str) -> Source:
+        """The source of a file in which every character may count. Raises as `source` does."""
+        self.read_whole.add(path)
+        return self.source(path)
+
+    def search(self, path: str, pattern: re.Pattern[str]) -> list[str]:
+        """What a pattern of one group or none finds in a file's text. Raises as `source` does."""
+        self.searches.setdefault(path, set()).add(pattern)
+        return pattern.findall(self.source(path).text)
+
+    def source(self, path: str) -> Source:
+        """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
+        if path in self._sources:
+            self._sources.move_to_end(path)
+            return self._sources[path]
+        if path in self.problems:
+            raise KeyError(path)
+        source = read(Path(path))
+        if path in self.rewritten:
+            source, _ = parse_source(source)
+        return self._keep(path, source)
+
+    def _keep(self, path: str, source: Source) -> Source:
+        self._sources[path] = source
+        if len(self._sources) > MAX_SOURCES:
+            self._sources.popitem(last=False)
+        return source
+
+    def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
+        """The statement on these lines; None where it does not stand alone."""
+        key = (path, first, last)
+        node: ast.stmt | None
+        if key in self._nodes:
+            self._nodes.move_to_end(key)
+            return self._nodes[key]
+        self.read_spans.setdefault(path, set()).add((first, last))
+        try:
+            if path in self._trees:
+                self._trees.move_to_end(path)
+            parsed = self._trees.get(path, {}).get((first, last))
+            node = parsed if parsed is not None else self.source(path).slice_tree(first, last)
+        except (SyntaxError, ValueError, IndexError, KeyError, RecursionError, MemoryError, Unreadable):
+            node = None
+        self._nodes[key] = node
+        if len(self._nodes) > MAX_NODES:
+            self._nodes.popitem(last=False)
+        return node
+
+
+def _length(statements: Mapping[tuple[int, int], ast.stmt]) -> int:
+    return max((last for _, last in statements), default=0)
+
+
+def build(path: Path, module: str, is_package: bool) -> FileIndex | None:
+    """The index of a file that needs no rewriting; None for others."""
+    try:
+        original = read(path)
+        source, tree = parse_source(original)
+    except Unreadable:
+        return None
+    return build_index(source, tree, module, is_package) if source is original else None
+
+
+def module_name(path: Path, packages: dict[Path, Path | None]) -> tuple[str, bool]:
+    """The dotted name under which `path` is imported, and whether it is a package's `__init__`."""
+    is_package = path.name == "__init__.py"
+    parts = [] if is_package else [path.stem]
+    outermost = outermost_package(path.parent, packages)
+    if outermost is not None:
+        parts = [*path.parent.relative_to(outermost.parent).parts, *parts]
+    return ".".join(parts), is_package
+
+
+def outermost_package(folder: Path, known: dict[Path, Path | None]) -> Path | None:
+    """The package that a folder is in through all packages between, or None. `known` keeps the answers.
+
+    Inside a package a folder is one without an `__init__.py` too; at the top of a project it is no more than a folder.
+    """
+    if folder not in known:
+        is_regular = (folder / "__init__.py").is_file()
+        above = outermost_package(folder.parent, known) if folder.parent != folder else None
+        if above is not None and not is_regular and is_project_root(folder.parent):
+            above = None
+        known[folder] = above or (folder if is_regular else None)
+    return known[folder]
