@@ -1,125 +1,312 @@
-"""Run the snippets of scripts/op_snippets.yaml on a GPU and write tests/data/op_extra.jsonl.
+"""Run every snippet of scripts/op_snippets.yaml on a GPU and write what happened: rules/ops/torch-X.Y.json.
 
-Each snippet runs in processes of its own, since a failed capture leaves its process broken: eagerly under PyTorch's
-sync debug mode, then captured, then replayed three times on changed inputs and compared with eager. Rows have the form
-of tests/data/op_atlas.jsonl.
+    python scripts/measure_ops.py --out rules/ops/torch-2.11.json     # three minutes on an H200 with 16 cores
 
-    python scripts/measure_ops.py OUTPUT.jsonl       # needs one CUDA device and PyYAML; about two minutes on 16 cores
+Needs one CUDA device, PyYAML and NumPy. For each snippet there are two measurements, each in a process whose CUDA context
+nothing has broken: a step that runs eagerly under PyTorch's instruments, and a plain capture with three replays on new
+inputs. Processes are forked from a server that has imported torch; one that ends badly is replaced, and the next snippet
+goes on. The file holds no times and no addresses, and its order is that of the names, so two runs can be compared.
+
+What an entry says:
+    step      the snippet
+    eager     null, or the error where the step does not even run eagerly; then nothing else is known
+    warnings  sync-debug warnings of one eager step
+    waits     waits that PyTorch's GPU trace calls back for: {"stream": 1}
+    ops       aten operations of the step, each with the waits inside it
+    calls     PyTorch's Python functions of the step, each with the waits inside it
+    alerts    operations that torch.use_deterministic_algorithms names as not deterministic
+    repeats   whether four runs from the same state and seed give the same bits
+    capture   "ok", "fails" or "dies" (the process ended)
+    error     the first error of a failed capture
+    generator "ok", or "poisoned" where nothing can be drawn after a failed capture
+    nodes     the graph's nodes by kind
+    replays   for three replays on new inputs "same" as an eager twin's step or "differs", or the error
+    modes     the error where PyTorch's modes, which see operations and calls, do not bear the step
+    raised    the error where a measurement itself failed
 """
 
 from __future__ import annotations
 
-import copy
+import argparse
+import ctypes
 import json
+import os
+import re
 import sys
-import textwrap
+import tempfile
 import warnings
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
-import yaml
+from op_snippets import State, catalogue
+from torch.cuda import _gpu_trace
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils._python_dispatch import TorchDispatchMode
 
-SNIPPETS = Path(__file__).resolve().parent / "op_snippets.yaml"
-VARIED = ("x", "v", "idx", "mask", "spd", "scale")
-"What changes between replays; shapes and ranges stay."
+SCHEMA = "graphsafe/measured-ops/1"
+SERVER = get_context("forkserver")
+SILENCE_S = 60
+"A process that says nothing for so long is ended; the snippet is said to have died."
+WARMUP = 3
+REPLAYS = 3
+NODE_KINDS = {
+    0: "kernel",
+    1: "memcpy",
+    2: "memset",
+    3: "host",
+    4: "graph",
+    5: "empty",
+    6: "wait-event",
+    7: "event-record",
+}
 
-
-def state(device: torch.device) -> SimpleNamespace:
-    torch.manual_seed(0)
-    s = SimpleNamespace()
-    s.x, s.v = torch.randn(64, 64, device=device), torch.randn(64, device=device)
-    s.idx, s.idx_perm = torch.randint(0, 64, (64,), device=device), torch.randperm(64, device=device)
-    s.mask = torch.rand(64, device=device) > 0.5
-    s.tok, s.zero = torch.zeros(1, dtype=torch.int64, device=device), torch.zeros((), dtype=torch.int64, device=device)
-    s.scale = torch.rand((), device=device) + 1
-    s.spd = s.x @ s.x.T + 64 * torch.eye(64, device=device)
-    s.lengths = torch.full((4,), 16, dtype=torch.int64, device=device)
-    s.offs = torch.tensor([16, 32, 48, 64], dtype=torch.int32, device=device)
-    s.buf, s.fbuf = torch.zeros(64, dtype=torch.int64, device=device), torch.zeros(64, device=device)
-    s.cpu, s.cpu0, s.pin = torch.randn(64), torch.tensor(2.0), torch.randn(64).pin_memory()
-    s.q = torch.randn(1, 8, 64, 64, device=device, dtype=torch.float16)
-    s.count, s.gen, s.rng_state = 3, torch.Generator(device=device), torch.cuda.get_rng_state()
-    s.param = torch.nn.Parameter(torch.randn(64, 64, device=device))
-    s.mha = torch.nn.MultiheadAttention(64, 4, batch_first=True, device=device).eval()
-    layer = torch.nn.TransformerEncoderLayer(64, 4, batch_first=True, device=device)
-    s.encoder = torch.nn.TransformerEncoder(layer, 1).eval().requires_grad_(False)
-    s.bn, s.gru = torch.nn.BatchNorm1d(64, device=device), torch.nn.GRU(64, 64, batch_first=True, device=device)
-    s.sgd, s.scaler = torch.optim.SGD([s.param], lr=0.1), torch.amp.GradScaler("cuda")
-    s.adamwf = torch.optim.AdamW([s.param], lr=0.1, fused=True, capturable=True)
-    return s
+Row = dict[str, Any]
 
 
-def refresh(s: SimpleNamespace, seed: int) -> None:
-    """New values in place, the same ones for the same seed."""
-    fresh = torch.Generator().manual_seed(seed)
-    x = torch.randn(64, 64, generator=fresh)
-    values = {
-        "x": x,
-        "v": torch.randn(64, generator=fresh),
-        "idx": torch.randint(0, 64, (64,), generator=fresh),
-        "mask": torch.rand(64, generator=fresh) > 0.5,
-        "spd": x @ x.T + 64 * torch.eye(64),
-        "scale": torch.rand((), generator=fresh) + 1,
-    }
-    for name in VARIED:
-        getattr(s, name).copy_(values[name])
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="the file to write; rules/ops/torch-X.Y.json")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side")
+    parser.add_argument("names", nargs="*", help="snippets to run (default: all)")
+    arguments = parser.parse_args()
+    names = arguments.names or list(catalogue().steps)
+    SERVER.set_forkserver_preload(["torch", "numpy", "yaml"])
+    eager = measured(eager_row, names, arguments.jobs)
+    captured = measured(capture_row, [name for name in names if eager[name].get("eager") is None], arguments.jobs)
+    entries = {name: {**eager[name], **captured.get(name, {})} for name in sorted(names)}
+    (head,) = measured(environment, ["environment"], 1).values()
+    arguments.out.write_text(file_text(head, entries), encoding="utf-8")
+    counts = Counter(entry.get("capture", "not eager") for entry in entries.values())
+    print(f"{arguments.out}: {len(entries)} snippets, {dict(sorted(counts.items()))}")
+    return 0
 
 
-def stepper(step: str, s: SimpleNamespace, device: torch.device) -> Any:
-    space: dict[str, Any] = {"torch": torch, "F": F, "np": np, "s": s, "dev": device}
-    exec(f"def step():\n{textwrap.indent(step, '    ')}\n    return out\n", space)
-    return space["step"]
+def file_text(head: Row, entries: Mapping[str, Row]) -> str:
+    lines = [f"{json.dumps(name)}:{json.dumps(entry, separators=(',', ':'))}" for name, entry in entries.items()]
+    return json.dumps({"schema": SCHEMA, **head})[:-1] + ', "entries": {\n' + ",\n".join(lines) + "\n}}\n"
 
 
-def eager_row(step: str) -> dict[str, Any]:
-    device = torch.device("cuda:0")
-    s = state(device)
-    run = stepper(step, s, device)
-    for _ in range(2):
-        run()
-    torch.cuda.synchronize()
-    with warnings.catch_warnings(record=True) as caught:
+# ---- processes -------------------------------------------------------------------------------------------------------
+def measured(measure: Callable[[str], Row], names: Sequence[str], jobs: int) -> dict[str, Row]:
+    """What `measure` says of each name, in `jobs` chains of processes: each goes on until a row says that it broke."""
+    slices = [list(names[start::jobs]) for start in range(min(jobs, len(names)))]
+    with ThreadPoolExecutor(max(1, len(slices))) as pool:
+        parts = pool.map(lambda part: list(chain(measure, part)), slices)
+        return {name: row for part in parts for name, row in part}
+
+
+def chain(measure: Callable[[str], Row], names: list[str]) -> Iterator[tuple[str, Row]]:
+    position = 0
+    while position < len(names):
+        ours, theirs = SERVER.Pipe(duplex=False)
+        process = SERVER.Process(target=work, args=(measure, names[position:], theirs))
+        process.start()
+        theirs.close()
+        for row in received(ours):
+            yield names[position], row
+            position += 1
+        process.join(2)
+        if process.is_alive():
+            process.kill()
+            process.join()
+        if position < len(names) and process.exitcode not in (0, BROKEN):
+            yield names[position], {"capture": "dies"}
+            position += 1
+
+
+BROKEN = 3
+
+
+def work(measure: Callable[[str], Row], names: Sequence[str], connection: Connection) -> None:
+    """Measure until a row has broken this process; it ends without cleaning up, which could hang."""
+    warnings.simplefilter("ignore")
+    for name in names:
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+            try:
+                row = measure(name)
+            except Exception as error:
+                row = {"raised": summary(error), "broken": True}
+        broken = row.pop("broken", False)
+        connection.send(row)
+        if broken:
+            connection.close()
+            os._exit(BROKEN)
+    connection.close()
+    os._exit(0)
+
+
+def received(connection: Connection) -> Iterator[Row]:
+    """What a process says until it ends, or is silent for too long."""
+    while connection.poll(SILENCE_S):
+        try:
+            yield connection.recv()
+        except EOFError:
+            return
+
+
+# ---- one eager step, under instruments -------------------------------------------------------------------------------
+WAITS: Counter[str] = Counter()
+
+
+def eager_row(name: str) -> Row:
+    snippets, device = catalogue(), torch.device("cuda", 0)
+    step = snippets.steps[name]
+    code = compile(step, f"<{name}>", "exec")
+    row: Row = {"step": step, "eager": None}
+    watch_waits()
+    if "s.group" in step:
+        start_process_group(device)
+    s = State(snippets, device)
+    try:
+        for number in range(WARMUP):
+            s.refresh(number)
+            s.run(code)
+        torch.cuda.synchronize()
+    except Exception as error:
+        return {**row, "eager": summary(error), "broken": True}
+    row["warnings"], row["waits"] = sync_warnings(lambda: s.run(code))
+    row["alerts"] = alerts(lambda: s.run(code))
+    row["repeats"] = repeats(lambda: State(snippets, device).run(code))
+    try:
+        row["ops"], row["calls"] = operations(lambda: s.run(code))
+    except Exception as error:  # no dispatch mode bears everything
+        row |= {"ops": None, "calls": None, "modes": summary(error), "broken": True}
+    return row
+
+
+def watch_waits() -> None:
+    if not WAITS:
+        torch._C._activate_gpu_trace()
+        WAITS["watched"] = 0
+        _gpu_trace.register_callback_for_stream_synchronization(lambda *_: WAITS.update(["stream"]))
+        _gpu_trace.register_callback_for_device_synchronization(lambda *_: WAITS.update(["device"]))
+        _gpu_trace.register_callback_for_event_synchronization(lambda *_: WAITS.update(["event"]))
+
+
+@contextmanager
+def waits_counted() -> Iterator[Counter[str]]:
+    before = Counter(WAITS)
+    found: Counter[str] = Counter()
+    try:
+        yield found
+    finally:
+        found.update(WAITS - before)
+
+
+def sync_warnings(run: Callable[[], Any]) -> tuple[int, dict[str, int]]:
+    with warnings.catch_warnings(record=True) as caught, waits_counted() as waits:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
+        try:
+            run()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    said = sum("called a synchronizing CUDA operation" in str(warning.message) for warning in caught)
+    return said, dict(sorted(waits.items()))
+
+
+class Calls(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: Counter[str] = Counter()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with waits_counted() as waits:
+            result = func(*args, **(kwargs or {}))
+        self.waits[python_name(func)] += waits.total()
+        return result
+
+
+class Operations(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with waits_counted() as waits:
+            result = func(*args, **(kwargs or {}))
+        self.waits[func.name()] += waits.total()
+        return result
+
+
+def python_name(func: Any) -> str:
+    name = getattr(func, "__name__", "")
+    if getattr(torch, name, None) is func:
+        return f"torch.{name}"
+    return resolve_name(func) or f"{getattr(func, '__module__', None) or 'torch'}.{name}"
+
+
+def operations(run: Callable[[], Any]) -> tuple[dict[str, int], dict[str, int]]:
+    with Operations() as ops, Calls() as calls:
         run()
-        torch.cuda.set_sync_debug_mode("default")
-    return {"sync_debug_warnings": sum("called a synchronizing CUDA operation" in str(w.message) for w in caught)}
+    return dict(sorted(ops.waits.items())), dict(sorted(calls.waits.items()))
 
 
-def capture_row(step: str) -> dict[str, Any]:
-    device = torch.device("cuda:0")
-    s = state(device)
-    run = stepper(step, s, device)
+def alerts(run: Callable[[], Any]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            run()
+        finally:
+            torch.use_deterministic_algorithms(False)
+    said = (re.match(r"(\S+) does not have a deterministic implementation", str(one.message)) for one in caught)
+    return sorted({match[1] for match in said if match})
+
+
+def repeats(run: Callable[[], Any]) -> bool:
+    outputs = []
+    for _ in range(4):
+        torch.manual_seed(0)
+        outputs.append(run().detach().clone().contiguous().reshape(-1).view(torch.uint8))
+    return all(torch.equal(outputs[0], other) for other in outputs[1:])
+
+
+# ---- a plain capture, and replays against an eager twin --------------------------------------------------------------
+def capture_row(name: str) -> Row:
+    snippets, device = catalogue(), torch.device("cuda", 0)
+    code = compile(snippets.steps[name], f"<{name}>", "exec")
+    torch.cuda.set_device(device)
+    if "s.group" in snippets.steps[name]:
+        start_process_group(device)
+    subject, twin = State(snippets, device), State(snippets, device)
     stream = torch.cuda.Stream(device)
     with torch.cuda.stream(stream):
-        for _ in range(3):
-            run()
+        for number in range(WARMUP):
+            for s in (subject, twin):
+                s.refresh(number)
+                torch.manual_seed(number)
+                s.run(code)
     torch.cuda.synchronize()
-    # Host state (a counter, an optimizer's) is kept with the tensors of the eager twin, which steps as often.
-    twin = {name: getattr(s, name).detach().clone() for name in ("fbuf", "buf", "param")}
-    graph = torch.cuda.CUDAGraph()
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
     try:
         with torch.cuda.graph(graph, stream=stream):
-            out = run()
+            out = subject.run(code)
+        graph.instantiate()
     except Exception as error:
-        return {"capture": "fails", "error": summary(first(error))}
-    same = []
-    for seed in (1, 2, 3):
-        refresh(s, seed)
-        restore(s, twin)
-        torch.manual_seed(seed)
-        graph.replay()
-        replayed = copy.deepcopy(out.detach())
-        restore(s, twin)
-        torch.manual_seed(seed)
-        same.append("same" if torch.allclose(replayed, run(), equal_nan=True, rtol=1e-3, atol=1e-3) else "DIFF")
-    return {"capture": "ok", "replay_vs_eager": same}
+        return {"capture": "fails", "error": summary(first(error)), "generator": generator(device), "broken": True}
+    row: Row = {"capture": "ok", "nodes": node_counts(graph.raw_cuda_graph()), "replays": []}
+    try:
+        for number in range(10, 10 + REPLAYS):
+            subject.refresh(number)
+            torch.manual_seed(number)
+            graph.replay()
+            replayed = out.detach().clone()
+            twin.refresh(number)
+            torch.manual_seed(number)
+            row["replays"].append("same" if same(replayed, twin.run(code).detach()) else "differs")
+        torch.cuda.synchronize()
+    except Exception as error:
+        row["replays"].append(summary(error))
+        row["broken"] = True
+    return row
 
 
 def first(error: BaseException) -> BaseException:
@@ -130,42 +317,69 @@ def first(error: BaseException) -> BaseException:
 
 
 def summary(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".split("\n")[0][:200]
+    line = f"{type(error).__name__}: {error}".split("\n")[0][:200]
+    return re.sub(r"0x[0-9a-f]{6,}", "0x...", line)
 
 
-def restore(s: SimpleNamespace, twin: dict[str, torch.Tensor]) -> None:
-    with torch.no_grad():
-        for name, value in twin.items():
-            getattr(s, name).copy_(value)
+def generator(device: torch.device) -> str:
+    try:
+        torch.randn(1, device=device)
+    except Exception:
+        return "poisoned"
+    return "ok"
 
 
-def attempt(function: Any, step: str) -> dict[str, Any]:
-    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
-        try:
-            return dict(pool.submit(function, step).result(timeout=120))
-        except Exception as error:
-            return {"raised": summary(error)}
+def same(replayed: torch.Tensor, eager: torch.Tensor) -> bool:
+    if replayed.shape != eager.shape or replayed.dtype != eager.dtype:
+        return False
+    if not (eager.is_floating_point() or eager.is_complex()):
+        return torch.equal(replayed, eager)
+    return torch.allclose(replayed, eager, rtol=1e-3, atol=1e-3, equal_nan=True)
 
 
-def row(name: str, step: str, seed: dict[str, Any]) -> dict[str, Any]:
-    head = {"name": name, "step": step, "torch": torch.__version__, "gpu": "H200"}
-    eager = attempt(eager_row, step)
-    if "raised" in eager:
-        return {**head, "eager": eager["raised"], "family": "invalid", "code": None}
-    code = seed["codes"].get(name)
-    families = sorted({one[:3] for one in ([code] if isinstance(code, str) else code or [])})
-    done = {**head, **eager, **attempt(capture_row, step)}
-    if name in seed["notes"]:
-        done["note"] = seed["notes"][name]
-    return {**done, "family": None if not families else families[0] if len(families) == 1 else families, "code": code}
+def node_counts(raw_graph: int) -> dict[str, int]:
+    library = ctypes.CDLL(f"libcudart.so.{(torch.version.cuda or '').partition('.')[0]}")
+    count = ctypes.c_size_t(0)
+    library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), None, ctypes.byref(count))
+    nodes = (ctypes.c_void_p * count.value)()
+    library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), nodes, ctypes.byref(count))
+    kinds: Counter[str] = Counter()
+    for node in nodes:
+        kind = ctypes.c_int(-1)
+        library.cudaGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
+        kinds[NODE_KINDS.get(kind.value, "other")] += 1
+    return dict(sorted(kinds.items()))
 
 
-def main() -> int:
-    seed = yaml.safe_load(SNIPPETS.read_text(encoding="utf-8"))
-    with ThreadPoolExecutor(12) as pool, open(sys.argv[1], "w", encoding="utf-8") as out:
-        for done in pool.map(lambda item: row(*item, seed), seed["snippets"].items()):
-            print(json.dumps(done), file=out, flush=True)
-    return 0
+# ---- what is not a snippet's own -------------------------------------------------------------------------------------
+def start_process_group(device: torch.device) -> None:
+    """One rank, over NCCL, for this process."""
+    if torch.distributed.is_initialized():
+        return
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    rendezvous = tempfile.mkdtemp()
+    torch.distributed.init_process_group(
+        "nccl", init_method=f"file://{rendezvous}/store", rank=0, world_size=1, device_id=device
+    )
+
+
+def environment(_: str) -> Row:
+    return {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "driver": driver(),
+        "device": torch.cuda.get_device_name(0),
+        "how": f"scripts/measure_ops.py, {len(catalogue().steps)} snippets",
+    }
+
+
+def driver() -> str | None:
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.search(r"\b\d{3}\.\d+(?:\.\d+)?\b", text)
+    return found[0] if found else None
 
 
 if __name__ == "__main__":
