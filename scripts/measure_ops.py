@@ -2,10 +2,10 @@
 
     python scripts/measure_ops.py --out rules/ops/torch-2.11.json     # three minutes on an H200 with 16 cores
 
-Needs one CUDA device, PyYAML and NumPy. For each snippet there are two measurements, each in a process whose CUDA context
-nothing has broken: a step that runs eagerly under PyTorch's instruments, and a plain capture with three replays on new
-inputs. Processes are forked from a server that has imported torch; one that ends badly is replaced, and the next snippet
-goes on. The file holds no times and no addresses, and its order is that of the names, so two runs can be compared.
+Needs one CUDA device, PyYAML and NumPy. Each snippet is measured twice, in processes whose CUDA context nothing has
+broken: a step that runs eagerly under PyTorch's instruments, and a plain capture with three replays on new inputs.
+Processes are forked from a server that has imported torch; one that ends badly is replaced, and the next snippet goes
+on. The file holds no times and no addresses, and its order is that of the names, so two runs can be compared.
 
 What an entry says:
     step      the snippet
