@@ -12,7 +12,6 @@ varies, both meet the same.
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import os
 import resource
@@ -94,18 +93,6 @@ def hot_lines(project: Path) -> list[tuple[Path, int]]:
 def insert(path: Path, line: int, *added: str) -> None:
     lines = path.read_text("utf-8").split("\n")
     path.write_text("\n".join([*lines[: line - 1], *added, *lines[line - 1 :]]), "utf-8")
-
-
-def make_other(path: Path, line: int) -> None:
-    """Have the function around a line return None as well, so that its callers are told something else."""
-    around = [
-        node
-        for node in ast.walk(ast.parse(path.read_bytes()))
-        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
-    ]
-    first = max(around, key=lambda node: node.lineno).body[0]
-    indent = " " * first.col_offset
-    insert(path, first.lineno, f"{indent}if len(str(1)) == 3:", f"{indent}    return None")
 
 
 def sample(source: Path, target: Path, share: float) -> int:
@@ -193,12 +180,9 @@ def main() -> None:
         changed = next(path for path in sorted(whole.rglob("*.py")) if path.stat().st_size > 5_000)
         changed.write_text(changed.read_text("utf-8") + "\nX_CHANGED = 1\n", "utf-8")
         show(f"scan after an edit to {changed.name}, not to hot code", scan(whole))
-        hot = hot_lines(whole)
-        insert(*hot[0], "")
-        show(f"scan after an edit to hot code of {hot[0][0].name}", scan(whole))
-        for path, line in (hot[len(hot) // 3], hot[2 * len(hot) // 3]):
-            make_other(path, line)
-            show(f"scan after {path.name} returns something else", scan(whole))
+        (path, line), *_ = hot_lines(whole)
+        insert(path, line, "")
+        show(f"scan after an edit to hot code of {path.name}", scan(whole))
         one = next(path for path in sorted(whole.rglob("*.py")) if b"nn.Module" in path.read_bytes())
         show(f"scan of {one.name} in the project, no cache", scan(whole, "--no-cache", path=str(one)))
         alone = Path(folder) / "alone"

@@ -13,7 +13,7 @@ from graphsafe.config import Config, is_project_root
 from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
 from graphsafe.rulebook import Rulebook, load_rulebook
 from graphsafe.scan.deep_stack import with_room
-from graphsafe.scan.incremental.earlier import Earlier
+from graphsafe.scan.incremental.incremental_scan import IncrementalScan
 from graphsafe.scan.interpreter.driver import Reader
 from graphsafe.scan.linting.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.linting.lint import Linter
@@ -50,7 +50,7 @@ def scan_paths(
     files, given = _files(paths, config)
     wanted = [str(path) for path in given]
     ways = entrances(config, rulebook)
-    earlier = Earlier(cache, files, wanted, config, confidence, rulebook, ways)
+    earlier = IncrementalScan(cache, files, wanted, config, confidence, rulebook, ways)
     known = earlier.report()
     if known is not None:
         return replace(known, created=_now())
@@ -59,10 +59,10 @@ def scan_paths(
     missing = {path: files.names[path] for path in starts.paths if path in files.names and path not in files.indexes}
     files.indexes.update(build_indexes(missing, jobs))
     others = [path for path in wanted if path not in settled]
-    reader = Reader(files, config, rulebook, starts.near, is_kept=earlier.follows_edits)
+    reader = Reader(files, config, rulebook, starts.near)
     linter = Linter(reader.project, reader.record, rulebook, config, confidence, is_whole=starts.near is None)
     report = with_room(lambda: _scan(reader, linter, starts, others, wanted, rulebook.ops.name, progress))
-    earlier.keep(report, reader, others)
+    earlier.keep(report, reader.project, others)
     return report
 
 

@@ -11,7 +11,6 @@ import json
 import os
 import sqlite3
 import sys
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
@@ -28,13 +27,9 @@ from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 
 FOLDER = ".graphsafe_cache"
 MAX_REPORTS = 16
-MAX_FOOTPRINTS = 4
+MAX_DEPENDENCIES = 4
 MAX_INDEXES = 50_000
 "Of about 2 kB each; the oldest go first."
-MAX_READINGS = 60_000
-"Functions; of about 1 kB each."
-MAX_VARIABLES = 500
-"Of a question to the database."
 LOCK_SECONDS = 5.0
 LEGAL = ""
 "In place of an index."
@@ -42,8 +37,7 @@ LEGAL = ""
 _TABLES = (
     "create table if not exists reports (key text primary key, data text)",
     "create table if not exists indexes (key text primary key, data text)",
-    "create table if not exists footprints (key text primary key, data text)",
-    "create table if not exists readings (key text primary key, data blob)",
+    "create table if not exists dependencies (key text primary key, data text)",
 )
 
 
@@ -57,35 +51,17 @@ class Cache:
     def report(self, key: str) -> Report | None:
         return _report(self._report_text(key))
 
-    def report_without_findings(self, key: str) -> Report | None:
-        try:
-            return _report(json.dumps({**json.loads(self._report_text(key)), "findings": []}))
-        except (TypeError, ValueError):
-            return None
-
     def keep_report(self, key: str, report: Report) -> None:
         # Without line breaks it is written in a quarter of the time.
         self._write("reports", [(key, json.dumps(as_json(report), separators=(",", ":")))], MAX_REPORTS)
 
-    def footprints(self, settings: str) -> dict[str, str]:
-        """What scans under these settings looked at, by name, the last one first, as footprint.py writes it."""
-        query = "select key, data from footprints where key like ? order by rowid desc"
-        return {key.partition(" ")[2]: data for key, data in self._select(query, [f"{settings} %"])}
+    def dependencies(self, settings: str) -> list[str]:
+        """What reports under these settings depend on, the last one first, as dependencies.py writes it."""
+        query = "select data from dependencies where key like ? order by rowid desc"
+        return [data for (data,) in self._select(query, [f"{settings} %"])]
 
-    def keep_footprints(self, settings: str, texts: Mapping[str, str]) -> None:
-        self._write("footprints", ((f"{settings} {name}", text) for name, text in texts.items()), MAX_FOOTPRINTS)
-
-    def readings(self, scan: str, names: Sequence[str]) -> dict[str, str]:
-        """What is kept of a scan under these names: of functions, or of the whole."""
-        found: dict[str, str] = {}
-        for first in range(0, len(names), MAX_VARIABLES):
-            keys = {_reading_key(scan, name): name for name in names[first : first + MAX_VARIABLES]}
-            query = f"select key, data from readings where key in ({','.join('?' * len(keys))})"
-            found.update((keys[key], _unpacked(data)) for key, data in self._select(query, list(keys)))
-        return found
-
-    def keep_readings(self, scan: str, rows: Iterable[tuple[str, str]]) -> None:
-        self._write("readings", ((_reading_key(scan, name), _packed(text)) for name, text in rows), MAX_READINGS)
+    def keep_dependencies(self, settings: str, report: str, text: str) -> None:
+        self._write("dependencies", [(f"{settings} {report}", text)], MAX_DEPENDENCIES)
 
     def index(self, path: str, key: str) -> FileIndex | None:
         for (data,) in self._select("select data from indexes where key = ?", [key]):
@@ -124,7 +100,7 @@ class Cache:
             return []
         try:
             if self._reading is None:
-                # Code that nests deeply is read in a thread of its own (deep.py), while the first one waits.
+                # Code that nests deeply is read in a thread of its own (deep_stack.py), while the first one waits.
                 self._reading = sqlite3.connect(self._file, timeout=LOCK_SECONDS, check_same_thread=False)
             return self._reading.execute(query, values).fetchall()
         except sqlite3.OperationalError:
@@ -133,7 +109,7 @@ class Cache:
             self._drop()
             return []
 
-    def _write(self, table: str, rows: Iterable[tuple[str, str | bytes]], limit: int) -> None:
+    def _write(self, table: str, rows: Iterable[tuple[str, str]], limit: int) -> None:
         if self._file is None:
             return
         try:
@@ -214,21 +190,6 @@ def _tools() -> str:
     libcst = sorted(entry.name for folder in sys.path for entry in Path(folder or ".").glob("libcst-*.dist-info"))
     found.update(f"{graphsafe.__version__} {sys.version} {libcst}".encode())
     return found.hexdigest()
-
-
-def _packed(text: str) -> bytes:
-    """A fifth of its size, at the least cost."""
-    return zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
-
-
-def _unpacked(data: bytes) -> str:
-    """Raises TypeError or zlib.error for what was damaged."""
-    return zlib.decompress(data).decode("utf-8", "surrogatepass")
-
-
-def _reading_key(scan: str, name: str) -> str:
-    """In ASCII: paths need not be UTF-8."""
-    return f"{scan} {json.dumps(name)}"
 
 
 def _report(text: str) -> Report | None:

@@ -173,7 +173,7 @@ def _aliased(engine: Engine, path: str, name: str) -> Value:
     file = engine.project.index(path)
     if file is None or name not in file.assigns:
         return UNKNOWN
-    statement = engine.project.searched(path, *file.assigns[name][-1])
+    statement = engine.project.statement(path, *file.assigns[name][-1])
     value = getattr(statement, "value", None)
     if isinstance(value, (ast.Subscript, ast.BinOp)):
         return annotated(engine, file, value)

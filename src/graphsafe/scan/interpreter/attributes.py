@@ -12,7 +12,6 @@ from graphsafe.scan.domain.arguments import Call
 from graphsafe.scan.domain.joins import join
 from graphsafe.scan.domain.naming import MASK_NAME, placed, where_of
 from graphsafe.scan.domain.values import UNKNOWN, Instance, NoneValue, Number, Tensor, Union, Unknown, Value, as_tensor
-from graphsafe.scan.incremental.journal import Held, answered
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
 
@@ -48,53 +47,24 @@ class AttributeTables:
 
     def record(self, ref: str, name: str, value: Value) -> None:
         """A cold assignment to `self.name` of an instance of class `ref`."""
-        journal = self._engine.journal
-        if journal is not None and journal.effect("record", ref, name, value):
-            return
         key = (ref, name)
         is_constructing = ref in self.under_construction
         known, first_known = self.now.get(key), self.initial_values.get(key)
         now = value if known is None or (is_constructing and type(known) is Unknown) else join(known, value)
-        first: Value | None = None
         self.now[key] = now
         if is_constructing:
-            first = join(first_known, value) if first_known is not None else value
-            self.initial_values[key] = first
-        if journal is not None:
-            journal.recorded(ref, name, (known, first_known), (now, first))
-            if now is not known:
-                journal.changed(ref)
+            self.initial_values[key] = join(first_known, value) if first_known is not None else value
 
     def expect(self, ref: str, name: str, value: Value) -> None:
         """An attribute that is None at first will hold such a value."""
-        journal = self._engine.journal
-        if journal is not None:
-            if journal.effect("expect", ref, name, value):
-                return
-            journal.changed(ref)
-        self.keep_expected(ref, name, value)
-        if journal is not None:
-            journal.expected(ref, name, self.held(ref, name))
-
-    def keep_expected(self, ref: str, name: str, value: Value) -> None:
         key = (ref, name)
         if as_tensor(value)[0] is not None:
             self.expected[key] = value
         else:
             self.now[key] = join(self.now.get(key, value), value)
 
-    def held(self, ref: str, name: str) -> Held:
-        """What answers about an attribute are read off, once constructors and methods are read."""
-        return self.now.get((ref, name)), self.expected.get((ref, name))
-
-    def _held_first(self, ref: str, name: str) -> Held:
-        return self.initial_values.get((ref, name)), None
-
     def of_instance(self, ref: str, name: str) -> Value | None:
         """The value of an attribute that is no method; None where nothing in the project defines it."""
-        return answered(self._engine.journal, "attribute", ref, name, self._of_instance, self.held)
-
-    def _of_instance(self, ref: str, name: str) -> Value | None:
         self._construct(ref)
         writing = self._writing.setdefault(ref, {})
         if name not in writing:
@@ -102,10 +72,10 @@ class AttributeTables:
         writers = writing[name]
         for writer in writers[:MAX_WRITERS]:
             self._run(ref, writer)
-        value, expected = self.held(ref, name)
+        value, expected = self.now.get((ref, name)), self.expected.get((ref, name))
         if expected is not None:
             value = expected if value is None else _filled(value, expected)
-        of_class = self._of_class(ref, name)
+        of_class = self.of_class(ref, name)
         if value is None:
             return (
                 of_class
@@ -122,13 +92,10 @@ class AttributeTables:
 
     def initial(self, ref: str, name: str) -> Value | None:
         """What the constructor leaves in an attribute, or the class body, before any other method runs."""
-        return answered(self._engine.journal, "initial", ref, name, self._from_constructor, self._held_first)
-
-    def _from_constructor(self, ref: str, name: str) -> Value | None:
         self._construct(ref)
         value = self.initial_values.get((ref, name))
         if value is None:
-            of_class = self._of_class(ref, name)
+            of_class = self.of_class(ref, name)
             return None if type(of_class) is Unknown else of_class
         return value
 
@@ -153,9 +120,6 @@ class AttributeTables:
 
     def of_class(self, ref: str, name: str) -> Value:
         """What the class body binds to a name, through the bases."""
-        return answered(self._engine.journal, "class", ref, name, self._of_class)
-
-    def _of_class(self, ref: str, name: str) -> Value:
         values = self._class_values.setdefault(ref, {})
         if name in values:
             return values[name] or UNKNOWN
@@ -214,16 +178,11 @@ class AttributeTables:
         return tuple(found)
 
     def _construct(self, ref: str) -> None:
-        journal = self._engine.journal
         if (ref, CONSTRUCTED) in self.done:
-            if journal is not None:
-                journal.needs(ref, CONSTRUCTED, True)
             return
         self.done.add((ref, CONSTRUCTED))
         project = self._engine.project
         self.under_construction.append(ref)
-        if journal is not None:
-            journal.constructing(ref)
         try:
             for name in CONSTRUCTORS:
                 method = project.find_method(ref, name)
@@ -233,8 +192,6 @@ class AttributeTables:
                 self._read(ref, method)
         finally:
             self.under_construction.pop()
-            if journal is not None:
-                journal.constructed()
 
     def has_plain_fields(self, ref: str) -> bool:
         """Whether the keywords of a call of the class are its fields: it has no constructor, or one for any keyword."""
@@ -268,10 +225,7 @@ class AttributeTables:
                 self.record(ref, name, replace(declared, where=given.where, dtype=given.dtype or declared.dtype))
 
     def _run(self, ref: str, method: str) -> None:
-        is_done = (ref, method) in self.done
-        if self._engine.journal is not None:
-            self._engine.journal.needs(ref, method, is_done)
-        if not is_done:
+        if (ref, method) not in self.done:
             self.done.add((ref, method))
             self._read(ref, method)
 

@@ -6,7 +6,7 @@ file afresh, the common layers of a large project would be read hundreds of time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +17,6 @@ from graphsafe.scan.domain.arguments import Call
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.record import ENTRY_POINT, Failure, Place, Record
 from graphsafe.scan.domain.values import Instance, Value
-from graphsafe.scan.incremental.recorder import Recorder
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.engine import Engine
@@ -33,18 +32,10 @@ from graphsafe.scan.symbols.project_files import Files
 class Step:
     """Where readings begin: a root, a function that captures, or what configured targets return."""
 
-    kind: Literal["root", "site", "targets", "follow"]
-    "`follow`: what waits is read."
+    kind: Literal["root", "site", "targets"]
     ref: str
     why: str = ""
     receiver: Value | None = None
-    keys: Sequence[int] = ()
-    "Of a step that was taken: what it depended on outside readings (passage.py)."
-
-    @property
-    def reads_outside(self) -> bool:
-        """Whether it follows code of no function."""
-        return self.kind == "targets" or (self.kind == "site" and self.ref.endswith("::"))
 
 
 TARGETS = ""
@@ -58,10 +49,7 @@ class Reader:
         config: Config,
         rulebook: Rulebook,
         near: Vicinity | None = None,
-        *,
-        is_kept: bool = False,
     ) -> None:
-        """`is_kept`: what readings ask is recorded, so that functions can be read again after an edit."""
         self.project = Project(files)
         self._config = config
         self._rulebook = rulebook
@@ -73,8 +61,6 @@ class Reader:
         "What engines call on models: read after the engines, which pass the arguments."
         self._near = near
         self._engine = self.engine()
-        self.recorder = Recorder(self.project) if is_kept else None
-        self._engine.journal = self.recorder
 
     def engine(self) -> Engine:
         """One that knows nothing yet."""
@@ -107,13 +93,9 @@ class Reader:
         self._follow()
 
     def _take(self, step: Step) -> None:
-        if self.recorder is not None:
-            self.recorder.step(step)
         _guarded(self._engine, step.ref, lambda: take(self._engine, step, self._config))
 
     def _follow(self) -> None:
-        if self.recorder is not None:
-            self.recorder.step(Step("follow", ""))
         engine = self._engine
         while engine.queue:
             _guarded(engine, engine.queue[0][0], lambda: engine.read_alone(*engine.queue.popleft()))
@@ -151,9 +133,6 @@ def take(engine: Engine, step: Step, config: Config) -> None:
         engine.add_root(step.ref, step.receiver, step.why)
     elif step.kind == "site":
         _read_site(engine, step.ref)
-    elif step.kind == "follow":
-        while engine.queue:
-            engine.read_alone(*engine.queue.popleft())
     else:
         target_roots(engine, config, engine.project.paths)
 

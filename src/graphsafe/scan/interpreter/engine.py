@@ -11,7 +11,7 @@ import ast
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
+from typing import Any
 
 from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
@@ -35,7 +35,6 @@ from graphsafe.scan.domain.values import (
     holds_device,
     of_elements,
 )
-from graphsafe.scan.incremental.journal import Journal, Way
 from graphsafe.scan.interpreter import attributes, expressions, parameters, statements
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
@@ -66,7 +65,6 @@ class Engine:
         self.libraries = libraries or Libraries()
         self.record = Record()
         self.state = self.record.state
-        self.journal: Journal | None = None
         self.queue: deque[tuple[str, Value | None, bool]] = deque()
         "Functions to read by themselves: function, receiver, whether only guarded code calls it."
         self.attributes = attributes.AttributeTables(self)
@@ -152,42 +150,31 @@ class Engine:
 
     def read(self, call: Call, away: int = 0) -> Value:
         """What a function returns for these arguments: it is read for them, unless it has been."""
-        if self.journal is None:
-            return self._read(call, away)[0]
-        told = self.journal.call(call, len(self.state.uses))
-        if told is None:
-            told, way = self._read(call, away)
-            self.journal.called(call, told, way, self.state)
-        return told
-
-    def _read(self, call: Call, away: int) -> tuple[Value, Way]:
         ref, arguments, hot, guarded = call.ref, call.arguments, call.hot, call.guarded
         if self.project.function_facts(ref) is None:
-            return UNKNOWN, "unread"
+            return UNKNOWN
         memo = self.memo
         given: object = (ref, call.bound, arguments.positional, tuple(sorted(arguments.keywords.items(), key=_first)))
         try:
-            known = memo.result(given, hot, guarded)
+            known: Any = memo.result(given, hot, guarded)
         except TypeError:
             given, known = None, MISSING
         if known is not MISSING:
-            return (self.declared(ref), "declared") if known is None else (known, "told")
+            return self.declared(ref) if known is None else known
         if not memo.admits(ref, hot, guarded, call.depth):
-            return self.declared(ref, arguments), "refused"
+            return self.declared(ref, arguments)
         node = self.project.function_node(ref)
         if node is None:
-            return self.after_unknown(arguments), "unread"
+            return self.after_unknown(arguments)
         memo.begin(ref, hot, guarded, given)
         result = self.read_anew(call, node, away)
         memo.end(hot, guarded, given, result)
-        return result, "read"
+        return result
 
     def read_anew(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, away: int = 0) -> Value:
         """What a function returns, whatever is known of it: `node` is read."""
         ref, arguments = call.ref, call.arguments
         self.horizon.readings += 1
-        if self.journal is not None:
-            self.journal.begin(call, node, self.state.clock)
         facts = self.project.function_facts(ref)
         path = ref.partition("::")[0]
         file = self.project.index(path)
@@ -208,8 +195,6 @@ class Engine:
             declared = annotated(self, file, node.returns)
             if type(declared) is not Unknown:
                 result = _marked(declared, depends_on_step(result) or any(map(depends_on_step, arguments.values())))
-        if self.journal is not None:
-            self.journal.end(result, self.state.clock)
         return result
 
     def _run(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
@@ -244,8 +229,6 @@ class Engine:
             frame.doubts,
             away=frame.away,
         )
-        if self.journal is not None:
-            self.journal.nested(function.ref, function.closure_id)
         key = f"{function.ref}#{function.closure_id}"
         if key in self.memo.active:
             return UNKNOWN
@@ -295,11 +278,10 @@ class Engine:
         if self.horizon.holds(ref):
             self.record.edge(ref, Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards)))
             guarded = bool(frame.guards) or bool(frame.doubts)
-            if self.journal is None or not self.journal.effect("later", ref, "guarded" if guarded else "", receiver):
-                self.queue.append((ref, receiver, guarded))
+            self.queue.append((ref, receiver, guarded))
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
-        if self.horizon.holds(ref) and (self.journal is None or not self.journal.effect("root", ref, why, receiver)):
+        if self.horizon.holds(ref):
             self.record.roots.setdefault(ref, why)
             self.queue.append((ref, receiver, False))
 
@@ -308,14 +290,11 @@ class Engine:
     def fail(self, failure: Failure) -> None:
         """Give up what is being read; what was found so far stays."""
         self.memo.active.clear()
-        if self.journal is not None:
-            self.journal.fail()
         self.record.failures[failure] = None
 
     def add_root_site(self, frame: Frame) -> None:
         """The function that `frame` reads holds a capture: what stands inside it is hot."""
-        if self.journal is None or not self.journal.effect("site", frame.ref, "", None):
-            self.record.roots.setdefault(frame.ref, SITE)
+        self.record.roots.setdefault(frame.ref, SITE)
 
     def read_alone(self, ref: str, receiver: Value | None, guarded: bool) -> None:
         """Read a function whose arguments are not known, but for what calls of an entry point's name have shown."""
@@ -332,53 +311,37 @@ class Engine:
         self.read(Call(ref, receiver, Arguments(keywords=told), hot=True, guarded=guarded))
 
     def _parameters(self, ref: str) -> Sequence[str]:
-        names = self.journal.parameters(ref) if self.journal is not None else None
-        if names is None:
-            node = self.project.function_node(ref)
-            names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []
-            if self.journal is not None:
-                self.journal.named(ref, names)
-        return names
+        node = self.project.function_node(ref)
+        return [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []
 
     def note_passed(self, name: str, arguments: Arguments) -> None:
         """A method is called of which only the name is known."""
         for tensor in passed_by(arguments):
-            if self.journal is None or not self.journal.effect("passed", name, tensor.name or "", tensor):
-                self.passed.keep(name, tensor)
+            self.passed.keep(name, tensor)
 
     def note_input(self, attribute: str) -> None:
         """The tensor of an attribute changes from step to step."""
-        if self.journal is not None:
-            self.journal.mark("input", attribute, attribute not in self.state.inputs)
         self.state.inputs.add(attribute)
 
     def note_seen(self, attribute: str) -> None:
         """Hot code reads an attribute."""
-        if self.journal is not None:
-            self.journal.mark("seen", attribute, attribute not in self.state.reads)
         self.state.read(attribute)
 
     def note_use(self, use: Use) -> None:
         """Host state decides what the device does."""
-        if self.journal is None or not self.journal.use(use, use.place not in self.state.uses):
-            self.state.use(use)
+        self.state.use(use)
 
     def count_uses(self) -> int:
         """Of host state, so far: to be told to the next two when a condition is known."""
-        uses = len(self.state.uses)
-        return uses if self.journal is None else self.journal.count(uses)
+        return len(self.state.uses)
 
     def has_used(self, uses: int) -> bool:
         """Whether there are more uses of host state than so many: those of a condition."""
-        has_grown = len(self.state.uses) > uses
-        if self.journal is None:
-            return has_grown
-        return self.journal.grown([*islice(self.state.uses.values(), uses, None)] if has_grown else ())
+        return len(self.state.uses) > uses
 
     def forget_uses(self, uses: int) -> None:
         """Drop all but the first uses: the condition that made the others decides nothing on the device."""
-        if self.journal is None or not self.journal.forget(len(self.state.uses) - uses):
-            self.state.forget_uses(uses)
+        self.state.forget_uses(uses)
 
 
 def _first(item: tuple[str, Value]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 MAX_DEPTH = 30
@@ -50,11 +49,3 @@ class Memo:
     def end(self, hot: bool, guarded: bool, given: object, result: object) -> None:
         if given is not None:
             self._results[given, hot, guarded] = result
-
-    def know(self, readings: Iterable[tuple[str, int, int, object, object]]) -> None:
-        """Readings that need not be made: function, whether hot and guarded, what is given, and the result."""
-        contexts, results = self._contexts, self._results
-        for ref, hot, guarded, given, result in readings:
-            context = ref, bool(hot), bool(guarded)
-            contexts[context] = contexts.get(context, 0) + 1
-            results[given, hot, guarded] = result

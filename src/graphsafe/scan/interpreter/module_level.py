@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.joins import join
 from graphsafe.scan.domain.values import UNKNOWN, ClassValue, Function, Lib, ProjectModule, Value
-from graphsafe.scan.incremental.journal import answered
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.models import library
@@ -31,12 +30,7 @@ class ModuleLevel:
     def value(self, file: FileIndex, name: str) -> Value:
         key = (file.path, name)
         if key in self._known:
-            value = self._known[key] or UNKNOWN
-            journal = self._engine.journal
-            binding = self._engine.project.resolve(file, name) if journal is not None else None
-            if binding is not None and binding.kind == "assign":
-                return answered(journal, "bound", binding.path, binding.name, lambda *_: value)
-            return value
+            return self._known[key] or UNKNOWN
         self._known[key] = None
         value = self._resolved(file, name)
         self._known[key] = value
@@ -57,7 +51,7 @@ class ModuleLevel:
             return ClassValue(f"{binding.path}::{binding.name}")
         if binding.kind == "function":
             return _function(self._engine, f"{binding.path}::{binding.name}")
-        return answered(self._engine.journal, "bound", binding.path, binding.name, self.assigned)
+        return self.assigned(binding.path, binding.name)
 
     def assigned(self, path: str, name: str) -> Value:
         file = self._engine.project.index(path)

@@ -41,7 +41,7 @@ def _declared(project: Project, path: str) -> frozenset[str]:
         *(span for bound in file.assigns.values() for span in bound),
     }
     found = {span for span in spans if any(span[0] <= number <= span[1] for number in told)}
-    nodes = (project.searched(path, first, last) for first, last in sorted(found))
+    nodes = (project.statement(path, first, last) for first, last in sorted(found))
     return frozenset(name for node in nodes if node is not None for name in _names(node))
 
 

@@ -49,7 +49,7 @@ class Variables:
         facts = self._project.function_facts(method) if method is not None else None
         if method is None or facts is None:
             return False
-        node = self._project.searched(method.partition("::")[0], facts.line, facts.end_line)
+        node = self._project.statement(method.partition("::")[0], facts.line, facts.end_line)
         return node is not None and any(
             isinstance(inner, (ast.Name, ast.Attribute)) and dotted(inner) in _SOURCES for inner in ast.walk(node)
         )

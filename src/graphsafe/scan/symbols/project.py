@@ -56,11 +56,6 @@ class Project:
         """The statement on these lines; None where it does not stand alone."""
         return self.files.statement(path, first, last)
 
-    def searched(self, path: str, first: int, last: int) -> ast.stmt | None:
-        """The same, for what is looked for in it: an edit there counts, whatever readings make of it."""
-        self.files.searched_spans.setdefault(path, set()).add((first, last))
-        return self.statement(path, first, last)
-
     # names
 
     def module(self, name: str, importer: str) -> FileIndex | None:

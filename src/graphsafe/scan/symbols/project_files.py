@@ -46,8 +46,6 @@ class Files:
         self._tables: dict[str, object] = {}
         self.read_spans: dict[str, set[tuple[int, int]]] = {}
         "Path -> first and last lines of the statements that were asked for."
-        self.searched_spans: dict[str, set[tuple[int, int]]] = {}
-        "Of these, those that others look into than readings of the function."
         self.read_whole: set[str] = set()
         "Files whose text was asked for."
         self.searches: dict[str, set[re.Pattern[str]]] = {}

@@ -1,4 +1,4 @@
-"""Where lines of a file stand after an edit that has moved its statements, and the findings that name them."""
+"""Findings after an edit that has moved statements of a file to other lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from graphsafe.report.model import CallSite, Finding
 
 LINES = re.compile(r"\.py:\d|\blines? \d|^\d+(, \d+)*$")
 "Text that names lines of a file."
-LAMBDA = re.compile(r"<lambda>:(\d+)")
 
 Span = tuple[int, int]
 "First and last line."
@@ -21,7 +20,7 @@ class Unclear(Exception):
     """Something names a line that may be another one now."""
 
 
-class Move:
+class LineShift:
     """From the lines of a file before to those of today."""
 
     def __init__(self, before: Mapping[str, Span], after: Mapping[str, Span]) -> None:
@@ -37,32 +36,28 @@ class Move:
                 return line + shift
         raise Unclear
 
-    def name(self, function: str) -> str:
-        """Of a lambda, which is called by its line, or of what stands inside one. Raises Unclear."""
-        return LAMBDA.sub(lambda found: f"<lambda>:{self.line(int(found[1]))}", function)
 
-
-def moved(findings: Iterable[Finding], moves: Mapping[str, Move]) -> Iterator[Finding]:
-    """The findings with today's lines; `moves` by absolute path. Raises Unclear."""
+def shifted(findings: Iterable[Finding], shifts: Mapping[str, LineShift]) -> Iterator[Finding]:
+    """The findings with today's lines; `shifts` by absolute path. Raises Unclear."""
     for finding in findings:
-        yield _moved(finding, moves)
+        yield _shifted(finding, shifts)
 
 
-def _moved(finding: Finding, moves: Mapping[str, Move]) -> Finding:
+def _shifted(finding: Finding, shifts: Mapping[str, LineShift]) -> Finding:
     at = finding.location
-    move = moves.get(os.path.abspath(at.path))
-    if move is None and not any(os.path.abspath(site.path) in moves for site in finding.call_chain):
+    shift = shifts.get(os.path.abspath(at.path))
+    if shift is None and not any(os.path.abspath(site.path) in shifts for site in finding.call_chain):
         return finding
-    if finding.edits or any(map(names_a_line, _texts(finding))):
+    if finding.edits or any(map(_names_a_line, _texts(finding))):
         raise Unclear
-    if move is not None:
-        at = replace(at, line=move.line(at.line), end_line=move.line(at.end_line))
-    return replace(finding, location=at, call_chain=tuple(_moved_site(site, moves) for site in finding.call_chain))
+    if shift is not None:
+        at = replace(at, line=shift.line(at.line), end_line=shift.line(at.end_line))
+    return replace(finding, location=at, call_chain=tuple(_shifted_site(site, shifts) for site in finding.call_chain))
 
 
-def _moved_site(site: CallSite, moves: Mapping[str, Move]) -> CallSite:
-    move = moves.get(os.path.abspath(site.path))
-    return site if move is None else replace(site, line=move.line(site.line))
+def _shifted_site(site: CallSite, shifts: Mapping[str, LineShift]) -> CallSite:
+    shift = shifts.get(os.path.abspath(site.path))
+    return site if shift is None else replace(site, line=shift.line(site.line))
 
 
 def _texts(finding: Finding) -> Iterator[str]:
@@ -72,6 +67,6 @@ def _texts(finding: Finding) -> Iterator[str]:
     yield from (site.function or "" for site in finding.call_chain)
 
 
-def names_a_line(text: str) -> bool:
+def _names_a_line(text: str) -> bool:
     """A lambda is called by its line."""
     return "<lambda>" in text or LINES.search(text) is not None

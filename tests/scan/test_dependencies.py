@@ -121,7 +121,7 @@ def test_a_finding_that_names_other_lines_names_those_of_today(root: Path, again
     edit(root, "model.py", "import torch\n", "# Above.\nimport torch\n")
     report, read = again()
     (moved,) = (finding for finding in report.findings if "uses" in finding.data)
-    assert not read and int(moved.data["uses"]) == int(finding.data["uses"]) + 1
+    assert read and int(moved.data["uses"]) == int(finding.data["uses"]) + 1
 
 
 def test_an_edit_taken_back_leaves_the_report_before_it_to_go_on_from(root: Path, again: Again) -> None:

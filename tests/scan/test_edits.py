@@ -1,4 +1,4 @@
-"""After an edit that changes what functions do to others: the scan is gone through again, and finds the same."""
+"""After any edit a scan with a cache says what a scan without one says: `again` compares the two."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from graphsafe.report.model import Report
 
 from .editing import Again, edit
 
@@ -162,10 +160,6 @@ class Runner:
 FILES = {"model.py": MODEL, "base.py": BASE, "helper.py": HELPER, "runner.py": RUNNER}
 
 
-def codes(report: Report) -> list[str]:
-    return [finding.code for finding in report.findings]
-
-
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
@@ -203,52 +197,24 @@ def codes(report: Report) -> list[str]:
             "            self.out = self.model(self.inputs, sizes)",
             "            self.out = self.inputs * 2",
         ),
-    ],
-)
-def test_what_an_edit_does_to_others_is_found_without_a_scan(
-    root: Path, again: Again, name: str, old: str, new: str
-) -> None:
-    edit(root, name, old, new)
-    _, scanned = again()
-    assert not scanned
-    # Another edit of the same file, and then the way back.
-    (root / name).write_text("# Above.\n" + (root / name).read_text())
-    _, scanned = again()
-    assert not scanned
-    (root / name).write_text(FILES[name])
-    _, scanned = again()
-    assert not scanned
-
-
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
         ("helper.py", "limit: int) ->", "limit: int = 2) ->"),
         ("model.py", "    def unused(", "    def useless("),
         ("model.py", "def forward(self, x: torch.Tensor", "def forward(self, x: Batch"),
         ("model.py", "Batch = list[int]", "Batch = list[torch.Tensor]"),
+        ("helper.py", "LIMIT = 3", "LIMIT = {0: lambda x: x.item()}"),
+        ("model.py", "class Other(Step)", "class Other(Base)"),
+        ("model.py", "    def unused(", "    @torch.no_grad()\n    def unused("),
+        ("model.py", "from helper import LIMIT, apply", "from helper import LARGE as LIMIT, apply"),
     ],
-    ids=["a header", "a method", "an annotation", "a type's name"],
 )
-def test_what_others_than_readings_look_at_takes_a_scan(
-    root: Path, again: Again, name: str, old: str, new: str
-) -> None:
+def test_an_edit_and_the_way_back(root: Path, again: Again, name: str, old: str, new: str) -> None:
     edit(root, name, old, new)
-    assert again()[1]
-
-
-def test_many_edits_one_on_top_of_the_other(root: Path, again: Again) -> None:
-    edit(root, "helper.py", "    return y\n\n\ndef largest", "    return y.cpu()\n\n\ndef largest")
-    assert not again()[1]
-    edit(root, "model.py", "self.limit = 4", "self.limit = torch.ones(3)")
-    assert not again()[1]
-    edit(root, "model.py", "        kept = ", "        x.sum().item()\n        kept = ")
-    assert not again()[1]
-    edit(root, "helper.py", "import time\n", "# Above.\nimport time\n")
-    assert not again()[1]
-    edit(root, "base.py", "self.shared = None", "self.shared = self.scale.item()")
-    report, scanned = again()
-    assert not scanned and "GS101" in codes(report)
+    again()
+    (root / name).write_text("# Above.\n" + (root / name).read_text())
+    again()
+    (root / name).write_text(FILES[name])
+    _, scanned = again()
+    assert not scanned
 
 
 def edits(source: str) -> Iterator[str]:
@@ -264,9 +230,24 @@ def edits(source: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_any_edit_of_a_function(root: Path, again: Again, name: str) -> None:
-    """Each report is compared with that of a scan without a cache."""
-    scans = []
     for source in edits(FILES[name]):
         (root / name).write_text(source)
-        scans.append(again()[1])
-    assert scans.count(True) <= len(scans) // 4
+        again()
+
+
+def test_files_and_methods_that_come_and_go(root: Path, again: Again) -> None:
+    (root / "more.py").write_text(
+        "from model import Step\n\n\nclass More(Step):\n    def closing(self, x):\n        x.cpu()\n"
+    )
+    assert len(again()[0].findings) > 0
+    edit(
+        root,
+        "more.py",
+        "        x.cpu()\n",
+        "        x.cpu()\n\n    def is_large(self, sizes):\n        return sizes.item()\n",
+    )
+    again()
+    (root / "more.py").rename(root / "others.py")
+    again()
+    (root / "others.py").unlink()
+    again()
