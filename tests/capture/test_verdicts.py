@@ -26,7 +26,7 @@ EXPECTED = {
     "global_plan": ("not-ready", ["GS701"]),
     "closure_plan": ("not-ready", ["GS701"]),
     "class_plan": ("not-ready", ["GS701"]),
-    "stubborn": ("inconclusive", []),
+    "stubborn": ("ready", []),
     "momentum": ("ready", []),
     "escape": ("not-ready", ["GS604"]),
     "unjoined": ("not-ready", ["GS603"]),

@@ -1,0 +1,23 @@
+"""What a step can reach and change: every tensor, host value, generator and container behind its callable and its
+arguments, by path; and how it is put back.
+
+Nothing here runs the user's code (no property, no `__getattr__`, no `__len__`, no `__repr__`), with one exception: a
+tensor that wraps others is asked for them by `__tensor_flatten__`.
+"""
+
+from graphsafe.capture.state.containers import MISSING, StateError, put_back_host
+from graphsafe.capture.state.reach import HostValue, Reach
+from graphsafe.capture.state.snapshot import Snapshot
+from graphsafe.capture.state.walk import inputs_of, reach_of, walk
+
+__all__ = [
+    "MISSING",
+    "HostValue",
+    "Reach",
+    "Snapshot",
+    "StateError",
+    "inputs_of",
+    "put_back_host",
+    "reach_of",
+    "walk",
+]

@@ -1,0 +1,103 @@
+"""Attributes of objects and classes as they are stored, read without running any code of theirs."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections import ChainMap, UserDict, UserList
+from collections.abc import Iterator
+from typing import Any
+
+from graphsafe.capture.frames import is_user_file
+
+_MRO = type.__dict__["__mro__"].__get__
+_NAMESPACE = type.__dict__["__dict__"].__get__
+_MODULE_VARIABLES = vars(types.ModuleType)["__dict__"].__get__
+_DATA = (types.SimpleNamespace, UserDict, UserList, ChainMap, functools.partial, functools.partialmethod)
+"Classes of the standard library that are there to hold what one puts into them."
+
+
+def bases_of(kind: type) -> tuple[type, ...]:
+    bases: tuple[type, ...] = _MRO(kind)
+    return bases
+
+
+def namespace_of(kind: type) -> dict[str, Any]:
+    """The class's own variables, without those of its bases."""
+    return dict(_NAMESPACE(kind))
+
+
+def variables_of(module: Any) -> dict[str, Any] | None:
+    """A module's own dict; None of what is not a module, whatever `sys.modules` holds."""
+    if not issubclass(type(module), types.ModuleType):
+        return None
+    found: dict[str, Any] = _MODULE_VARIABLES(module)
+    return found
+
+
+def file_of(module: Any) -> str | None:
+    file = (variables_of(module) or {}).get("__file__")
+    return file if type(file) is str else None
+
+
+def module_name(kind: type) -> str:
+    name = _NAMESPACE(kind).get("__module__")
+    return name if type(name) is str else ""
+
+
+def is_users_class(kind: type) -> bool:
+    """Whether the file that defines it is the user's or a library's, as `is_user_file` has it."""
+    file = file_of(sys.modules.get(module_name(kind)))
+    return file is not None and is_user_file(file)
+
+
+def holds_state(kind: type) -> bool:
+    """Objects of the user's own classes, of optimisers, and plain namespaces; not locks, loggers, streams or types."""
+    if issubclass(kind, (type, types.ModuleType, types.BuiltinFunctionType)):
+        return False
+    if kind in _DATA:
+        return True
+    return module_name(kind).startswith("torch.optim") or any(is_users_class(base) for base in bases_of(kind))
+
+
+def attributes_of(value: Any) -> dict[str, Any] | None:
+    """The object's own `__dict__`, which is what holds them; None where it has none."""
+    for base in bases_of(type(value)):
+        found = _NAMESPACE(base).get("__dict__")
+        if type(found) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            attributes = found.__get__(value)
+            return attributes if type(attributes) is dict else None
+    return None
+
+
+def slots_of(kind: type) -> Iterator[tuple[str, Any]]:
+    """Name and descriptor of each slot."""
+    for base in bases_of(kind):
+        if "__slots__" in _NAMESPACE(base):
+            for name, descriptor in _NAMESPACE(base).items():
+                if type(descriptor) is types.MemberDescriptorType:
+                    yield name, descriptor
+
+
+def names_in(code: types.CodeType) -> set[str]:
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= names_in(constant)
+    return names
+
+
+def function_of(item: Any) -> types.FunctionType | None:
+    if type(item) in (staticmethod, classmethod):
+        item = item.__func__
+    elif type(item) is property:
+        item = item.fget
+    elif type(item) is functools._lru_cache_wrapper:
+        item = item.__wrapped__
+    return item if type(item) is types.FunctionType else None
+
+
+def is_own_file(file: str) -> bool:
+    """Whether a file is of the user's own project, not of an installed library."""
+    return "-packages" not in file and is_user_file(file)

@@ -1,0 +1,68 @@
+"""State as it was, to put back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.state import generators
+from graphsafe.capture.state.containers import StateError, contents, put_back_host, refill
+from graphsafe.capture.state.positions import is_count
+from graphsafe.capture.state.walk import reach_of
+from graphsafe.capture.targets import users_code
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.device.protocol import Device
+    from graphsafe.capture.targets import Subject
+
+_VALUE_BYTES = 4 << 30
+"Tensors up to this many bytes in all are kept by value for putting back; above it, only their digests."
+
+
+class Snapshot:
+    """What containers and generators held, and the tensors' values."""
+
+    def __init__(self, device: Device, subject: Subject) -> None:
+        """Raises StateError where something cannot even be copied."""
+        self._device = device
+        self._subject = subject
+        self._reach = reach = reach_of(subject)
+        self._containers = [(container, contents(container)) for container in reach.containers]
+        self._generators = {path: generators.state_of(found) for path, found in reach.host_generators.items()}
+        self._tensors = reach.tensors
+        self.digests = {path: device.digest(tensor) for path, tensor in reach.tensors.items()}
+        self.values: dict[str, torch.Tensor] = {}
+        "Host copies, of as many tensors as the budget allows, the small ones first."
+        budget = _VALUE_BYTES
+        for path, tensor in sorted(reach.tensors.items(), key=lambda item: item[1].nbytes):
+            budget -= tensor.nbytes
+            if budget < 0:
+                break
+            self.values[path] = device.to_host(tensor)
+
+    def put_back(self) -> None:
+        """Raises StateError where a container refuses, or a tensor too large to be kept was changed."""
+        for container, before in self._containers:
+            try:
+                refill(container, before)
+            except Exception as error:
+                text = f"a {type(container).__name__} cannot be put back: {type(error).__name__}"
+                raise StateError(text) from error
+        for path, value in self._reach.values.items():
+            if is_count(type(value)) and path in self._reach.owners:
+                put_back_host(self._reach, path, value)
+        for path, state in self._generators.items():
+            generators.set_state(self._reach.host_generators[path], state)
+        for path, tensor in self._tensors.items():
+            if self._device.digest(tensor) == self.digests[path]:
+                continue
+            if path not in self.values:
+                raise StateError(f"{path} changed and is too large to be put back")
+            try:
+                self._device.store(tensor, self.values[path])
+            except RuntimeError as error:
+                raise StateError(f"{path} cannot be put back: {' '.join(str(error).split())[:200]}") from error
+        if self._subject.reset is not None:
+            with users_code("step", "reset failed"):
+                self._subject.reset()

@@ -1,0 +1,72 @@
+"""Numbers, strings and the like: how they are written for comparing, and which objects count as such."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection
+from typing import Any
+
+_LONGEST = 80
+SCALARS = (bool, int, float, complex, str, bytes, type(None))
+_IDS = frozenset(map(id, SCALARS))
+
+
+def are_scalars(values: Collection[Any]) -> bool:
+    """Whether all are numbers or strings of Python's own classes."""
+    return set(map(id, map(type, values))) <= _IDS
+
+
+def digest(data: str | bytes) -> str:
+    """Lone surrogates, which no encoding takes, count as what they are."""
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    return hashlib.blake2b(raw, digest_size=8).hexdigest()
+
+
+def text_of(value: Any) -> str:
+    """Of a number or a string, whatever its class says of itself: as Python writes it; a digest where that is long."""
+    write = _WRITTEN.get(type(value)) if id(type(value)) in _IDS else None
+    if write is None:
+        write = next(write for scalar, write in _WRITTEN.items() if issubclass(type(value), scalar))
+    return write(value)
+
+
+def _text(value: str) -> str:
+    return str.__repr__(value) if str.__len__(value) < _LONGEST else digest(str.__str__(value))
+
+
+def _data(value: bytes) -> str:
+    return bytes.__repr__(value) if bytes.__len__(value) < _LONGEST else digest(bytes.__getitem__(value, slice(None)))
+
+
+def _whole(value: int) -> str:
+    """Python refuses to write numbers of more than some thousand digits in decimal."""
+    return int.__repr__(value) if int.bit_length(value) < 3 * _LONGEST else digest(hex(int.__index__(value)))
+
+
+_WRITTEN: dict[type, Callable[[Any], str]] = {
+    type(None): lambda value: "None",
+    bool: bool.__repr__,
+    int: _whole,
+    float: float.__repr__,
+    complex: complex.__repr__,
+    str: _text,
+    bytes: _data,
+}
+
+
+def key_text(key: Any) -> str | None:
+    """How a path writes a dict's key; None for what has no value of its own to write (an object, a tensor)."""
+    if issubclass(type(key), SCALARS):
+        return text_of(key)
+    if type(key) is tuple:
+        parts = [key_text(part) for part in key]
+        known = [part for part in parts if part is not None]
+        return f"({', '.join(known)}{',' if len(known) == 1 else ''})" if len(known) == len(parts) else None
+    return None
+
+
+def dotted(dot: str, name: Any) -> str:
+    """`dot` is empty or ends in a dot. Attributes set by hand may be called anything."""
+    if type(name) is not str:
+        return f"{dot}[{key_text(name) or '...'}]"
+    return dot + (name if name.isascii() else name.encode("utf-8", "backslashreplace").decode())
