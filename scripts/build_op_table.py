@@ -1,9 +1,9 @@
 """Build rules/ops/torch.json and rules/ops/aten-known.json from three sources.
 
-PyTorch's op schemas and tags (what an op returns, whether it is a view, writes in place, draws random numbers, has an
-output whose shape depends on data); scripts/op_seed.yaml (what these do not say); and what was measured on a GPU: the
-snippets of tests/data/op_atlas.jsonl and op_extra.jsonl, which the seed names as evidence, and PyTorch's own test
-samples in op_samples.jsonl, which are evidence of their op (`samples/add`) and must not wait where the table is silent.
+rules/ops/torch.yaml, edited by hand; PyTorch's op schemas and tags (what an op returns, whether it is a view, writes
+in place, draws random numbers, has an output whose shape depends on data); and what was measured on a GPU: snippets of
+rules/ops/torch-X.Y.json, which the YAML names as evidence, and PyTorch's own test samples (tests/data/op_samples.jsonl),
+which are evidence of their op (`samples/add`) and must not wait where the table is silent.
 
     python scripts/build_op_table.py           # write the files
     python scripts/build_op_table.py --check   # exit 1 where they differ from what would be written
@@ -23,10 +23,10 @@ from typing import Any
 
 import torch
 import yaml
+from op_snippets import measured, measured_files
 
 ROOT = Path(__file__).resolve().parent.parent
-SEED = ROOT / "scripts" / "op_seed.yaml"
-MEASURED = [ROOT / "tests" / "data" / "op_atlas.jsonl", ROOT / "tests" / "data" / "op_extra.jsonl"]
+FACTS = ROOT / "rules" / "ops" / "torch.yaml"
 SAMPLES = ROOT / "tests" / "data" / "op_samples.jsonl"
 TABLE = ROOT / "rules" / "ops" / "torch.json"
 KNOWN = ROOT / "rules" / "ops" / "aten-known.json"
@@ -51,12 +51,12 @@ DTYPE_CASE = {"when": {"literals": {"dtype": ["bool", "uint8"]}}, "result": "mas
 NUMBERS = {"number", "int", "float", "Optional[number]", "Optional[int]", "Optional[float]", "List[int]", "List[float]"}
 "Schema types for which PyTorch's argument parser reads a 0-d tensor."
 FIELDS = ("params", "numbers", "effects", "result", "cases", "placement", "mutates", "view", "pointwise", "evidence")
-"What a block of the seed may set."
+"What a block of torch.yaml may set."
 
 Row = dict[str, Any]
 
 
-class SeedError(Exception):
+class FactError(Exception):
     pass
 
 
@@ -66,8 +66,8 @@ def main() -> int:
     check = parser.parse_args().check
     try:
         files = {TABLE: table_text(), KNOWN: known_text()}
-    except SeedError as error:
-        print(f"{SEED.name}: {error}", file=sys.stderr)
+    except FactError as error:
+        print(f"{FACTS.name}: {error}", file=sys.stderr)
         return 2
     stale = [path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
@@ -79,15 +79,15 @@ def main() -> int:
 
 
 def table_text() -> str:
-    atlas = [row for path in MEASURED for row in json_lines(path)]
+    runs = [measured(path) for path in measured_files()]
     rows = list(schema_rows())
-    lay_seed_over(rows, {row["name"] for row in atlas})
+    lay_facts_over(rows, {name for run in runs for name in run["entries"]})
     add_samples(rows, json_lines(SAMPLES))
     give_inplace_their_base(rows)
     head = {
         "schema": "graphsafe/ops/1",
-        "name": f"torch-{measured_version(atlas)}",
-        "measured": {"torch": measured_version(atlas), "device": "NVIDIA H200"},
+        "name": f"torch-{plain_version(runs[-1])}",
+        "measured": {"torch": plain_version(runs[-1]), "device": runs[-1]["device"]},
         "tags": {"torch": torch.__version__.split("+")[0]},
     }
     lines = [json.dumps(finished(row), separators=(",", ":")) for row in sorted(rows, key=order) if worth_a_line(row)]
@@ -108,9 +108,8 @@ def known_text() -> str:
     return json.dumps(head)[:-1] + ', "ops": {\n' + ",\n".join(lines) + "\n}}\n"
 
 
-def measured_version(atlas: list[Mapping[str, Any]]) -> str:
-    (version,) = {row["torch"] for row in atlas}
-    return str(version).split("+")[0]
+def plain_version(run: Mapping[str, Any]) -> str:
+    return str(run["torch"]).split("+")[0]
 
 
 def schema_rows() -> Iterator[Row]:
@@ -216,20 +215,20 @@ def is_view(schema: Any) -> bool:
     )
 
 
-def lay_seed_over(rows: list[Row], measured: set[str]) -> None:
+def lay_facts_over(rows: list[Row], measured: set[str]) -> None:
     by_aten = {row["aten"].removeprefix("aten::"): row for row in rows}
     by_python = {name: row for row in rows for name in row["python"]}
-    for block in yaml.safe_load(SEED.read_text(encoding="utf-8")):
+    for block in yaml.safe_load(FACTS.read_text(encoding="utf-8")):
         unknown = set(block) - {"ops", *FIELDS}
         if unknown:
-            raise SeedError(f"unknown field {sorted(unknown)[0]!r}")
+            raise FactError(f"unknown field {sorted(unknown)[0]!r}")
         missing = [name for name in block.get("evidence", ()) if name not in measured]
         if missing:
-            raise SeedError(f"no measured row is named {missing[0]!r}")
+            raise FactError(f"no measured row is named {missing[0]!r}")
         for name in block["ops"]:
             row = own_row(name, rows, by_python) if "." in name else by_aten.get(name)
             if row is None:
-                raise SeedError(f"torch {torch.__version__} has no aten op {name!r}")
+                raise FactError(f"torch {torch.__version__} has no aten op {name!r}")
             lay_over(row, block)
 
 
@@ -257,7 +256,7 @@ def check_exists(name: str) -> None:
     for part in name.split(".")[1:]:
         found = getattr(found, part, None)
         if found is None and part not in ("grad_fn", "names"):
-            raise SeedError(f"torch {torch.__version__} has no {name!r}")
+            raise FactError(f"torch {torch.__version__} has no {name!r}")
 
 
 def lay_over(row: Row, block: Mapping[str, Any]) -> None:
@@ -280,12 +279,12 @@ def add_samples(rows: list[Row], samples: list[Row]) -> None:
     by_aten = {row["aten"].removeprefix("aten::"): row for row in rows if row["aten"]}
     by_python = {name: row for row in rows for name in row["python"]}
     for sample in samples:
-        # An aten op is sampled through its Python name; where the seed took that out of the entry, it is what ran.
+        # An aten op is sampled through its Python name; where torch.yaml took that out of the entry, it is what ran.
         row = by_python.get(f"torch.{sample['name']}") or by_aten.get(sample["aten"])
         if row is None or sample["name"].startswith("__"):
             continue
         if sample["failed"] and not any(effect["rule"] for effect in row["effects"]):
-            raise SeedError(f"samples of {sample['name']} wait or fail to be captured, and the table is silent")
+            raise FactError(f"samples of {sample['name']} wait or fail to be captured, and the table is silent")
         name = f"samples/{sample['name']}"
         row["evidence"] = [*row.get("evidence", ()), *([] if name in row.get("evidence", ()) else [name])]
         row["basis"] = "measured"
@@ -343,7 +342,7 @@ def finished(row: Row) -> Row:
 
 
 def numbers_left(row: Row) -> list[str]:
-    """Without those whose reading the seed describes better, and those that the seed gives another name."""
+    """Without those whose reading torch.yaml describes better, and those that it gives another name."""
     told = {param for effect in row["effects"] for param in effect.get("when", {}).get("kinds", {})}
     shared = {name for param in row["params"] if "|" in param for name in param.split("|")} - {"dim", "axis"}
     return [name for name in row.get("numbers", ()) if name not in told | shared]

@@ -45,12 +45,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from op_snippets import State, catalogue
+from op_snippets import MEASURED_SCHEMA, catalogue
+from op_state import State
 from torch.cuda import _gpu_trace
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
-SCHEMA = "graphsafe/measured-ops/1"
 SERVER = get_context("forkserver")
 SILENCE_S = 60
 "A process that says nothing for so long is ended; the snippet is said to have died."
@@ -76,33 +76,41 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side")
     parser.add_argument("names", nargs="*", help="snippets to run (default: all)")
     arguments = parser.parse_args()
-    names = arguments.names or list(catalogue().steps)
+    names = arguments.names or list(catalogue().snippets)
     SERVER.set_forkserver_preload(["torch", "numpy", "yaml"])
-    eager = measured(eager_row, names, arguments.jobs)
-    captured = measured(capture_row, [name for name in names if eager[name].get("eager") is None], arguments.jobs)
-    entries = {name: {**eager[name], **captured.get(name, {})} for name in sorted(names)}
-    (head,) = measured(environment, ["environment"], 1).values()
+    (head,) = measured(environment, ["environment"], 1, {}).values()
+    eager = measured(eager_row, names, arguments.jobs, {"eager": "the process ended"})
+    runs = [name for name in names if eager[name].get("eager") is None]
+    captured = measured(capture_row, runs, arguments.jobs, {"capture": "dies"})
+    entries = {name: entry(name, eager[name], captured.get(name, {})) for name in sorted(names)}
     arguments.out.write_text(file_text(head, entries), encoding="utf-8")
     counts = Counter(entry.get("capture", "not eager") for entry in entries.values())
     print(f"{arguments.out}: {len(entries)} snippets, {dict(sorted(counts.items()))}")
     return 0
 
 
+def entry(name: str, eager: Row, captured: Row) -> Row:
+    return {"step": catalogue().snippets[name].step, "eager": None, **eager, **captured}
+
+
 def file_text(head: Row, entries: Mapping[str, Row]) -> str:
     lines = [f"{json.dumps(name)}:{json.dumps(entry, separators=(',', ':'))}" for name, entry in entries.items()]
-    return json.dumps({"schema": SCHEMA, **head})[:-1] + ', "entries": {\n' + ",\n".join(lines) + "\n}}\n"
+    return json.dumps({"schema": MEASURED_SCHEMA, **head})[:-1] + ', "entries": {\n' + ",\n".join(lines) + "\n}}\n"
 
 
 # ---- processes -------------------------------------------------------------------------------------------------------
-def measured(measure: Callable[[str], Row], names: Sequence[str], jobs: int) -> dict[str, Row]:
-    """What `measure` says of each name, in `jobs` chains of processes: each goes on until a row says that it broke."""
+def measured(measure: Callable[[str], Row], names: Sequence[str], jobs: int, died: Row) -> dict[str, Row]:
+    """What `measure` says of each name, in `jobs` chains of processes: each goes on until a row says that it broke.
+
+    `died` is said of a name whose process ended without a word.
+    """
     slices = [list(names[start::jobs]) for start in range(min(jobs, len(names)))]
     with ThreadPoolExecutor(max(1, len(slices))) as pool:
-        parts = pool.map(lambda part: list(chain(measure, part)), slices)
+        parts = pool.map(lambda part: list(chain(measure, part, died)), slices)
         return {name: row for part in parts for name, row in part}
 
 
-def chain(measure: Callable[[str], Row], names: list[str]) -> Iterator[tuple[str, Row]]:
+def chain(measure: Callable[[str], Row], names: list[str], died: Row) -> Iterator[tuple[str, Row]]:
     position = 0
     while position < len(names):
         ours, theirs = SERVER.Pipe(duplex=False)
@@ -117,7 +125,7 @@ def chain(measure: Callable[[str], Row], names: list[str]) -> Iterator[tuple[str
             process.kill()
             process.join()
         if position < len(names) and process.exitcode not in (0, BROKEN):
-            yield names[position], {"capture": "dies"}
+            yield names[position], died
             position += 1
 
 
@@ -157,9 +165,9 @@ WAITS: Counter[str] = Counter()
 
 def eager_row(name: str) -> Row:
     snippets, device = catalogue(), torch.device("cuda", 0)
-    step = snippets.steps[name]
+    step = snippets.snippets[name].step
     code = compile(step, f"<{name}>", "exec")
-    row: Row = {"step": step, "eager": None}
+    row: Row = {}
     watch_waits()
     if "s.group" in step:
         start_process_group(device)
@@ -170,7 +178,7 @@ def eager_row(name: str) -> Row:
             s.run(code)
         torch.cuda.synchronize()
     except Exception as error:
-        return {**row, "eager": summary(error), "broken": True}
+        return {"eager": summary(error), "broken": True}
     row["warnings"], row["waits"] = sync_warnings(lambda: s.run(code))
     row["alerts"] = alerts(lambda: s.run(code))
     row["repeats"] = repeats(lambda: State(snippets, device).run(code))
@@ -272,9 +280,10 @@ def repeats(run: Callable[[], Any]) -> bool:
 # ---- a plain capture, and replays against an eager twin --------------------------------------------------------------
 def capture_row(name: str) -> Row:
     snippets, device = catalogue(), torch.device("cuda", 0)
-    code = compile(snippets.steps[name], f"<{name}>", "exec")
+    step = snippets.snippets[name].step
+    code = compile(step, f"<{name}>", "exec")
     torch.cuda.set_device(device)
-    if "s.group" in snippets.steps[name]:
+    if "s.group" in step:
         start_process_group(device)
     subject, twin = State(snippets, device), State(snippets, device)
     stream = torch.cuda.Stream(device)
@@ -369,7 +378,7 @@ def environment(_: str) -> Row:
         "cuda": torch.version.cuda,
         "driver": driver(),
         "device": torch.cuda.get_device_name(0),
-        "how": f"scripts/measure_ops.py, {len(catalogue().steps)} snippets",
+        "how": f"scripts/measure_ops.py, {len(catalogue().snippets)} snippets",
     }
 
 

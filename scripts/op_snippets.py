@@ -1,61 +1,79 @@
-"""The snippets of scripts/op_snippets.yaml, and the state that they run on."""
+"""The snippets of scripts/op_snippets.yaml, and what was measured of them (rules/ops/torch-X.Y.json)."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-import torch.nn.functional as F
 import yaml
 
-FILE = Path(__file__).resolve().with_suffix(".yaml")
+ROOT = Path(__file__).resolve().parent.parent
+SNIPPETS = ROOT / "scripts" / "op_snippets.yaml"
+MEASURED = ROOT / "rules" / "ops"
+MEASURED_SCHEMA = "graphsafe/measured-ops/1"
 GROUPS = ("atlas", "extra", "more")
 
 
 @dataclass(frozen=True, slots=True)
+class Snippet:
+    name: str
+    group: str
+    "One of GROUPS."
+    step: str
+    codes: tuple[str, ...]
+    "The codes of which one is right; none where nothing breaks a capture or its replay."
+    judgement: str | None
+    "Why those codes, or none, where what was measured does not say it alone."
+
+
+@dataclass(frozen=True, slots=True)
 class Catalogue:
-    steps: Mapping[str, str]
-    "The source of each snippet by name, in the order of the file."
-    parts: Mapping[str, str]
-    "The expression that makes each attribute of `s`."
+    snippets: Mapping[str, Snippet]
+    "By name, in the order of the file."
+    tensors: Mapping[str, str]
+    "The expressions that make attributes of `s`: tensors on the device,"
+    host: Mapping[str, str]
+    "values on the host,"
+    objects: Mapping[str, str]
+    "and whatever else."
     varied: Mapping[str, str]
     "The expressions for their next values."
 
 
+@cache
 def catalogue() -> Catalogue:
-    data = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    steps = {name: step for group in GROUPS for name, step in data[group].items()}
-    return Catalogue(steps, {**data["tensors"], **data["host"], **data["objects"]}, data["varied"])
+    data = yaml.safe_load(SNIPPETS.read_text(encoding="utf-8"))
+    snippets = {}
+    for group in GROUPS:
+        for name, step in data[group].items():
+            codes = data["codes"].get(name, ())
+            codes = (codes,) if isinstance(codes, str) else tuple(codes)
+            snippets[name] = Snippet(name, group, step, codes, data["judgements"].get(name))
+    return Catalogue(snippets, data["tensors"], data["host"], data["objects"], data["varied"])
 
 
-class State:
-    """What a snippet calls `s`. A part is made when first asked for, and is the same in every state."""
+def measured_files() -> list[Path]:
+    """rules/ops/torch-X.Y.json, by version."""
+    return sorted(
+        MEASURED.glob("torch-*.json"),
+        key=lambda path: [int(part) for part in path.stem.removeprefix("torch-").split(".")],
+    )
 
-    def __init__(self, catalogue: Catalogue, device: torch.device) -> None:
-        self._catalogue = catalogue
-        self._device = device
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self._catalogue.parts:
-            raise AttributeError(name)
-        torch.manual_seed(0)
-        value = eval(self._catalogue.parts[name], {"torch": torch, "np": np, "s": self, "dev": self._device})
-        setattr(self, name, value)
-        return value
+def measured(path: Path) -> Mapping[str, Any]:
+    """One of them: `torch`, `device` and `entries` by name (scripts/measure_ops.py says what an entry holds)."""
+    data: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if data["schema"] != MEASURED_SCHEMA:
+        raise ValueError(f"{path}: its schema is not {MEASURED_SCHEMA}")
+    return data
 
-    def refresh(self, number: int) -> None:
-        """Give `varied` the values of step `number`, the same ones in every state."""
-        torch.manual_seed(number)
-        for name, expression in self._catalogue.varied.items():
-            value = eval(expression, {"torch": torch})
-            getattr(self, name).copy_(value)
 
-    def run(self, code: Any) -> torch.Tensor:
-        scope = {"torch": torch, "F": F, "np": np, "dev": self._device, "s": self}
-        exec(code, scope)
-        out: torch.Tensor = scope["out"]
-        return out
+def breaks(entry: Mapping[str, Any]) -> bool | None:
+    """Whether a measured step breaks a capture or its replay; `None` where it does not even run eagerly."""
+    if entry["eager"] is not None or entry.get("capture") is None:
+        return None
+    return entry["capture"] != "ok" or any(replay != "same" for replay in entry.get("replays", ()))

@@ -1,32 +1,112 @@
-"""What was measured on GPUs (rules/ops/torch-X.Y.json) against the op table."""
+"""What was measured on GPUs (rules/ops/torch-X.Y.json) against the rules and the op table.
+
+Where they differ, tests/data/op_exceptions.yaml says why; a difference without a reason fails, and so does a reason
+without a difference. tests/capture/sim/test_atlas.py compares the simulated device, which reads the op table as well.
+"""
 
 from __future__ import annotations
 
-import json
+import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
+from op_snippets import breaks, catalogue, measured, measured_files
+
+from graphsafe.optable import Op, OpTable, load_op_table
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = sorted((ROOT / "rules" / "ops").glob("torch-*.json"))
+EXCEPTIONS = ROOT / "tests" / "data" / "op_exceptions.yaml"
+WAITS = frozenset({"reads-host", "dynamic-shape", "hidden-sync", "waits", "copies"})
+"Effects of the op table in which the host waits for the device."
+
+Entries = Mapping[str, Mapping[str, Any]]
 
 
-def snippets() -> Mapping[str, str]:
-    data = yaml.safe_load((ROOT / "scripts" / "op_snippets.yaml").read_text(encoding="utf-8"))
-    return {name: step for group in ("atlas", "extra", "more") for name, step in data[group].items()}
+@pytest.fixture(params=measured_files(), ids=lambda path: path.stem)
+def entries(request: pytest.FixtureRequest) -> Entries:
+    found: Entries = measured(request.param)["entries"]
+    return found
 
 
-@pytest.fixture(params=FILES, ids=lambda file: file.stem)
-def measured(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Any]]:
-    yield json.loads(request.param.read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def table() -> OpTable:
+    return load_op_table(ROOT / "rules" / "ops")
 
 
-def test_what_was_measured_is_what_the_snippets_say_today(measured: Mapping[str, Any]) -> None:
-    steps = snippets()
-    assert measured["schema"] == "graphsafe/measured-ops/1"
-    assert list(measured["entries"]) == sorted(measured["entries"])
-    for name, entry in measured["entries"].items():
-        assert entry["step"] == steps[name], f"{name}: measure it again (scripts/measure_ops.py)"
+@pytest.fixture(scope="module")
+def accuracy() -> Iterator[ModuleType]:
+    sys.path.append(str(ROOT / "benchmarks"))
+    import atlas_accuracy
+
+    yield atlas_accuracy
+    sys.path.remove(str(ROOT / "benchmarks"))
+
+
+def exceptions(part: str) -> set[str]:
+    return set(yaml.safe_load(EXCEPTIONS.read_text(encoding="utf-8"))[part])
+
+
+def test_what_was_measured_is_what_the_snippets_say_today(entries: Entries) -> None:
+    snippets = catalogue().snippets
+    assert list(entries) == sorted(entries)
+    for name, entry in entries.items():
+        assert entry["step"] == snippets[name].step, f"{name}: measure it again (scripts/measure_ops.py)"
+
+
+def test_codes_are_given_to_what_breaks_a_capture_and_to_nothing_else(entries: Entries) -> None:
+    for name, entry in entries.items():
+        snippet = catalogue().snippets[name]
+        assert all(re.fullmatch(r"GS[1-8]\d\d", code) for code in snippet.codes), name
+        if breaks(entry) is None:
+            assert not snippet.codes, name
+        elif breaks(entry) != bool(snippet.codes):
+            assert snippet.judgement is not None, name
+
+
+@pytest.mark.parametrize("wrapping", ["buffers", "attributes"])
+def test_rules_find_what_was_measured_to_break_a_capture(accuracy: ModuleType, wrapping: str, tmp_path: Path) -> None:
+    wrong = {}
+    for group in filter(accuracy.snippets_of, accuracy.GROUPS):
+        (tmp_path / group).mkdir()
+        for row in accuracy.measure(group, wrapping, tmp_path / group).wrong:
+            wrong[row.name] = f"expected {row.expected or 'nothing'}, found {row.found or 'nothing'}: {row.step!r}"
+    print("\n".join(f"{name}: {what}" for name, what in wrong.items()))
+    assert set(wrong) - exceptions("scan") == set(), "without a reason in op_exceptions.yaml"
+    assert exceptions("scan") - set(wrong) == set(), "reasons for nothing"
+
+
+def test_the_op_table_waits_where_the_gpu_did(entries: Entries, table: OpTable) -> None:
+    """An op that waited has an effect that waits; one that always waits by the table never ran without."""
+    found = set()
+    for name, entry in entries.items():
+        for part, look_up in (("ops", by_aten), ("calls", table_python)):
+            for op, waits in (entry.get(part) or {}).items():
+                row = look_up(table, op)
+                if waits and (row is None or not any(effect.kind in WAITS for effect in row.effects)):
+                    print(f"{name}: {op} waited, and the table is silent")
+                    found.add(op)
+                if not waits and row is not None and always_waits(row):
+                    print(f"{name}: {op} did not wait, and the table says that it always does")
+                    found.add(op)
+    assert found - exceptions("table") == set(), "without a reason in op_exceptions.yaml"
+
+
+def by_aten(table: OpTable, name: str) -> Op | None:
+    base, _, overload = name.partition(".")
+    return table.aten(base, overload)
+
+
+def table_python(table: OpTable, name: str) -> Op | None:
+    return table.python(name)
+
+
+def always_waits(op: Op) -> bool:
+    return any(
+        effect.kind in WAITS - {"copies"} and effect.when is None and effect.unless is None and not effect.sometimes
+        for effect in op.effects
+    )

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from op_snippets import measured, measured_files
 
 from graphsafe.optable import Argument, Call, OpTable, OpTableError, Result, load_op_table
 from graphsafe.versions import version_matches
@@ -137,12 +138,7 @@ def test_an_aten_op_is_found_by_overload_or_for_all_of_them(table: OpTable) -> N
 
 
 def test_every_measured_entry_names_rows_that_were_measured(table: OpTable) -> None:
-    lines = [
-        line
-        for name in ("op_atlas.jsonl", "op_extra.jsonl")
-        for line in (ROOT / "tests" / "data" / name).read_text(encoding="utf-8").splitlines()
-    ]
-    rows = {json.loads(line)["name"] for line in lines}
+    rows = {name for path in measured_files() for name in measured(path)["entries"]}
     samples = (ROOT / "tests" / "data" / "op_samples.jsonl").read_text(encoding="utf-8").splitlines()
     rows |= {f"samples/{json.loads(line)['name']}" for line in samples}
     for op in table.ops():

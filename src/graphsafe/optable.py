@@ -174,7 +174,7 @@ class Op:
     "The result has the broadcast shape of the tensor arguments: 0-d from 0-d."
     basis: Basis
     evidence: tuple[str, ...]
-    "Rows of tests/data/op_atlas.jsonl."
+    "Snippets of rules/ops/torch-X.Y.json."
 
     def effects_of(self, call: Call, torch: str | None = None) -> tuple[Hit, ...]:
         """What this call does, under one torch version (any, if `None`)."""

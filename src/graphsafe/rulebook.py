@@ -63,7 +63,7 @@ class Evidence:
     torch: str
     device: str | None
     atlas: tuple[str, ...]
-    "Rows of tests/data/op_atlas.jsonl."
+    "Snippets of rules/ops/torch-X.Y.json."
     says: str
 
 

@@ -44,7 +44,7 @@ RESEEDED = Refusal(
 COPIES_PAGEABLE_INSIDE = frozenset(
     {"aten::bincount", "aten::histc", "aten::_ctc_loss", "aten::linalg_matrix_exp", "aten::sparse_coo_tensor"}
 )
-"Their first forbidden act is a copy to pageable memory, which PyTorch's own check refuses (op_atlas.jsonl)."
+"Their first forbidden act is a copy to pageable memory, which PyTorch's own check refuses (rules/ops/torch-2.11.json)."
 
 
 def of_hidden_wait(op: str) -> Refusal:
