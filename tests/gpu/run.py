@@ -1,4 +1,5 @@
-"""Every test that needs a GPU, by one command: `python -m tests.gpu.run`. The log is gpu-test.log."""
+"""Every test that needs a GPU, by one command: `python -m tests.gpu.run`. The log is gpu-test.log; what the oracle and
+capture said of each small module stands in gpu-modules.log and gpu-modules.json, in $OUT or here."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 def main(arguments: list[str]) -> int:
     """The exit code of pytest; arguments are passed on to it."""
-    command = [sys.executable, "-m", "pytest", "-m", "gpu", "tests/capture", *arguments]
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-s", "tests/gpu", "tests/capture", *arguments]
     with (ROOT / "gpu-test.log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert process.stdout is not None

@@ -1,0 +1,45 @@
+"""One step of each causal language model of transformers, asked of the oracle and of `graphsafe capture`.
+
+The models are those that made a forward and a decode step when transformers_truth.py ran. Each contributes one step:
+forward or decode, float32 or bfloat16, in turn; `--shift 1`, 2 and 3 choose the others. Where a capture fails, the line
+to blame is the innermost of transformers in the trace of the first error.
+
+    python benchmarks/transformers_capture.py --device cuda --part 1/2 --out FOLDER    # a GPU, 16 cores: ten minutes
+    python benchmarks/transformers_capture.py --device sim --truth FOLDER/transformers-capture.json  # no GPU
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.gpu.agreement import Case, carry_out, parser
+
+HERE = Path(__file__).resolve().parent
+KINDS = (("forward", "float32"), ("decode", "bfloat16"), ("forward", "bfloat16"), ("decode", "float32"))
+
+
+def steps(shift: int) -> list[Case]:
+    known = json.loads((HERE / "data" / "transformers_truth.json").read_text(encoding="utf-8"))["models"]
+    models = [name for name, made in known.items() if made.get("forward") == made.get("decode") == "ran"]
+    spec = importlib.util.find_spec("transformers")
+    assert spec is not None and spec.origin is not None, "transformers is not installed"
+    root = str(Path(spec.origin).parent)
+    cases = []
+    for number, model in enumerate(models):
+        kind, dtype = KINDS[(number + shift) % 4]
+        name = f"{model}__{kind}__{dtype}"
+        target = f"{HERE / 'transformers_steps.py'}:{name}"
+        cases.append(Case(name, target, pure=kind == "forward", root=root))
+    return cases
+
+
+if __name__ == "__main__":
+    options = parser(__doc__)
+    options.add_argument("--shift", type=int, default=0)
+    chosen = options.parse_args()
+    carry_out(steps(chosen.shift), chosen, "transformers-capture")

@@ -1,0 +1,69 @@
+"""Steps of tiny transformers models, as targets: `transformers_steps.py:llama__decode__bfloat16`.
+
+A factory for each model type of tiny_models.py, `forward` or `decode`, and a dtype. A forward step reads sixteen tokens
+of two sequences; a decode step one token of each, with a StaticCache that holds a prompt of eight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import transformers  # noqa: F401
+from tiny_models import build
+from torch import Tensor, nn
+
+ROOM = 128
+"Tokens in a cache."
+
+
+class ForwardStep(nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    @torch.no_grad()
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.model(input_ids=ids).logits
+
+
+class DecodeStep(nn.Module):
+    """Some models make a mask that is narrower than a static cache; they need one of its width."""
+
+    def __init__(self, model: Any, prompt: Tensor) -> None:
+        super().__init__()
+        self.model = model
+        try:
+            self.start({}, prompt)
+        except RuntimeError:
+            mask = torch.ones(prompt.shape[0], ROOM, dtype=torch.long, device=prompt.device)
+            self.start({"attention_mask": mask}, prompt)
+
+    def start(self, mask: dict[str, Tensor], prompt: Tensor) -> None:
+        from transformers import StaticCache
+
+        self.mask = mask
+        self.cache = StaticCache(config=self.model.config, max_cache_len=ROOM)
+        self(prompt)
+
+    @torch.no_grad()
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.model(input_ids=ids, past_key_values=self.cache, use_cache=True, **self.mask).logits
+
+
+def __getattr__(name: str) -> Callable[[torch.device], tuple[nn.Module, tuple[Tensor]]]:
+    model_type, _, rest = name.partition("__")
+    kind, _, dtype = rest.partition("__")
+    if kind not in ("forward", "decode") or dtype not in ("float32", "bfloat16"):
+        raise AttributeError(name)
+
+    def factory(device: torch.device) -> tuple[nn.Module, tuple[Tensor]]:
+        model = build(model_type, device).to(getattr(torch, dtype)).requires_grad_(False)
+        torch.manual_seed(0)
+        if kind == "forward":
+            return ForwardStep(model), (torch.randint(3, 100, (2, 16), device=device),)
+        prompt = torch.randint(3, 100, (2, 8), device=device)
+        return DecodeStep(model, prompt), (prompt[:, -1:].clone(),)
+
+    return factory

@@ -1,0 +1,98 @@
+"""What really happens to a step that is captured: ground truth that shares no code with graphsafe.
+
+Each of these is done in a process of its own, from the same seeds: three warm-up steps, then steps on changed inputs,
+as replays of a CUDA graph, eagerly, and eagerly while `is_current_stream_capturing` answers yes, twice. Replays have to
+equal the latter, and the latter plain eager steps within rounding. A pure step, one whose output follows from its
+inputs alone, is also compared with the first step of a fresh build. steps.py says how the steps are made.
+
+    python tests/gpu/oracle.py FILE.py:FACTORY [pure] [root=FOLDER]     # one target, as JSON; names lines under root
+"""
+
+import importlib
+import json
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import torch
+from steps import STEPS, play, tensors
+
+ROUNDING = 10
+"Times what moving inputs and parameters by one unit in the last place does to the outputs."
+
+
+def fork(module, factory, role, root, file):
+    """`play` in a fork of this process, which has imported the target and has not touched the GPU."""
+    if child := os.fork():
+        return child
+    told = {}
+    try:
+        play(module, factory, role, told)
+    except BaseException as error:
+        while (earlier := error.__cause__ or error.__context__) is not None:
+            error = earlier
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(root)]
+        told["line"] = f"{os.path.relpath(frames[-1].filename, root)}:{frames[-1].lineno}" if frames else None
+        told["error"] = f"{type(error).__name__}: {error}"[:300]
+    torch.save(told, file)
+    os._exit(0)
+
+
+def apart(one, two):
+    """The largest difference of two series of steps, as a share of the largest number in its tensor."""
+    worst = 0.0
+    for a, b in zip(tensors(one), tensors(two), strict=True):
+        if a.shape != b.shape:
+            return float("inf")
+        a, b = (t.to_dense().to(torch.complex128).nan_to_num(3e30, 2e30, -2e30) for t in (a, b))
+        if not torch.equal(a, b):
+            scale = torch.where(b.abs() < 1e30, b.abs(), 0).max().clamp(min=1e-30)
+            worst = max(worst, float((a - b).abs().max() / scale))
+    return worst
+
+
+def judge(target, pure=False, root=None):
+    """The label and what it rests on. Without a GPU only eager steps are made, and nothing is ready."""
+    path, _, factory = target.rpartition(":")
+    sys.path.insert(0, os.path.abspath(Path(path).parent))
+    module, root = importlib.import_module(Path(path).stem), os.path.abspath(root or Path(path).parent)
+    roles = ["replay", "eager", "path", "again", "nudged"] + ["fresh"] * bool(pure)
+    with tempfile.TemporaryDirectory() as folder:
+        for child in [fork(module, factory, role, root, f"{folder}/{role}") for role in roles]:
+            os.waitpid(child, 0)
+        died = {"at": "crash", "error": "the process died"}
+        got = {r: torch.load(f"{folder}/{r}") if Path(folder, r).exists() else died for r in roles}
+    eager, replay = got["eager"], got["replay"]
+    told = {"target": target, "eager": eager.get("error"), "replay": replay.get("error"), "line": replay.get("line")}
+    if "error" in eager:
+        return told | {"label": "not-ready" if eager["at"] == "generator" else "inconclusive", "why": eager["at"]}
+    steps = {role: eager["steps"] if "error" in result else result["steps"] for role, result in got.items()}
+    moves = {role: apart(steps[role][-2], steps[role][-1]) for role in ("replay", "path")}
+    told["differences"] = between = {
+        "floor": apart(steps["path"], steps["again"]),
+        "replay": apart(steps["replay"], steps["path"]) if "error" not in replay else None,
+        "guard": apart(steps["path"], steps["eager"]),
+        "rounding": apart(steps["nudged"], steps["eager"]),
+        "fresh": apart(steps["fresh"], steps["path"][STEPS - 1 : STEPS]) if pure else 0,
+    }
+    noise = max(ROUNDING * between["rounding"], 10 * between["floor"], 2e-6)
+    for label, why, holds in (
+        (None, "there is no GPU", not eager["gpu"]),
+        ("not-ready", f"{replay['at']} fails", "error" in replay),
+        ("not-ready", "the graph is empty", replay.get("empty")),
+        ("not-ready", "replays stand still where eager steps move", moves["path"] > 1e-5 and not moves["replay"]),
+        ("not-ready", "replays differ", (between["replay"] or 0) > 10 * between["floor"]),
+        ("not-ready", "capture takes another path", between["guard"] > noise),
+        ("not-ready", "a fresh build differs", between["fresh"] > noise),
+        ("inconclusive", "no output follows the inputs", not apart(eager["steps"][0], eager["steps"][1])),
+        ("ready", None, True),
+    ):
+        if holds:
+            return told | {"label": label, "why": why}
+
+
+if __name__ == "__main__":
+    words = dict([*word.split("="), True][:2] for word in sys.argv[2:])
+    print("\n" + json.dumps(judge(sys.argv[1], **words)))
