@@ -39,7 +39,7 @@ class Case:
     marks: tuple[Mark, ...] = ()
     pure: bool = False
     root: str = ""
-    "Lines in files below this folder can be to blame; the folder of the target's file where empty."
+    "Lines in files below this folder can be to blame, too, not only those beside the target's file."
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Answer:
         if self.case.marks or not line or self.truth != "not-ready":
             return self.case.marks
         path, _, number = line.rpartition(":")
-        return (Mark(str(Path(self.case.root, path).resolve()), int(number), frozenset()),)
+        return (Mark(str(Path(path).resolve()), int(number), frozenset()),)
 
     @property
     def errors(self) -> list[dict[str, Any]]:
@@ -225,7 +225,7 @@ def summary(answers: Sequence[Answer]) -> str:
         f"inconclusive where truth is known: {share(len(unknown), len(judged))}",
         f"line to blame named: {share(sum(a.line_named for a in blamed), len(blamed))}",
         f"code and line: {share(sum(a.code_named for a in blamed), len(blamed))}",
-        f"not asked, or not in time: {len(answers) - len(judged)}"
+        f"without truth or verdict: {len(answers) - len(judged)}"
         + "".join(f" {answer.case.name}" for answer in answers if answer not in judged),
     ]
     for answer in answers:

@@ -5,7 +5,7 @@ as replays of a CUDA graph, eagerly, and eagerly while `is_current_stream_captur
 equal the latter, and the latter plain eager steps within rounding. A pure step, one whose output follows from its
 inputs alone, is also compared with the first step of a fresh build. steps.py says how the steps are made.
 
-    python tests/gpu/oracle.py FILE.py:FACTORY [pure] [root=FOLDER]     # one target, as JSON; names lines under root
+    python tests/gpu/oracle.py FILE.py:FACTORY [pure] [root=FOLDER]    # as JSON; root: where lines are to blame
 """
 
 import importlib
@@ -23,7 +23,7 @@ ROUNDING = 10
 "Times what moving inputs and parameters by one unit in the last place does to the outputs."
 
 
-def fork(module, factory, role, root, file):
+def fork(module, factory, role, roots, file):
     """`play` in a fork of this process, which has imported the target and has not touched the GPU."""
     if child := os.fork():
         return child
@@ -33,8 +33,8 @@ def fork(module, factory, role, root, file):
     except BaseException as error:
         while (earlier := error.__cause__ or error.__context__) is not None:
             error = earlier
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(root)]
-        told["line"] = f"{os.path.relpath(frames[-1].filename, root)}:{frames[-1].lineno}" if frames else None
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(roots)]
+        told["line"] = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
         told["error"] = f"{type(error).__name__}: {error}"[:300]
     torch.save(told, file)
     os._exit(0)
@@ -53,21 +53,23 @@ def apart(one, two):
     return worst
 
 
-def judge(target, pure=False, root=None):
+def judge(target, pure=False, root=""):
     """The label and what it rests on. Without a GPU only eager steps are made, and nothing is ready."""
     path, _, factory = target.rpartition(":")
-    sys.path.insert(0, os.path.abspath(Path(path).parent))
-    module, root = importlib.import_module(Path(path).stem), os.path.abspath(root or Path(path).parent)
+    folder = os.path.abspath(Path(path).parent)
+    sys.path.insert(0, folder)
+    module, roots = importlib.import_module(Path(path).stem), (folder, *filter(None, root.split(os.pathsep)))
     roles = ["replay", "eager", "path", "again", "nudged"] + ["fresh"] * bool(pure)
     with tempfile.TemporaryDirectory() as folder:
-        for child in [fork(module, factory, role, root, f"{folder}/{role}") for role in roles]:
+        for child in [fork(module, factory, role, roots, f"{folder}/{role}") for role in roles]:
             os.waitpid(child, 0)
         died = {"at": "crash", "error": "the process died"}
         got = {r: torch.load(f"{folder}/{r}") if Path(folder, r).exists() else died for r in roles}
     eager, replay = got["eager"], got["replay"]
     told = {"target": target, "eager": eager.get("error"), "replay": replay.get("error"), "line": replay.get("line")}
     if "error" in eager:
-        return told | {"label": "not-ready" if eager["at"] == "generator" else "inconclusive", "why": eager["at"]}
+        labels = {"build": None, "generator": "not-ready"}
+        return told | {"label": labels.get(eager["at"], "inconclusive"), "why": f"{eager['at']} fails eagerly"}
     steps = {role: eager["steps"] if "error" in result else result["steps"] for role, result in got.items()}
     moves = {role: apart(steps[role][-2], steps[role][-1]) for role in ("replay", "path")}
     told["differences"] = between = {

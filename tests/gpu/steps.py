@@ -41,7 +41,8 @@ def redraw(inputs, firsts, k):
 
 def play(file, factory, role, told):
     """Fills `told` while it goes, so that what was reached before an error is kept."""
-    told["gpu"] = gpu = torch.cuda.is_available()
+    told["at"], told["gpu"] = "build", torch.cuda.is_available()
+    gpu = told["gpu"]
     device, wait = torch.device("cuda:0" if gpu else "cpu"), torch.cuda.synchronize if gpu else lambda: None
     seed(0)
     make = getattr(file, factory)
