@@ -7,6 +7,7 @@ calls (transformers, an engine) counts as the user's, because its lines are what
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
 import sysconfig
@@ -44,14 +45,14 @@ def function_name(code: CodeType) -> str | None:
     return None if name == "<module>" else name.replace("<locals>.", "")
 
 
+@functools.lru_cache(maxsize=4096)
 def _position(code: CodeType, instruction: int) -> Span | None:
     if sys.version_info < (3, 11) or instruction < 0:
         return None
-    for index, (line, end_line, column, end_column) in enumerate(code.co_positions()):
-        if index == instruction // 2:
-            if line is None or end_line is None or column is None or end_column is None:
-                return None
-            return line, column, end_line, end_column
+    for line, end_line, column, end_column in itertools.islice(code.co_positions(), instruction // 2, None):
+        if line is None or end_line is None or column is None or end_column is None:
+            return None
+        return line, column, end_line, end_column
     return None
 
 

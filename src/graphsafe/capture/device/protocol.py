@@ -79,11 +79,37 @@ class CaptureAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """Where the user's code asked whether a capture is under way."""
+
+    frames: tuple[CallSite, ...]
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The guilty line of a failed capture, found by an instrumented second attempt."""
 
     cause: Literal["operation", "unjoined-stream", "foreign-stream"]
     event: StepEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One way in which two recordings of a step are not the same graph: something that Python decides at capture."""
+
+    node: int
+    "Its number in the graph, from 0."
+    what: Literal["count", "operation", "extent", "scalar", "address"]
+    """`scalar`: a value among the arguments; `extent`: how much is launched or copied; `address`: memory outside the
+    graph's own pool; `operation`: another kernel or kind of node; `count`: another number of nodes."""
+    op: str
+    "The kernel's or the operation's name."
+    before: str
+    after: str
+    frames: tuple[CallSite, ...] = ()
+    "The user's frames that launched the node; empty where they are not known."
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -21,8 +21,9 @@ from graphsafe.capture.device.sim.effects import (
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session, tensors_in
 from graphsafe.capture.device.sim.perform import perform
-from graphsafe.capture.device.sim.tags import HOST, index_of, pin, put_tag, storages
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages
 from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.frames import user_frames
 
 _UNINITIALISED = frozenset(
     {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided",
@@ -81,9 +82,10 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
     frozen = None
     if capturing is not None:
-        for tensor in _written(func, args, kwargs):
+        written = _written(func, args, kwargs)
+        for tensor in written:
             capturing.save(tensor)
-        frozen = _freeze((args, dict(kwargs)))
+        frozen = _freeze((tuple(args), dict(kwargs)), {id(tensor) for tensor in written})
     elif session is not None:
         session.escaped.append(world.event("hidden-sync", op_name(func), device=f"cuda:{device}"))
 
@@ -195,15 +197,16 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[
     return found
 
 
-def _freeze(value: Any) -> Any:
+def _freeze(value: Any, written: Set[int]) -> Any:
     """The same arguments over detached aliases, so that what the user later does to a tensor's shape or `.data` does
-    not move the graph's addresses."""
+    not move the graph's addresses; a host tensor that no GPU can read is handed over by value."""
     if isinstance(value, torch.Tensor):
-        return value.detach()
+        by_value = index_of(value) == HOST and not is_pinned(value) and id(value) not in written
+        return value.detach().clone() if by_value else value.detach()
     if isinstance(value, (list, tuple)):
-        return type(value)(_freeze(item) for item in value)
+        return type(value)(_freeze(item, written) for item in value)
     if isinstance(value, dict):
-        return {key: _freeze(item) for key, item in value.items()}
+        return {key: _freeze(item, written) for key, item in value.items()}
     return value
 
 
@@ -219,7 +222,7 @@ def _tag(
     if target == HOST:
         if op_name(func) == "aten::_to_copy" and kwargs.get("non_blocking"):
             for tensor in outputs:
-                pin(tensor)
+                pin(tensor, world.session)
         return
     before = {storage._cdata for tensor in inputs for storage in storages(tensor)}
     for tensor in outputs:
@@ -247,4 +250,5 @@ def _node(
         kind = "memcpy"
     if name == "aten::_to_copy" and HOST in {index_of(tensor) for tensor in (*inputs, *outputs)}:
         kind = "memcpy"
-    return Node(lambda: perform(func, args, kwargs), tuple(tensor.detach() for tensor in outputs), name, kind, draw)
+    frames, span = user_frames()
+    return Node(func, args, kwargs, tuple(tensor.detach() for tensor in outputs), name, kind, draw, frames, span)

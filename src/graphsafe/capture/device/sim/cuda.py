@@ -47,9 +47,11 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
                 "CUDAGraph": CUDAGraph,
                 "graph": graph,
                 "graph_pool_handle": graph_pool_handle,
-                "is_current_stream_capturing": world.is_capturing,
+                "is_current_stream_capturing": world.says_capturing,
             },
         ),
+        # Whoever holds the function itself, from an import before this device was entered, asks through this name.
+        ([torch.cuda.graphs], {"_cuda_isCurrentStreamCapturing": world.says_capturing}),
         ([torch.cuda, torch.cuda.random], _random(world)),
         ([torch.cuda, torch.cuda.memory], _memory(world)),
         ([torch.cuda], {name: _legacy_type(name, dtype) for name, dtype in _DTYPES.items()}),

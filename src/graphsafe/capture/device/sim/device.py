@@ -10,15 +10,18 @@ from typing import Any, Literal
 import torch
 
 from graphsafe.capture.device.protocol import (
+    Asked,
     CaptureAttempt,
     CaptureFailure,
     Diagnosis,
+    Difference,
     Memory,
     RandomState,
     StepEvent,
 )
 from graphsafe.capture.device.sim import generators, substitutes
 from graphsafe.capture.device.sim.carry import Carry
+from graphsafe.capture.device.sim.differences import differences
 from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph
 from graphsafe.capture.device.sim.legality import Refusal
 from graphsafe.capture.device.sim.lie import Lie
@@ -33,9 +36,10 @@ LEFT_OPEN = Refusal("the capture was begun and never ended")
 
 
 class SimRecording:
-    def __init__(self, outputs: Any, graph: CUDAGraph) -> None:
+    def __init__(self, outputs: Any, graph: CUDAGraph, world: World) -> None:
         self.outputs = outputs
         self.graph = graph
+        self._world = world
 
     def replay(self) -> None:
         self.graph.replay()
@@ -46,6 +50,19 @@ class SimRecording:
     def pool_bytes(self) -> int | None:
         """Unknown: how the allocator reuses blocks within a graph's pool is not simulated."""
         return None
+
+    def differences(self, other: SimRecording) -> tuple[Difference, ...]:
+        """In what two recordings are not the same graph, node by node; see `graphsafe.capture.device.protocol`."""
+        with self._world.unseen():
+            return differences(self.graph, other.graph)
+
+    def opaque_nodes(self) -> int:
+        """Every argument is known here."""
+        return 0
+
+    def release(self) -> None:
+        self.graph.reset()
+        self.outputs = None
 
     def escaped(self) -> tuple[StepEvent, ...]:
         """Work of the step that ran beside the capture and is missing from the graph."""
@@ -132,7 +149,16 @@ class SimDevice:
                 session.first_error = session.first_error or LEFT_OPEN
                 sink(attempt_of(session, session.first_event, None))
 
-    def record(self, step: Callable[[], Any]) -> SimRecording | CaptureFailure:
+    @contextmanager
+    def as_if_capturing(self, asked: Callable[[Asked], None]) -> Iterator[None]:
+        before, self.world.asked = self.world.asked, asked
+        try:
+            yield
+        finally:
+            self.world.asked = before
+
+    def record(self, step: Callable[[], Any], traced: bool = False) -> SimRecording | CaptureFailure:
+        """`traced` changes nothing: nodes know their lines here."""
         recorded = CUDAGraph()
         before, self.world.attempts = self.world.attempts, None
         try:
@@ -145,7 +171,7 @@ class SimDevice:
             self.world.attempts = before
         if recorded.escaped:
             self.guilty = recorded.escaped[0]
-        return SimRecording(outputs, recorded)
+        return SimRecording(outputs, recorded, self.world)
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
         """The plain attempt already knows its guilty line here."""

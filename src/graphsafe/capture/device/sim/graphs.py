@@ -8,7 +8,7 @@ put back when the capture ends.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from graphsafe.capture.device.sim import generators
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import EARLIER_ERROR, NOT_PERMITTED, UNJOINED, Refusal
+from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import storages, tag_of
 from graphsafe.capture.frames import root_error, traceback_frames, user_frames
@@ -36,13 +37,21 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    call: Callable[[], Any]
-    "The operation on its frozen arguments."
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    """Frozen: numbers as they were, tensors as aliases that keep the addresses. What a GPU is handed by value (a tensor
+    of the host that is no pinned memory) is a copy."""
     outputs: tuple[torch.Tensor, ...]
     "Detached aliases of what it returned at capture, `None` shapes never: replay writes into them."
     op: str
     kind: NodeKind
     draw: Draw | None
+    frames: tuple[CallSite, ...]
+    span: Span | None
+
+    def call(self) -> Any:
+        return perform(self.func, self.args, self.kwargs)
 
     def run(self, starts: Mapping[Generator, tuple[int, int]]) -> None:
         """`starts` are the seeds and offsets from which this replay draws."""
@@ -113,7 +122,7 @@ class Session:
     def add(self, stream: Stream, node: Node) -> None:
         self.nodes.append(node)
         if stream != self.origin:
-            self.last_work[stream] = worlds.current().event("hidden-sync", node.op)
+            self.last_work[stream] = StepEvent("hidden-sync", node.op, node.frames, node.span)
         self.clocks[stream][stream] += 1
 
     def save(self, tensor: torch.Tensor) -> None:
@@ -151,6 +160,8 @@ class CUDAGraph:
         self.draws: dict[Generator, int] = {}
         "How far one replay advances each generator."
         self.session: Session | None = None
+        self.captured_in: Session | None = None
+        "The tags of storages that were born in the capture name it."
         self.guilty: StepEvent | None = None
         self._registered: list[Generator] = []
         self._seeds: dict[Generator, int] = {}
@@ -202,7 +213,8 @@ class CUDAGraph:
             generator.state.capturing = False
             self.draws[generator] = generator.state.drawn
             self._seeds[generator] = generator.state.seed
-        self.nodes = session.nodes
+        self.nodes, session.nodes = session.nodes, []
+        self.captured_in = session
         self._captured = True
         if not self.kinds():
             world.warn_empty()
@@ -237,6 +249,7 @@ class CUDAGraph:
 
     def reset(self) -> None:
         self.nodes = []
+        self.captured_in = None
         self._captured = False
 
     def instantiate(self) -> None: ...

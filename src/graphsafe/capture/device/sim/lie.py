@@ -79,7 +79,7 @@ class Lie(TorchFunctionMode):
         if pinned:
             with torch._C.DisableTorchFunction():
                 for tensor in tensors_in(result):
-                    pin(tensor)
+                    pin(tensor, world.session)
                     with world.via(name_of(func)):
                         world.emit("allocation", "aten::_pin_memory", tensor.nbytes, pinned=True)
         return result
@@ -280,7 +280,7 @@ def _literal(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) 
             made = func(*args, **kwargs)
             with torch._C.DisableTorchFunction():
                 if pinned:
-                    pin(made)
+                    pin(made, self.world.session)
         made = self.move(func, made, place, literal=True)
     return made.requires_grad_() if requires_grad else made
 
@@ -325,7 +325,7 @@ def _pin_memory(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any
         if is_pinned(tensor):
             return tensor
         copied = tensor.clone()
-        pin(copied)
+        pin(copied, self.world.session)
         with self.world.via(name_of(func)):
             self.world.emit("allocation", "aten::_pin_memory", copied.numel() * copied.element_size(), pinned=True)
         return copied

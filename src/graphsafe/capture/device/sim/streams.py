@@ -87,8 +87,10 @@ class Stream:
         worlds.current().host_wait("torch.cuda.Stream.synchronize", "wait")
 
     def is_capturing(self) -> bool:
-        session = worlds.current().session
-        return session is not None and self in session.clocks
+        world = worlds.current()
+        if world.asked is not None and self == world.stream():
+            return world.says_capturing()
+        return world.session is not None and self in world.session.clocks
 
     def __enter__(self) -> Stream:
         self._previous = StreamContext(self)

@@ -98,10 +98,20 @@ def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = 
     return new
 
 
-def pin(tensor: torch.Tensor) -> None:
+def pin(tensor: torch.Tensor, session: object = None) -> None:
+    """`session` is the capture under way, if any."""
     for storage in storages(tensor):
-        setattr(storage, _PINNED, True)
+        setattr(storage, _PINNED, (session,))
 
 
 def is_pinned(tensor: torch.Tensor) -> bool:
-    return any(getattr(storage, _PINNED, False) for storage in storages(tensor))
+    return any(hasattr(storage, _PINNED) for storage in storages(tensor))
+
+
+def born_in(tensor: torch.Tensor, session: object) -> bool:
+    """Whether its memory was allocated within this capture."""
+    for storage in storages(tensor):
+        tag: Tag | None = getattr(storage, _ATTRIBUTE, None)
+        if (tag.session if tag is not None else getattr(storage, _PINNED, (None,))[0]) is session:
+            return True
+    return False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from graphsafe.capture.device.protocol import CaptureAttempt, StepEvent, StepEventKind
+from graphsafe.capture.device.protocol import Asked, CaptureAttempt, StepEvent, StepEventKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
 from graphsafe.capture.device.sim.tags import HOST, Ledger
 from graphsafe.capture.frames import user_frames
@@ -67,6 +67,8 @@ class World:
         self.limits: dict[tuple[str, str], str] = {}
         self.bypassed = False
         "Operations run as what they are, CPU tensors, and nobody is told."
+        self.asked: Callable[[Asked], None] | None = None
+        "Where set, code that asks whether a capture is under way is told yes, and this is told of it."
         self.capture_stream: Stream | None = None
         "The one that `torch.cuda.graph` makes for itself, for the whole process."
 
@@ -93,6 +95,15 @@ class World:
 
     def is_capturing(self, index: int | None = None) -> bool:
         return self.session is not None and self.stream(index) in self.session.clocks
+
+    def says_capturing(self) -> bool:
+        """The answer of `torch.cuda.is_current_stream_capturing`."""
+        if self.asked is None:
+            return self.is_capturing()
+        frames, span = user_frames()
+        if frames:
+            self.asked(Asked(frames, span))
+        return True
 
     @contextmanager
     def unseen(self) -> Iterator[None]:

@@ -1,0 +1,171 @@
+"""Two recordings of one step, compared node by node: what is not the same is what Python froze into each.
+
+Memory that a capture allocated for itself may be any memory in the other one, as long as each piece of it always is the
+same piece. Memory from before has to be the same memory, at the same place in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphsafe.capture.device.protocol import Difference
+from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, storages
+from graphsafe.capture.tensor_bytes import tensor_bytes
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
+
+_MOST_DIFFERENCES = 64
+_SHOWN = 8
+"Elements of a host tensor that are written out."
+
+Change = tuple[Any, str, str]
+"What it is, as `Difference.what`, and how it was and is."
+
+
+def differences(first: CUDAGraph, second: CUDAGraph) -> tuple[Difference, ...]:
+    """At most 64, in the order of the graph, with the places of `second`, or of `first` where nodes are missing.
+
+    Nothing is compared after the first node that is another operation: what follows is shifted, and differs everywhere.
+    """
+    pairing = _Pairing(first, second)
+    found: list[Difference] = []
+    one, other = first.nodes, second.nodes
+    for number, (before, after) in enumerate(zip_longest(one, other)):
+        if len(found) >= _MOST_DIFFERENCES:
+            break
+        if before is None or after is None or before.func is not after.func:
+            if len(one) != len(other):
+                change: Change = ("count", f"{len(one)} nodes", f"{len(other)} nodes")
+            else:
+                change = ("operation", before.op, after.op)
+            found.append(_told(number, after or before, change))
+            break
+        found += [_told(number, after, change) for change in _changes(before, after, pairing)]
+    return tuple(found[:_MOST_DIFFERENCES])
+
+
+def _told(number: int, node: Node | None, change: Change) -> Difference:
+    assert node is not None
+    what, before, after = change
+    return Difference(number, what, node.op, before, after, node.frames, node.span)
+
+
+def _changes(before: Node, after: Node, pairing: _Pairing) -> list[Change]:
+    old, new = dict(_leaves(before)), dict(_leaves(after))
+    if old.keys() != new.keys():
+        return [("extent", f"{len(old)} arguments", f"{len(new)} arguments")]
+    found = [change for name, value in old.items() for change in pairing.changes(name, value, new[name])]
+    for one, other in zip(before.outputs, after.outputs, strict=False):
+        found += pairing.changes("result", one, other)
+    if before.draw is not None and after.draw is not None and before.draw.generator is not after.draw.generator:
+        found.append(("address", "a random generator", "another random generator"))
+    return found
+
+
+def _leaves(node: Node) -> Iterator[tuple[str, Any]]:
+    """The arguments by the names of the operation's schema, elements of lists each by itself."""
+    names = [argument.name for argument in node.func._schema.arguments]
+    for name, value in zip(names, node.args, strict=False):
+        yield from _parts(name, value)
+    for name, value in node.kwargs.items():
+        yield from _parts(name, value)
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _parts(f"{name}[{index}]", item)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _parts(f"{name}[{key!r}]", item)
+    else:
+        yield name, value
+
+
+class _Pairing:
+    """Which memory of one recording is which of the other."""
+
+    def __init__(self, first: CUDAGraph, second: CUDAGraph) -> None:
+        self._sessions = first.captured_in, second.captured_in
+        self._partner: dict[int, int] = {}
+        self._taken: dict[int, int] = {}
+
+    def changes(self, name: str, before: Any, after: Any) -> list[Change]:
+        if not (isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor)):
+            return _changed_value(name, before, after)
+        if before.dtype != after.dtype or before.layout != after.layout:
+            return [("operation", f"{name}: {_kind(before)}", f"{name}: {_kind(after)}")]
+        if before.shape != after.shape or _strides(before) != _strides(after):
+            return [("extent", f"{name}: {_kind(before)}", f"{name}: {_kind(after)}")]
+        if index_of(before) == HOST and index_of(after) == HOST:
+            return self._on_host(name, before, after)
+        if not self._same_memory(before, after):
+            return [("address", f"{name}: {_kind(before)}", f"{name}: {_kind(after)} in other memory")]
+        start, now = _offset(before), _offset(after)
+        if start != now:
+            return [("address", f"{name}: {_kind(before)} at element {start}", f"{name}: the same at element {now}")]
+        return []
+
+    def _on_host(self, name: str, before: torch.Tensor, after: torch.Tensor) -> list[Change]:
+        """A number that a kernel is handed, or pinned memory that a copy reads: made for the capture, it holds what the
+        host wrote there then."""
+        by_value = not is_pinned(before) or (self._is_born(0, before) and self._is_born(1, after))
+        if not by_value:
+            return [] if self._same_memory(before, after) else [("address", f"{name}: pinned memory", "other memory")]
+        if tensor_bytes(before.contiguous()) == tensor_bytes(after.contiguous()):
+            return []
+        return [("scalar", f"{name}={_values(before)}", f"{name}={_values(after)}")]
+
+    def _is_born(self, side: int, tensor: torch.Tensor) -> bool:
+        return self._sessions[side] is not None and born_in(tensor, self._sessions[side])
+
+    def _same_memory(self, before: torch.Tensor, after: torch.Tensor) -> bool:
+        old, new = ([storage._cdata for storage in storages(tensor)] for tensor in (before, after))
+        born = self._is_born(0, before), self._is_born(1, after)
+        if born != (True, True):
+            return born == (False, False) and old == new
+        return len(old) == len(new) and all(
+            self._partner.setdefault(one, other) == other and self._taken.setdefault(other, one) == one
+            for one, other in zip(old, new, strict=True)
+        )
+
+
+def _changed_value(name: str, before: Any, after: Any) -> list[Change]:
+    if type(before) is type(after) and (before == after or _both_nan(before, after)):
+        return []
+    numbers = (bool, int, float, complex, str)
+    if not isinstance(before, numbers) or not isinstance(after, numbers):
+        what = "operation"  # a tensor or None, a dtype: another kernel
+    else:
+        what = "extent" if "[" in name and isinstance(before, int) else "scalar"
+    return [(what, f"{name}={_shown(before)}", f"{name}={_shown(after)}")]
+
+
+def _both_nan(before: Any, after: Any) -> bool:
+    return isinstance(before, float) and math.isnan(before) and math.isnan(after)
+
+
+def _shown(value: Any) -> str:
+    return _kind(value) if isinstance(value, torch.Tensor) else str(value)
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def _values(tensor: torch.Tensor) -> str:
+    return str(tensor.tolist()) if tensor.numel() <= _SHOWN else _kind(tensor)
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    return tensor.stride() if tensor.layout == torch.strided and not tensor.is_nested else ()
+
+
+def _offset(tensor: torch.Tensor) -> int:
+    return int(tensor.storage_offset()) if tensor.layout == torch.strided and not tensor.is_nested else 0
