@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphsafe import __version__
-from graphsafe.console import ProgressBar, StatusLine, check_writable, complain, put, put_hotness, put_page
+from graphsafe.console import (
+    ProgressBar,
+    StatusLine,
+    check_writable,
+    complain,
+    ended_by_signals,
+    put,
+    put_hotness,
+    put_page,
+)
 from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
@@ -91,6 +101,9 @@ class _Form(click.ParamType[str]):
 _PATH = click.Path(path_type=Path)
 _LEVEL = click.Choice(["error", "warning", "note"])
 _form = click.option("--format", "form", type=_Form(), default="terminal", help="The form on stdout.")
+_form_of_both = click.option(
+    "--format", "form", type=_Form(), help="The form on stdout (default: terminal), and of -o FILE."
+)
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -253,9 +266,13 @@ def scan(
 )
 @click.option("--replays", type=click.IntRange(min=1), metavar="N", help="Replay N times to look for growth and drift.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@_form
+@_form_of_both
 @click.option(
-    "-o", "--output", type=_PATH, metavar="FILE", default=Path(REPORT_FILE), show_default=True, help="The JSON report."
+    "-o",
+    "--output",
+    type=_PATH,
+    metavar="FILE",
+    help=f"The report, in the form of --format, else of FILE's suffix, else JSON (default: {REPORT_FILE}, JSON).",
 )
 def capture(
     target: str | None,
@@ -267,13 +284,13 @@ def capture(
     timeout: float,
     replays: int | None,
     seed: int,
-    form: str,
-    output: Path,
+    form: str | None,
+    output: Path | None,
 ) -> int:
     """Run one step of TARGET, capture it, replay it on changed inputs, and say whether it is ready.
 
     TARGET is FILE.py:FACTORY or package.module:FACTORY, or the name of a configured target. The factory takes the
-    device and returns (callable, args), or (callable, args, kwargs), or a module. The JSON report is always written.
+    device and returns (callable, args), or (callable, args, kwargs), or a module. The report is always written.
 
     \b
     graphsafe capture model.py:build_layer --device cuda:1
@@ -282,7 +299,9 @@ def capture(
     """
     if (target is None) != all_targets:
         raise RequestError("capture: give either a TARGET or --all")
-    check_writable(output)
+    file_form = "json" if output is None else _form_of_file(output, form, "json")
+    file = _absolute(output or Path(REPORT_FILE))
+    check_writable(file)
     requests = _requests(
         target,
         devices=devices,
@@ -293,20 +312,28 @@ def capture(
         replays=replays,
         seed=seed,
     )
-    from graphsafe.capture.api import INTERRUPTED as CUT_SHORT
-    from graphsafe.capture.api import capture_all
+    from graphsafe.capture.api import CaptureFault, capture_all
+    from graphsafe.capture.request import INTERRUPTED as CUT_SHORT
 
     status = StatusLine()
-    try:
-        reports = capture_all(requests, status.show if sys.stderr.isatty() else None)
-    finally:
-        status.clear()
-    written = reports if all_targets else reports[0]
-    put(written, "json", output, _rules(requests[0].config))
-    put(written, form, None, _rules(requests[0].config))
-    if any(limit.kind == CUT_SHORT for limit in reports[-1].limits):
-        raise KeyboardInterrupt
-    return max(_capture_code(report, request.breaks) for report, request in zip(reports, requests, strict=True))
+    fault: CaptureFault | None = None
+    with ended_by_signals() as ended_by:
+        try:
+            reports = capture_all(requests, status.show if sys.stderr.isatty() else None)
+        except CaptureFault as error:
+            fault, reports = error, error.reports
+        finally:
+            status.clear()
+        written = reports if all_targets else reports[0]
+        put(written, file_form, file, _rules(requests[0].config))
+        put(written, form or "terminal", None, _rules(requests[0].config))
+    if any(limit.kind == CUT_SHORT for report in reports for limit in report.limits):
+        complain("interrupted")
+        return 128 + (ended_by[0] if ended_by else signal.SIGINT)
+    code = max(_capture_code(report, request.breaks) for report, request in zip(reports, requests, strict=True))
+    if fault is not None and fault.__cause__ is not None:
+        raise fault.__cause__
+    return code
 
 
 @commands.command()
@@ -383,9 +410,27 @@ def _scan_code(report: Report, fail_level: Level) -> int:
     return FINDINGS if any(f.level in failing and f.suppressed is None for f in report.findings) else OK
 
 
+def _form_of_file(file: Path, asked: str | None, otherwise: str) -> str:
+    from graphsafe.report.forms import FORM_OF_SUFFIX
+
+    return asked or FORM_OF_SUFFIX.get(file.suffix.lower(), otherwise)
+
+
+def _absolute(path: Path) -> Path:
+    """Where a path leads now, whatever becomes of the working directory. Raises RequestError."""
+    try:
+        return path.absolute()
+    except OSError:
+        raise RequestError("the working directory does not exist any more") from None
+
+
 def _capture_code(report: Report, breaks: bool) -> int:
     from graphsafe.capture.request import BAD_REQUEST as BAD
+    from graphsafe.capture.request import INTERNAL
 
+    for limit in report.limits:
+        if limit.kind == INTERNAL:
+            complain(f"{report.target}: {limit.what}: {limit.why}; please report this")
     wrong = [limit for limit in report.limits if limit.kind == BAD]
     for limit in wrong:
         complain(f"{limit.what}: {limit.why}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +36,30 @@ def check_writable(output: Path | None) -> None:
     """Before the work, since a capture takes minutes. Raises RequestError."""
     if output is not None and (output.is_dir() or not os.access(output.absolute().parent, os.W_OK)):
         raise RequestError(f"-o {output}: cannot be written")
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[list[int]]:
+    """The first SIGTERM, SIGHUP or Ctrl-C becomes a KeyboardInterrupt, further ones nothing: what was begun is cleaned
+    up, and the report is written. Gives the list that will hold the signal."""
+    came: list[int] = []
+
+    def come(number: int, _: object) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        came.append(number)
+        raise KeyboardInterrupt
+
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {getattr(signal, name): signal.getsignal(getattr(signal, name)) for name in names}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, come)
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def put(reports: Report | Sequence[Report], form: str, output: Path | None, rules: Callable[[], RuleTexts]) -> None:

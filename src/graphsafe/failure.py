@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
 import traceback
@@ -9,7 +10,21 @@ from collections.abc import Sequence
 
 from graphsafe import __version__
 
+FAULT = "graphsafe failed"
 _FRAMES = 6
+_OURS = os.path.dirname(os.path.abspath(__file__))
+
+
+def in_one_line(error: BaseException) -> str:
+    """`graphsafe failed: KeyError: 'x' (capture/compare.py:40)`; the error's own text may fail too."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = ""
+    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    ours = [place for place in places if place[0].startswith(_OURS)] or places
+    where = f" ({os.path.relpath(ours[-1][0], _OURS)}:{ours[-1][1]})" if ours else ""
+    return f"{FAULT}: {type(error).__name__}{': ' if text else ''}{text[:300]}{where}"
 
 
 def what_to_report(error: BaseException, arguments: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sys
@@ -26,6 +27,24 @@ def write_atomically(path: Path, text: str) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def ensure_working_directory(path: str) -> None:
+    """Make the working directory anew where it has been removed, so that the report can be written into it."""
+    try:
+        os.getcwd()
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.makedirs(path, exist_ok=True)
+            os.chdir(path)
+
+
+def from_here(path: str) -> str:
+    """The path from the working directory; as it is where that has been removed."""
+    try:
+        return os.path.relpath(path)
+    except (OSError, ValueError):
+        return path
 
 
 def user_cache() -> Path:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -53,8 +54,8 @@ class Answer:
 def command(tmp_path: Path, valid_report: Callable[[str], Any]) -> Callable[..., Answer]:
     """`graphsafe capture` as a user runs it, in an empty folder."""
 
-    def run(*arguments: str, **options: Any) -> Answer:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    def run(*arguments: str, env: Mapping[str, str] = MappingProxyType({}), **options: Any) -> Answer:
+        environment = {**os.environ, **env, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         done = subprocess.run(
             [sys.executable, "-m", "graphsafe", "capture", *arguments],
             cwd=tmp_path,

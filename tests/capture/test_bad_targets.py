@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -54,6 +55,90 @@ def test_a_wrong_request_is_one_line_and_exit_2(target: str, command: Callable[.
     assert answer.report is not None and answer.report["verdict"] == "inconclusive"
 
 
+def test_an_error_shows_the_calls_that_led_to_it(command: Callable[..., Answer]) -> None:
+    answer = command(f"{BAD}:raises_deep", "--device", "sim")
+    calls = [line.strip() for line in answer.out.splitlines() if line.strip().startswith("at ")]
+    assert [call.rpartition(" in ")[2] for call in calls] == ["raises_deep", "raises_deep.outer", "raises_deep.inner"]
+    assert len(answer.err.splitlines()) == 1 and "KeyError: 'missing'" in answer.err
+
+
+def test_a_target_that_patches_python_is_answered_like_any_other(command: Callable[..., Answer]) -> None:
+    answer = command(f"{BAD}:patches_python", "--device", "sim")
+    assert answer.code == 0, answer.out
+
+
+def test_a_target_that_removes_the_working_directory_has_its_report(
+    tmp_path: Path, command: Callable[..., Answer]
+) -> None:
+    answer = command(f"{BAD}:removes_its_folder", "--device", "sim")
+    assert answer.code in (0, 2) and len(answer.err.splitlines()) <= 1
+    assert answer.report is not None
+
+
+def test_a_fault_of_graphsafe_in_a_child_is_a_limit_and_no_verdict(command: Callable[..., Answer]) -> None:
+    answer = command(f"{BAD}:breaks_graphsafe", "--device", "sim")
+    assert answer.code == 1
+    [line] = answer.err.splitlines()
+    assert "build on sim:0: graphsafe failed: TypeError" in line and "please report" in line
+    assert answer.report is not None and answer.report["verdict"] == "inconclusive"
+    assert "internal" in [limit["kind"] for limit in answer.report["limits"]]
+
+
+def test_a_fault_of_graphsafe_elsewhere_exits_with_3_after_all_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from graphsafe.capture import api
+    from graphsafe.cli import main
+
+    def broken(*_: object, **__: object) -> None:
+        raise IndexError("out of range")
+
+    (tmp_path / "graphsafe.toml").write_text(
+        f'[targets.first]\nfactory = "{TARGETS / "forms.py"}:with_args"\ndevice = "sim"\n'
+        f'[targets.second]\nfactory = "{BAD}:nowhere"\ndevice = "sim"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(api, "findings_of", broken)
+    assert main(["capture", "--all"]) == 3
+    assert "IndexError: out of range" in capsys.readouterr().err
+    first, second = json.loads((tmp_path / "graphsafe-report.json").read_text())["reports"]
+    assert (first["verdict"], second["verdict"]) == ("inconclusive", "inconclusive")
+    assert [limit["kind"] for limit in second["limits"]] == [BAD_REQUEST]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of a process")
+def test_a_full_disk_is_one_line(command: Callable[..., Answer]) -> None:
+    import resource
+
+    answer = command(
+        f"{BAD}:raises",
+        "--device",
+        "sim",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, resource.RLIM_INFINITY)),
+    )
+    assert answer.code == 2
+    assert answer.err.splitlines()[-1].endswith("graphsafe-report.json: File too large")
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begins"),
+    [
+        (("-o", "r.sarif"), '{\n  "$schema"'),
+        (("-o", "r.html"), "<!DOCTYPE html>"),
+        (("-o", "r.xml"), "<?xml"),
+        (("-o", "r.report"), '{\n  "schema": "graphsafe/report/1"'),
+        (("-o", "r.txt", "--format", "concise"), f"{BAD}:nowhere: inconclusive"),
+    ],
+)
+def test_the_file_has_the_form_that_was_asked_for(
+    arguments: tuple[str, ...], begins: str, tmp_path: Path, command: Callable[..., Answer]
+) -> None:
+    assert command(f"{BAD}:nowhere", *arguments).code == 2
+    assert (tmp_path / arguments[1]).read_text().lower().startswith(begins.lower())
+    assert not (tmp_path / "graphsafe-report.json").exists()
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_what_a_step_prints_stays_out_of_the_report(device: str, command: Callable[..., Answer]) -> None:
     answer = command(f"{BAD}:prints", "--device", device, "--format", "json")
@@ -94,15 +179,36 @@ def test_what_a_target_leaves_running_is_ended(command: Callable[..., Answer]) -
     assert not _alive_in(group)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="sessions and /proc")
+@pytest.mark.parametrize("factory", ["leaves_daemons", "step_segfaults", "leaves_a_child"])
+def test_no_process_and_no_folder_is_left(factory: str, tmp_path: Path, command: Callable[..., Answer]) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    answer = command(
+        f"{BAD}:{factory}", "--device", "sim", env={"TMPDIR": str(temporary), "GRAPHSAFE_TEST": str(tmp_path)}
+    )
+    assert answer.report is not None
+    assert not _processes_with(f"GRAPHSAFE_TEST={tmp_path}")
+    # torch itself makes the folder of its compiler's cache.
+    assert [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor")] == []
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="process groups")
 @pytest.mark.parametrize("device", DEVICES)
-def test_ctrl_c_leaves_a_report_and_no_process(device: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_ends_within_a_second_and_leaves_its_report_only(
+    device: str, number: signal.Signals, tmp_path: Path
+) -> None:
     process = _stepping_for_ever(tmp_path, device)
-    os.kill(process.pid, signal.SIGINT)
+    started = time.monotonic()
+    os.kill(process.pid, number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert time.monotonic() - started < (1.0 if device == "sim:0" else 3.0)
+    assert process.returncode == 128 + number
     assert err.strip() == "graphsafe: interrupted"
-    assert (tmp_path / "graphsafe-report.json").read_text().startswith("{")
+    report = json.loads((tmp_path / "graphsafe-report.json").read_text())
+    assert report["verdict"] == "inconclusive"
+    assert "interrupted" in [limit["kind"] for limit in report["limits"]]
     assert [path.name for path in tmp_path.iterdir()] == ["graphsafe-report.json"]
     assert not _processes_with(f"GRAPHSAFE_TEST={tmp_path}")
 

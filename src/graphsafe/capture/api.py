@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import os
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -16,10 +19,13 @@ from graphsafe.capture.environment import environment
 from graphsafe.capture.findings import Seen, findings_of, merged
 from graphsafe.capture.job import Job
 from graphsafe.capture.join import joined
-from graphsafe.capture.request import BAD_REQUEST, CaptureRequest
+from graphsafe.capture.lookup import what_is_missing
+from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED, CaptureRequest
 from graphsafe.capture.run import Run, reported
 from graphsafe.capture.supervisor import Supervisor
 from graphsafe.errors import RequestError
+from graphsafe.failure import in_one_line
+from graphsafe.files import ensure_working_directory
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit, Report, Tool, in_order
 from graphsafe.report.source import file_line
@@ -28,35 +34,64 @@ from graphsafe.rulebook import Rulebook, load_rulebook
 
 Progress = Callable[[str], None]
 
-INTERRUPTED = "interrupted"
-"The kind of the `Limit` of a report that Ctrl-C cut short."
+
+class CaptureFault(Exception):
+    """graphsafe's own code failed. `reports` are those of all targets; the failed ones are inconclusive."""
+
+    def __init__(self, reports: list[Report]) -> None:
+        super().__init__("graphsafe failed")
+        self.reports = reports
 
 
 def capture_target(request: CaptureRequest, progress: Progress | None = None) -> Report:
     """Prove one target over its devices and buckets.
 
-    Whatever the target does is an answer: a request that is wrong gives a report with a `BAD_REQUEST` limit. Raises
-    RequestError where there is no torch, and `run.InternalError` where graphsafe itself failed.
+    Whatever the target does is an answer: a request that is wrong gives a report with a `BAD_REQUEST` limit, a child in
+    which graphsafe failed one with an `INTERNAL` limit. Raises RequestError where there is no torch or no room for
+    temporary files, and CaptureFault where graphsafe failed outside of its children.
     """
     return capture_all([request], progress)[0]
 
 
 def capture_all(requests: Sequence[CaptureRequest], progress: Progress | None = None) -> list[Report]:
-    """A report each, in order; after Ctrl-C those that there are, the last with an `INTERRUPTED` limit. Raises as
+    """A report each, in order; after Ctrl-C those of targets that were not done have an `INTERRUPTED` limit. Raises as
     `capture_target` does."""
     if importlib.util.find_spec("torch") is None:
         raise RequestError('capture needs PyTorch: pip install "graphsafe[capture]"')
-    proofs: list[_Proof] = []
+    proofs = [_Proof(request, load_rulebook(request.config.rule_packs)) for request in requests]
+    waiting = [proof for proof in proofs if not proof.is_impossible()]
+    if waiting:
+        _prove(waiting, progress)
+    reports = [proof.report() for proof in proofs]
+    fault = next((proof.fault for proof in proofs if proof.fault is not None), None)
+    if fault is not None:
+        raise CaptureFault(reports) from fault
+    return reports
+
+
+def _prove(proofs: Sequence[_Proof], progress: Progress | None) -> None:
+    left = list(proofs)
     try:
-        with tempfile.TemporaryDirectory(prefix="graphsafe-") as folder, Supervisor(progress) as supervisor:
-            for number, request in enumerate(requests):
-                proofs.append(_Proof(request, load_rulebook(request.config.rule_packs)))
-                proofs[-1].run(supervisor, Path(folder, str(number)))
+        with _temporary_folder() as folder, Supervisor(progress) as supervisor:
+            for number, proof in enumerate(proofs):
+                proof.run(supervisor, Path(folder, str(number)))
+                left.remove(proof)
     except KeyboardInterrupt:
-        if not proofs:
-            raise
-        proofs[-1].limits.append(Limit(INTERRUPTED, proofs[-1].target, "stopped by the user before it was done"))
-    return [proof.report() for proof in proofs]
+        for proof in left:
+            proof.limits.append(Limit(INTERRUPTED, proof.target, "stopped by the user before it was done"))
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[str]:
+    """Raises RequestError where it cannot be made; what cannot be removed in the end is left."""
+    try:
+        folder = tempfile.mkdtemp(prefix="graphsafe-")
+    except OSError as error:
+        raise RequestError(f"no temporary folder can be made: {error.strerror or error}") from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass
@@ -73,13 +108,31 @@ class _Proof:
         self._findings: list[Finding] = []
         self._built: list[Mapping[str, Any]] = []
         self.limits: list[Limit] = []
+        self.fault: Exception | None = None
+        "What failed in graphsafe itself, outside of children."
         self._lines: dict[str, set[int]] = {}
+        self._directory = os.getcwd()
 
     @property
     def target(self) -> str:
         return self._request.target
 
+    def is_impossible(self) -> bool:
+        """Whether a look at the target shows that it cannot be run; the report then says why."""
+        missing = what_is_missing(self.target)
+        if missing is not None:
+            self.limits.append(Limit(BAD_REQUEST, self.target, missing))
+        return missing is not None
+
     def run(self, supervisor: Supervisor, folder: Path) -> None:
+        """Never raises but KeyboardInterrupt: the next target is not to suffer from this one."""
+        try:
+            self._run(supervisor, folder)
+        except Exception as error:
+            self.fault = error
+            self.limits.append(Limit(INTERNAL, self.target, in_one_line(error)))
+
+    def _run(self, supervisor: Supervisor, folder: Path) -> None:
         folder.mkdir()
         supervisor.timeout = self._request.timeout
         for name in self._device_names(supervisor, folder):
@@ -94,12 +147,15 @@ class _Proof:
                 except KeyboardInterrupt:
                     device.runs.append((axes, run.seen()))
                     raise
+                if any(limit.kind == INTERNAL for limit in run.limits):
+                    seen = replace(seen, verdict=worst((seen.verdict, "inconclusive")))
                 device.runs.append((axes, seen))
                 self._take(seen, run.limits)
                 if any(limit.kind == BAD_REQUEST for limit in run.limits):
                     return
 
     def _take(self, seen: Seen, limits: Sequence[Limit]) -> None:
+        ensure_working_directory(self._directory)
         findings, without_line = findings_of(seen, self._book)
         self._findings += findings
         self.limits += [*limits, *without_line]
@@ -124,8 +180,17 @@ class _Proof:
         return list(dict.fromkeys(names))
 
     def report(self) -> Report:
+        """Whatever happens; where graphsafe fails at its findings, without them."""
+        ensure_working_directory(self._directory)
+        try:
+            return self._report(*joined(merged(self._findings), self._lines, self._request.config))
+        except Exception as error:
+            self.fault = self.fault or error
+            return self._report((), [Limit(INTERNAL, self.target, in_one_line(error))])
+
+    def _report(self, findings: Sequence[Finding], limits: Sequence[Limit]) -> Report:
         devices = tuple(_device_result(device) for device in self._devices)
-        findings, limits = joined(merged(self._findings), self._lines, self._request.config)
+        verdict = worst(device.verdict for device in devices)
         root = self._request.config.root
         return Report(
             tool=Tool("graphsafe", __version__),
@@ -133,7 +198,7 @@ class _Proof:
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             environment=environment(self._built, self._book.ops.name, self._request.config.settings),
             target=self._request.target,
-            verdict=worst(device.verdict for device in devices),
+            verdict=verdict if self.fault is None else worst((verdict, "inconclusive")),
             evidence="predicted" if any(device.device.startswith("sim") for device in devices) else "measured",
             findings=tuple(in_order(fingerprinted(findings, file_line, lambda path: _from_root(path, root)))),
             limits=tuple(dict.fromkeys((*self.limits, *limits))),

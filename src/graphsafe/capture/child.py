@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
-import os
-import signal
 import sys
-import traceback
 from collections.abc import Mapping
+from dataclasses import asdict
 
-from graphsafe.capture.job import Channel, Job
+from graphsafe.capture.frames import error_frames
+from graphsafe.capture.job import FAILED, Channel, Job
+from graphsafe.capture.originals import complain, leave
+from graphsafe.capture.processes import die_with_parent
 from graphsafe.capture.state import StateError
 from graphsafe.capture.targets import TargetError
+from graphsafe.failure import in_one_line
 
 CHILDREN: Mapping[str, str] = {
     "devices": "graphsafe.capture.device",
@@ -29,32 +30,28 @@ CHILDREN: Mapping[str, str] = {
 
 def main(job: Job) -> None:
     """Never returns: the process ends here, without running what the user's code registered for its end."""
-    _die_with_parent()
+    die_with_parent()
     channel = Channel(job)
-    channel.phase("start")
     sys.argv = [job.target]
     status = 0
     try:
+        channel.phase("start")
         importlib.import_module(CHILDREN[job.child]).run(job, channel)
         channel.tell(done=True)
     except StateError as error:
         channel.tell(state_error=str(error), done=True)
     except TargetError as error:
-        channel.tell(target_error={"stage": error.stage, "line": error.line}, done=True)
+        calls = [asdict(frame) for frame in error_frames(error.__cause__)]
+        channel.tell(target_error={"stage": error.stage, "line": error.line, "calls": calls}, done=True)
     except BaseException as error:
-        channel.tell(
-            internal_error={"line": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}, done=True
-        )
-        status = 70
+        status = FAILED
+        line = in_one_line(error)
+        try:
+            channel.tell(internal_error=line, done=True)
+        except BaseException:
+            complain(line)
     finally:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(BaseException):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(status)
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent dies, however the parent dies. Linux only."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        leave(status)

@@ -91,3 +91,13 @@ def root_error(error: BaseException) -> tuple[BaseException, tuple[BaseException
     while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and earlier not in chain:
         chain.append(earlier)
     return chain[-1], tuple(reversed(chain))
+
+
+def error_frames(error: BaseException | None) -> tuple[CallSite, ...]:
+    """The user's calls from where the error was caught to where the first error of its chain was raised."""
+    if error is None:
+        return ()
+    root, _ = root_error(error)
+    outer, _ = traceback_frames(error.__traceback__)
+    inner, _ = traceback_frames(root.__traceback__)
+    return tuple(dict.fromkeys((*outer, *inner)))

@@ -5,13 +5,16 @@ Files, because they work alike for a forked and a spawned child, outlive a child
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from graphsafe.capture.originals import decode, encode, read_text, rename, write_bytes
+
+FAILED = 70
+"The exit status of a child in which graphsafe itself failed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +35,11 @@ class Job:
     "Inputs that must keep their values: new ones broke the process in an earlier attempt."
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return encode(asdict(self))
 
     @staticmethod
     def from_json(text: str) -> Job:
-        data = json.loads(text)
+        data = decode(text)
         return Job(**{**data, "inputs": tuple(data["inputs"]), "kept": tuple(data["kept"])})
 
 
@@ -49,8 +52,7 @@ class Channel:
         self._result: dict[str, Any] = {}
 
     def phase(self, text: str) -> None:
-        with open(self.folder / f"{self.name}.phases", "a", encoding="utf-8") as phases:
-            phases.write(text + "\n")
+        write_bytes(f"{self.folder}/{self.name}.phases", f"{text}\n".encode(errors="replace"), append=True)
 
     def tell(self, **result: Any) -> None:
         """Add to the result; what was told survives the child's death."""
@@ -62,12 +64,12 @@ class Channel:
         return self.folder / f"{name}.part"
 
     def publish(self, name: str) -> None:
-        os.replace(self.folder / f"{name}.part", self.folder / name)
+        rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
 
 
 def read_result(folder: Path, child: str) -> dict[str, Any]:
     try:
-        result: dict[str, Any] = json.loads((folder / f"{child}.result").read_text(encoding="utf-8"))
+        result: dict[str, Any] = decode(read_text(f"{folder}/{child}.result"))
     except (OSError, ValueError):
         return {}
     return result
@@ -75,16 +77,16 @@ def read_result(folder: Path, child: str) -> dict[str, Any]:
 
 def read_phases(folder: Path, child: str) -> list[str]:
     try:
-        return (folder / f"{child}.phases").read_text(encoding="utf-8", errors="replace").splitlines()
+        return read_text(f"{folder}/{child}.phases").splitlines()
     except OSError:
         return []
 
 
 def write_json(path: Path, data: Any) -> None:
     """Beside, then renamed: a reader never sees half a file."""
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(json.dumps(_finite(data), allow_nan=False), encoding="utf-8")
-    os.replace(beside, path)
+    beside = f"{path}.part"
+    write_bytes(beside, encode(_finite(data)).encode())
+    rename(beside, str(path))
 
 
 def _finite(data: Any) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsafe.capture.classify import Span, statement_span
+from graphsafe.files import from_here
 from graphsafe.report.model import CallSite, Location
 from graphsafe.report.source import file_lines
 
@@ -36,6 +37,11 @@ def chain(frames: Sequence[Frame]) -> tuple[CallSite, ...]:
     return tuple(CallSite(shown(frame["path"]), frame["line"], frame["function"]) for frame in frames[:-1])
 
 
+def call_lines(frames: Sequence[Frame]) -> list[str]:
+    """`model.py:12 in build_layer`, outermost first, as a report has the calls that led to an error."""
+    return [f"{shown(frame['path'])}:{frame['line']} in {frame['function'] or 'module level'}" for frame in frames]
+
+
 def text_at(frame: Frame, span: Sequence[int] | None, most: int = 60) -> str:
     """The source of the expression, on one line."""
     at = location(frame, span)
@@ -56,8 +62,7 @@ def shown(path: str) -> str:
     for site in ("site-packages", "dist-packages"):
         if site in parts:
             return "/".join(parts[len(parts) - parts[::-1].index(site) :])
-    relative = os.path.relpath(path)
-    return relative.replace(os.sep, "/")
+    return from_here(path).replace(os.sep, "/")
 
 
 def _lines(path: str) -> Sequence[str]:

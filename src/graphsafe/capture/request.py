@@ -14,6 +14,12 @@ BAD_REQUEST = "bad-request"
 imported, built or stepped eagerly, or a device is absent. Its verdict is inconclusive, `why` is the one line for
 stderr, and the command exits with 2. Everything that fails only under capture or replay is a finding instead."""
 
+INTERNAL = "internal"
+"The kind of the `Limit` of a report where graphsafe itself failed; `why` is one line about the fault."
+
+INTERRUPTED = "interrupted"
+"The kind of the `Limit` of a report that was cut short by Ctrl-C or a signal to end."
+
 DTYPES: Mapping[str, str] = {
     "bool": "bool",
     "u8": "uint8",

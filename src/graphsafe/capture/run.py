@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.findings import Seen
 from graphsafe.capture.job import Job
-from graphsafe.capture.places import shown
+from graphsafe.capture.places import call_lines, shown
 from graphsafe.capture.probes.capture import GONE
-from graphsafe.capture.request import BAD_REQUEST
+from graphsafe.capture.request import BAD_REQUEST, INTERNAL
 from graphsafe.report.model import Limit, Source
 from graphsafe.report.verdict import verdict
 
 if TYPE_CHECKING:
+    from graphsafe.capture.child_process import Child
     from graphsafe.capture.request import CaptureRequest
-    from graphsafe.capture.supervisor import Child, Supervisor
+    from graphsafe.capture.supervisor import Supervisor
 
 Probe = dict[str, Any]
 
@@ -27,14 +28,6 @@ _OWN_INPUTS = "the step's own inputs"
 _MOST_RETRIES = 3
 _SHARE_OF_DEVICE = 0.8
 _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory")
-
-
-class InternalError(Exception):
-    """graphsafe's own code failed in a child; `trace` is the child's traceback."""
-
-    def __init__(self, line: str, trace: str) -> None:
-        super().__init__(f"{line}\n{trace}")
-        self.trace = trace
 
 
 class Run:
@@ -98,9 +91,9 @@ class Run:
         result = child.result
         self.seconds[child.name] = round(child.seconds, 2)
         self._results[child.name] = result
-        internal: Any = result.get("internal_error")
-        if internal is not None:
-            raise InternalError(internal["line"], internal["trace"])
+        if child.ending == "failed":
+            self.limits.append(Limit(INTERNAL, f"{child.name} on {self.device}", child.how_it_ended()))
+            return result
         if "state_error" in result:
             self.limits.append(Limit("state", f"{child.name} on {self.device}", str(result["state_error"])))
         if child.ending != "done":
@@ -121,11 +114,7 @@ class Run:
             child = self._supervisor.run(self._job("build", kept))
             result = child.result
             internal: Any = result.get("internal_error")
-            if (
-                internal is not None
-                and "forked subprocess" in internal["line"]
-                and self._supervisor.use_fresh_interpreters()
-            ):
+            if internal is not None and "forked subprocess" in internal and self._supervisor.use_fresh_interpreters():
                 continue
             broken: Any = result.get("broken_by")
             if child.ending == "crashed" and child.phase.startswith(_TRIES):
@@ -144,10 +133,11 @@ class Run:
         error = result.get("target_error")
         if error is not None:
             self._wrong(error["line"])
+            failed = {"status": "fail", "reason": error["line"], "calls": call_lines(error["calls"])}
             if error["stage"] == "step":
-                self._probes["step"] = {"status": "fail", "ran": False, "reason": error["line"]}
+                self._probes["step"] = {**failed, "ran": False}
             else:
-                construct |= {"status": "fail", "built": False, "reason": error["line"]}
+                construct |= {**failed, "built": False}
             return False
         if child.ending == "done":
             self.limits += [Limit(**limit) for limit in result.get("limits") or ()]
@@ -160,7 +150,7 @@ class Run:
             self._probes["step"] = {"status": status, "ran": False, "reason": why}
         else:
             construct |= {"status": status, "built": False if status == "crashed" else None, "reason": why}
-        if status == "crashed":
+        if status == "crashed" and child.ending != "failed":
             self._wrong(why)
         return False
 

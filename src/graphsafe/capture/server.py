@@ -1,80 +1,124 @@
-"""The clean process that children fork from: it has imported torch, and nothing of the user's.
+"""A process that children fork from, and what watches each of them.
 
-A child forked here starts in a third of a second where a fresh one takes four. Nothing here may ask torch about CUDA
-(`torch.cuda.is_available()` is enough): forked children could not use it afterwards.
+The first one has imported torch, and nothing of the user's: a child forked there starts in a third of a second where a
+fresh one takes four. Nothing in it may ask torch about CUDA (`torch.cuda.is_available()` is enough), for forked
+children could not use it afterwards. Others branch off from it: one for each target, so that targets do not wait for
+each other.
+
+Between a server and each child stands a keeper: it adopts what the child's descendants leave behind, daemons too, and
+ends all of them with the child.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import select
 import signal
 import socket
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
+from graphsafe.capture import child
 from graphsafe.capture.job import Job
+from graphsafe.capture.originals import decode, encode, leave
+from graphsafe.capture.processes import adopt_orphans, die_with_parent, end_descendants, kill_group
+
+_MESSAGE_BYTES = 1 << 20
 
 
-def serve(descriptor: int) -> None:
-    """Fork a child for every job that arrives, tell how each ends, and take all of them along when the parent goes."""
-    import torch
-
-    from graphsafe.capture import child
-
-    _import_what_torch_imports_late()
-    parent = socket.socket(fileno=descriptor)
-    running: dict[int, int] = {}
+def start(descriptor: int, *, with_torch: bool) -> NoReturn:
+    """Serve the parent at the other end of this socket, and leave nothing behind when it is gone."""
     try:
-        parent.send(json.dumps({"ready": torch.__version__}).encode())
-        while True:
-            readable, _, _ = select.select([parent], [], [], 0.02 if running else None)
-            if readable:
-                message, descriptors, _, _ = socket.recv_fds(parent, 1 << 20, 1)
-                if not message:
-                    return
-                request = json.loads(message)
-                pid = os.fork()
-                if pid == 0:
-                    parent.close()
-                    _become(descriptors[0])
-                    child.main(Job.from_json(request["job"]))
-                os.close(descriptors[0])
-                running[pid] = request["id"]
-                parent.send(json.dumps({"id": request["id"], "pid": pid}).encode())
-            for pid in list(running):
-                ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                if ended is None:
-                    continue
-                # Before it is reaped, so that the number cannot have been given to another group meanwhile.
-                _kill_group(pid)
-                os.waitpid(pid, 0)
-                status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-                parent.send(json.dumps({"id": running.pop(pid), "status": status}).encode())
-    except (BrokenPipeError, ConnectionResetError):
-        return
+        adopt_orphans()
+        if with_torch:
+            import_torch()
+        parent = socket.socket(fileno=descriptor)
+        _tell(parent, ready=True)
+        serve(parent)
     finally:
-        for pid in running:
-            _kill_group(pid)
+        end_descendants()
+        # At once: to take down an interpreter that has imported torch takes a second.
+        leave(0)
 
 
-def _import_what_torch_imports_late() -> None:
-    """The first use of a dispatch mode imports 800 modules, for seconds; once here instead of in every child.
+def serve(parent: socket.socket) -> None:
+    """Fork what the parent asks for: `job` a child, `branch` another server. Each ask brings its descriptors along."""
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)
+        _reap()
+        if not message:
+            return
+        request = decode(message.decode())
+        if os.fork() == 0:
+            if "job" in request:
+                _keep(parent, request["id"], Job.from_json(request["job"]), descriptors[0])
+            _branch(parent, descriptors[0])
+        for descriptor in descriptors:
+            os.close(descriptor)
 
-    Some of them ask whether there is a GPU, which must not start CUDA here: torch then asks the driver's library only.
-    """
+
+def _keep(parent: socket.socket, number: int, job: Job, output: int) -> NoReturn:
+    """Fork one child, say how it ends, and end what it has left."""
+    try:
+        adopt_orphans()
+        die_with_parent()
+        pid = os.fork()
+        if pid == 0:
+            parent.close()
+            _become(output)
+            child.main(job)
+        os.close(output)
+        _tell(parent, id=number, pid=pid)
+        # Not reaped yet, so that its number cannot have been given to another group meanwhile.
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert ended is not None
+        kill_group(pid)
+        end_descendants()
+        _tell(parent, id=number, status=ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status)
+    finally:
+        leave(0)
+
+
+def _branch(parent: socket.socket, descriptor: int) -> NoReturn:
+    """Become a server with a parent's socket of its own."""
+    parent.close()
+    die_with_parent()
+    start(descriptor, with_torch=False)
+
+
+def import_torch() -> None:
+    """And what torch imports late: the first use of a dispatch mode imports 800 modules, for seconds; once here instead
+    of in every child."""
     import torch
     from torch.utils._python_dispatch import BaseTorchDispatchMode
 
+    with asking_the_library_only(), BaseTorchDispatchMode():  # type: ignore[no-untyped-call]
+        torch.empty(0)
+
+
+@contextmanager
+def asking_the_library_only() -> Iterator[None]:
+    """Modules that are imported here may ask whether there is a GPU, which must not start CUDA: torch then asks the
+    driver's management library only."""
     name = "PYTORCH_NVML_BASED_CUDA_CHECK"
     before = os.environ.get(name)
     os.environ[name] = "1"
     try:
-        with BaseTorchDispatchMode():  # type: ignore[no-untyped-call]
-            torch.empty(0)
+        yield
     finally:
         os.environ.pop(name) if before is None else os.environ.__setitem__(name, before)
+
+
+def _tell(parent: socket.socket, **message: Any) -> None:
+    with contextlib.suppress(OSError):
+        parent.send(encode(message).encode())
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _become(output: int) -> None:
@@ -87,12 +131,3 @@ def _become(output: int) -> None:
     os.close(nothing)
     os.close(output)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    serve(int(sys.argv[1]))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device import open_device
+from graphsafe.capture.originals import open_file
 from graphsafe.capture.state import Reach, inputs_of, reach_of, walk
 from graphsafe.capture.targets import Subject, TargetError, build, load_factory, users_code
 
@@ -136,16 +137,16 @@ def save_values(channel: Channel, name: str, data: Any) -> None:
     """Host tensors and plain data, for siblings."""
     import torch
 
-    with outside_modes():
-        torch.save(data, channel.share(name))
+    with outside_modes(), open_file(channel.share(name), "wb") as file:
+        torch.save(data, file)
     channel.publish(name)
 
 
 def load_values(path: Path) -> Any:
     import torch
 
-    with outside_modes():
-        return torch.load(path, weights_only=True, map_location="cpu")
+    with outside_modes(), open_file(path, "rb") as file:
+        return torch.load(file, weights_only=True, map_location="cpu")
 
 
 def host_values(device: Device, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from graphsafe.capture.frames import root_error, traceback_frames
 from graphsafe.capture.step import Step
+from graphsafe.files import from_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,9 +66,9 @@ def describe(error: BaseException) -> str:
     root, _ = root_error(error)
     text = " ".join(str(root).split())
     frames, _ = traceback_frames(root.__traceback__)
-    where = f" ({os.path.relpath(frames[-1].path)}:{frames[-1].line})" if frames else ""
+    where = f" ({from_here(frames[-1].path)}:{frames[-1].line})" if frames else ""
     if isinstance(root, SyntaxError) and root.filename:
-        where = f" ({os.path.relpath(root.filename)}:{root.lineno})"
+        where = f" ({from_here(root.filename)}:{root.lineno})"
         text = root.msg
     return f"{type(root).__name__}{f': {text[:300]}' if text else ''}{where}"
 
@@ -189,7 +190,7 @@ def _import_module(name: str) -> Any:
 def _import_file(path: Path) -> Any:
     path = path.resolve()
     if not path.is_file():
-        raise TargetError("import", f"no such file: {os.path.relpath(path)}")
+        raise TargetError("import", f"no such file: {from_here(str(path))}")
     package = []
     folder = path.parent
     while (folder / "__init__.py").is_file():

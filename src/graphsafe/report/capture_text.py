@@ -25,6 +25,7 @@ _STATUS_STYLES = {
     "skipped": "dim",
 }
 _STATUS_WIDTH = max(map(len, _STATUS_STYLES)) + 2
+_MOST_CALLS = 8
 _NAME_WIDTH = max(map(len, PROBE_KEYS)) + 2
 
 
@@ -93,7 +94,18 @@ def _probes(probes: Mapping[str, Probe], indent: str, width: int, paint: Paint) 
             probe_text(name, probe), width, f"{label}{status:{_STATUS_WIDTH}}", " " * (len(label) + _STATUS_WIDTH)
         )
         lines += [(label + paint(_STATUS_STYLES[status], status) + first[len(label + status) :]).rstrip(), *rest]
+        lines += [printable(f"{indent}  {call}") for call in _calls(probe)]
     return lines
+
+
+def _calls(probe: Probe) -> list[str]:
+    """To where the target raised; of a long way the beginning, which is the user's, and the end."""
+    calls = [f"at {call}" for call in probe.get("calls") or ()]
+    left_out = len(calls) - _MOST_CALLS
+    if left_out <= 0:
+        return calls
+    half = _MOST_CALLS // 2
+    return [*calls[:half], f"... {count(left_out, 'more call')}", *calls[-half:]]
 
 
 def _construct(probe: Probe) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from graphsafe.report.model import Report
 from graphsafe.report.rule_text import RuleTexts
 from graphsafe.report.source import Lines, file_lines
 
 FORMS: tuple[str, ...] = ("terminal", "concise", "json", "sarif", "github", "gitlab", "junit", "html")
+
+FORM_OF_SUFFIX: Mapping[str, str] = {".json": "json", ".sarif": "sarif", ".html": "html", ".xml": "junit"}
+"What a file's name says of its form."
 
 
 def render(

@@ -92,3 +92,59 @@ def leaves_a_child(device):
         time.sleep(600)
         os._exit(0)
     raise RuntimeError(f"left a child behind in group {os.getpgid(0)}")
+
+
+def leaves_daemons(device):
+    """A daemon that no process group and no session ties to this process, and one that is a session of its own."""
+    for detached in (True, False):
+        if os.fork() == 0:
+            os.setsid()
+            if detached and os.fork() != 0:
+                os._exit(0)
+            null = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(null, descriptor)
+            time.sleep(600)
+            os._exit(0)
+    return (lambda x: x * 2), (torch.randn(3, device=device),)
+
+
+def patches_python(device):
+    """What a child answers with is gone once this has run."""
+    import builtins
+    import pathlib
+
+    def broken(*arguments, **options):
+        raise RuntimeError("patched")
+
+    json.dumps = json.dump = json.loads = json.load = broken
+    builtins.open = builtins.print = broken
+    os.replace = os.rename = os._exit = broken
+    pathlib.Path.write_text = pathlib.Path.open = broken
+    sys.stdout = sys.stderr = None
+    return (lambda x: x * 2), (torch.randn(3, device=device),)
+
+
+def removes_its_folder(device):
+    import shutil
+
+    shutil.rmtree(os.getcwd())
+    return (lambda x: x * 2), (torch.randn(3, device=device),)
+
+
+def breaks_graphsafe(device):
+    """Not what a target does by accident: a fault of graphsafe's own, for the sake of the test."""
+    from graphsafe.capture import state
+
+    state.Snapshot.__init__ = None
+    return (lambda x: x * 2), (torch.randn(3, device=device),)
+
+
+def raises_deep(device):
+    def outer():
+        inner({})
+
+    def inner(weights):
+        return weights["missing"]
+
+    outer()

@@ -1,0 +1,93 @@
+"""One child process, as its parent sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Literal
+
+from graphsafe.capture.job import FAILED, Job, read_phases, read_result
+from graphsafe.failure import FAULT
+
+Ending = Literal["done", "crashed", "timeout", "stopped", "failed"]
+"`failed`: graphsafe's own code did, in the child."
+
+_KEPT_BYTES = 64 * 1024
+
+
+class Child:
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.started = time.monotonic()
+        self.seconds = 0.0
+        self.pid: int | None = None
+        self.status: int | None = None
+        "The exit status, or minus the signal that ended it."
+        self.ending: Ending | None = None
+        self._output = bytearray()
+        self._reader: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        return self.job.child
+
+    @property
+    def result(self) -> dict[str, object]:
+        return read_result(Path(self.job.folder), self.name)
+
+    @property
+    def phase(self) -> str:
+        """What it was doing last."""
+        return (read_phases(Path(self.job.folder), self.name) or ["start"])[-1]
+
+    def last_lines(self, count: int = 20) -> list[str]:
+        """The end of what it printed, each line cut to 400 characters."""
+        lines = bytes(self._output).decode(errors="replace").replace("\r", "\n").splitlines()
+        return [line[:400] for line in lines if line.strip()][-count:]
+
+    def how_it_ended(self) -> str:
+        """In words, for a child that did not finish."""
+        if self.ending == "failed":
+            return str(self.result.get("internal_error") or self._complaint())
+        if self.ending == "timeout":
+            return f"no end after {self.seconds:.0f} s, in phase: {self.phase}"
+        if self.status is not None and self.status < 0:
+            with contextlib.suppress(ValueError):
+                return f"killed by {signal.Signals(-self.status).name}, in phase: {self.phase}"
+        return f"the process exited with status {self.status}, in phase: {self.phase}"
+
+    def _complaint(self) -> str | None:
+        """What a child prints where it cannot write its result: a full disk."""
+        return next((line for line in self.last_lines(1) if line.startswith(FAULT)), None)
+
+    def drain(self, descriptor: int) -> None:
+        """Keep the last of what comes out of a pipe, in a thread of its own; a target may print without end."""
+        self._reader = threading.Thread(target=self._read, args=(descriptor,), daemon=True)
+        self._reader.start()
+
+    def _read(self, descriptor: int) -> None:
+        with open(descriptor, "rb", buffering=0) as pipe:
+            while chunk := pipe.read(65536):
+                self._output += chunk
+                if len(self._output) > 2 * _KEPT_BYTES:
+                    del self._output[:-_KEPT_BYTES]
+
+    def drained(self) -> None:
+        if self._reader is not None:
+            # A process that left the child's group may hold the pipe open for ever.
+            self._reader.join(timeout=1.0)
+
+    def ended(self, status: int | None, killed_as: Ending | None) -> None:
+        """Its process is gone. `killed_as`: what to call that if it was we who killed it."""
+        self.status = status
+        self.seconds = time.monotonic() - self.started
+        self.drained()
+        result = self.result
+        killed = killed_as is not None and (status is None or status == -signal.SIGKILL)
+        if "internal_error" in result or (status == FAILED and self._complaint() is not None):
+            self.ending = "failed"
+        else:
+            self.ending = "done" if "done" in result else killed_as if killed and killed_as else "crashed"

@@ -1,0 +1,87 @@
+"""What is said of a target without importing it: at once, and only what is certain."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphsafe.capture.lookup import what_is_missing
+
+from .conftest import Answer
+
+BINDS = [
+    "def build(device): ...",
+    "async def build(device): ...",
+    "class build: ...",
+    "build = make()",
+    "first, (build, *rest) = many()",
+    "build: object = 1",
+    "from steps import build",
+    "from steps import layer as build",
+    "import build.layers",
+    "if fast:\n    pass\nelse:\n    def build(device): ...",
+    "try:\n    from steps import build\nexcept ImportError:\n    build = None",
+    "for build in many(): ...",
+    "with opened() as build: ...",
+    "make((build := 1))",
+    "def make(x=(build := 1)): ...",
+    "def make():\n    global build\n    build = 1",
+    "match thing():\n    case [1, *build]: ...",
+    "from steps import *",
+    "def __getattr__(name): ...",
+    "globals()['build'] = 1",
+    "for name in ('build',):\n    exec(f'{name} = 1')",
+    "import sys\nsetattr(sys.modules[__name__], 'build', 1)",
+    "import sys\nsys.modules[__name__] = object()",
+]
+
+
+@pytest.mark.parametrize("text", BINDS)
+def test_a_module_that_may_have_the_factory_is_left_to_its_import(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "steps.py"
+    path.write_text(text + "\n")
+    assert what_is_missing(f"{path}:build") is None
+
+
+def test_what_is_certain_is_said_with_near_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "engine"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('must not be imported')\n")
+    (package / "model.py").write_text(
+        "class Model:\n    def build_model(self): self.eval()\n\n\ndef build_layer(device): ...\n"
+    )
+    (tmp_path / "broken.py").write_text("def build(:\n")
+    assert what_is_missing("engine/model.py:build_layers") == (
+        'engine/model.py has no build_layers (did you mean "build_layer"?)'
+    )
+    assert what_is_missing("engine.model:build_layers") == (
+        'engine.model has no build_layers (did you mean "build_layer"?)'
+    )
+    assert what_is_missing("engine/modle.py:build_layer") == (
+        'no such file: engine/modle.py (did you mean "model.py"?)'
+    )
+    assert what_is_missing("engine.model:build_layer") is None
+    assert what_is_missing("engine.other:build_layer") is None
+    assert "No module named 'no_such_package'" in str(what_is_missing("no_such_package.model:build"))
+    assert "SyntaxError" in str(what_is_missing("broken.py:build"))
+    assert what_is_missing("engine/model.py") == "expected FILE.py:FACTORY or package.module:FACTORY"
+
+
+def test_a_request_that_cannot_work_is_answered_at_once(tmp_path: Path, command: Callable[..., Answer]) -> None:
+    (tmp_path / "model.py").write_text("def build_layer(device): ...\n")
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import click"], check=True)
+    python = time.monotonic() - started
+    started = time.monotonic()
+    answer = command("model.py:build_layers", "--device", "cuda:0", "--device", "cuda:1", "--bucket", "batch=1,2")
+    assert time.monotonic() - started < 1.0 + 3 * python, "torch was imported"
+    assert answer.code == 2
+    [line] = answer.err.splitlines()
+    assert line == ('graphsafe: model.py:build_layers: model.py has no build_layers (did you mean "build_layer"?)')
+    assert answer.report is not None and answer.report["verdict"] == "inconclusive"
