@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -104,18 +106,18 @@ def run(command: Sequence[str], folder: str, timeout: float) -> tuple[int | None
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
+        start_new_session=True,
     )
     try:
         said, _ = process.communicate(timeout=timeout)
         return process.returncode, said
     except subprocess.TimeoutExpired:
         process.terminate()
-        try:
-            said, _ = process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            said, _ = process.communicate()
-        return None, said
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return None, process.communicate()[0]
 
 
 def ask_oracle(case: Case, timeout: float) -> dict[str, Any]:
@@ -159,7 +161,7 @@ def ask_graphsafe(answer: Answer, device: str, timeout: float) -> None:
 class Pace:
     """How many at a time, how long each may take, and when no further one is begun."""
 
-    workers: int = max(2, (os.cpu_count() or 2) - 2)
+    workers: int = max(2, (os.cpu_count() or 2) * 5 // 8)
     timeout: float = 150.0
     budget: float = 540.0
 

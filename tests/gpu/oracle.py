@@ -43,9 +43,9 @@ def fork(module, factory, role, roots, file):
 def apart(one, two):
     """The largest difference of two series of steps, as a share of the largest number in its tensor."""
     worst = 0.0
+    if [tensor.shape for tensor in tensors(one)] != [tensor.shape for tensor in tensors(two)]:
+        return float("inf")
     for a, b in zip(tensors(one), tensors(two), strict=True):
-        if a.shape != b.shape:
-            return float("inf")
         a, b = (t.to_dense().to(torch.complex128).nan_to_num(3e30, 2e30, -2e30) for t in (a, b))
         if not torch.equal(a, b):
             scale = torch.where(b.abs() < 1e30, b.abs(), 0).max().clamp(min=1e-30)
@@ -56,6 +56,8 @@ def apart(one, two):
 def judge(target, pure=False, root=""):
     """The label and what it rests on. Without a GPU only eager steps are made, and nothing is ready."""
     path, _, factory = target.rpartition(":")
+    # A library that asks on import whether there is a GPU would else leave forks of this process without one.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     folder = os.path.abspath(Path(path).parent)
     sys.path.insert(0, folder)
     module, roots = importlib.import_module(Path(path).stem), (folder, *filter(None, root.split(os.pathsep)))

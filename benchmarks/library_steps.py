@@ -1,0 +1,53 @@
+"""Steps of libraries that graphsafe was not tuned on, asked of the oracle and of `graphsafe capture`.
+
+Every factory in library_targets/ is a target: graph nets, vision, audio, Gaussian processes, solvers, metrics, sentence
+embeddings, training loops and samplers. One whose library is missing, or has another interface, has no truth and does
+not count; the log says why. Where a capture fails, the line to blame is the innermost of the target's file and its
+libraries in the trace of the first error; of silent errors no line is known.
+
+    python benchmarks/library_steps.py --out FOLDER             # a GPU with 16 cores: three to five minutes
+    python benchmarks/library_steps.py --device sim --truth FOLDER/library-steps.json
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.gpu.agreement import Case, carry_out, parser
+
+TARGETS = Path(__file__).resolve().parent / "library_targets"
+LIBRARIES = "torch_geometric torchvision torchaudio gpytorch linear_operator botorch torchdiffeq torchmetrics".split()
+LIBRARIES += "sentence_transformers accelerate".split()
+STATEFUL = ("running_error", "policy_gradient")
+"Their outputs follow from earlier inputs too, as those of training steps do."
+
+
+def factories(file: Path) -> list[str]:
+    """Functions of a device alone, and what calls have made such functions."""
+    names = []
+    for statement in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.FunctionDef) and ast.unparse(statement.args) == "device":
+            names.append(statement.name)
+        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
+            names += [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    return names
+
+
+def cases() -> list[Case]:
+    specs = [importlib.util.find_spec(name) for name in LIBRARIES]
+    roots = [str(Path(spec.origin).parent) for spec in specs if spec and spec.origin]
+    return [
+        Case(name, f"{file}:{name}", pure=name not in STATEFUL and "training" not in name, root=os.pathsep.join(roots))
+        for file in sorted(TARGETS.glob("*.py"))
+        for name in factories(file)
+    ]
+
+
+if __name__ == "__main__":
+    carry_out(cases(), parser(__doc__).parse_args(), "library-steps")
