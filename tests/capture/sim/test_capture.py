@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.utils.checkpoint
 
 from graphsafe.capture.device.protocol import CaptureAttempt, CaptureFailure
 from graphsafe.capture.device.sim import SimDevice
@@ -22,6 +23,15 @@ def failing(sim: SimDevice, step: Callable[[], object]) -> CaptureFailure:
     result = sim.record(step)
     assert isinstance(result, CaptureFailure)
     return result
+
+
+def told(sim: SimDevice) -> list[str]:
+    """What the device cannot vouch for, each on a line of this file."""
+    split = [text.rpartition(" at ") for text in sim.unknown_operations()]
+    assert all(
+        place.startswith("tests/capture/sim/") or __file__.endswith(place.split(":")[0]) for _, _, place in split
+    )
+    return [what for what, _, _ in split]
 
 
 def test_a_graph_holds_addresses_and_numbers(sim: SimDevice) -> None:
@@ -308,10 +318,84 @@ def test_what_the_table_does_not_know_is_unknown(sim: SimDevice) -> None:
     library.impl("opaque", lambda x: x + 1, "CPU")
     with sim.entered():
         x = torch.ones(4, device="cuda:1")
-        torch.ops.graphsafe_test.opaque(torch.ones(4))
-        assert sim.unknown_operations() == (), "on the host it is none of ours"
         assert torch.ops.graphsafe_test.opaque(x).is_cuda
-        assert sim.unknown_operations() == ("graphsafe_test::opaque",)
+        assert sim.unknown_operations() == (), "what it makes before the first step is what it makes on a GPU"
+        sim.record(lambda: torch.ops.graphsafe_test.opaque(torch.ones(4)))
+        assert sim.unknown_operations() == (), "on the host it is none of ours"
+        sim.record(lambda: torch.ops.graphsafe_test.opaque(x))
+        assert told(sim) == ["graphsafe_test::opaque"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scripted_code_is_unknown_where_a_step_runs_it(sim: SimDevice) -> None:
+    @torch.jit.script
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.ones(4, device=x.device)
+
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1")
+        module = torch.jit.script(torch.nn.Linear(4, 4)).to("cuda:1")
+        traced = torch.jit.trace(torch.nn.Linear(4, 4).to("cuda:1"), x)
+        assert shifted(x).is_cuda
+        sim.record(lambda: x * 2)
+        assert told(sim) == [], "no step runs it"
+        sim.record(lambda: module(shifted(traced(x))))
+        assert told(sim) == ["TorchScript forward", "TorchScript shifted"]
+
+
+def test_asking_the_generator_in_a_capture(sim: SimDevice) -> None:
+    """Measured: state and seed can be asked for, the offset cannot."""
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1")
+
+        def asks() -> torch.Tensor:
+            first = torch.rand_like(x)
+            torch.cuda.initial_seed()
+            torch.cuda.set_rng_state(torch.cuda.get_rng_state())
+            return first + torch.rand_like(x)
+
+        sim.seed(4)
+        recording = sim.record(asks)
+        sim.seed(5)
+        recording.replay()
+        replayed = sim.digest(recording.outputs)
+        sim.seed(5)
+        assert sim.digest(asks()) == replayed
+        failure = failing(sim, lambda: torch.cuda.default_generators[1].get_offset())
+        assert failure.message.startswith("Cannot call CUDAGeneratorImpl::get_offset during CUDA graph capture")
+        assert sim.draw("sim:1") is None
+
+
+def test_tensors_of_other_shapes_are_unequal_without_a_wait(sim: SimDevice) -> None:
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1")
+        for step in (lambda: torch.equal(x, x[:2]) or x + 1, lambda: x.equal(x[:2]) or x + 1):
+            assert sim.record(step).nodes() == {"kernel": 1}
+        assert failing(sim, lambda: torch.equal(x, x.clone())).chain[0] == NOT_PERMITTED
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointed_activations_with_their_backward(reentrant: bool, sim: SimDevice) -> None:
+    with sim.entered():
+        sim.seed(0)
+        module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(), torch.nn.Linear(4, 4)).to("cuda:1")
+        x = torch.ones(4, device="cuda:1", requires_grad=True)
+
+        def step() -> torch.Tensor:
+            for parameter in module.parameters():
+                parameter.grad = None
+            torch.utils.checkpoint.checkpoint(module, x, use_reentrant=reentrant).sum().backward()
+            gradient = module[0].weight.grad
+            assert gradient is not None and gradient.is_cuda
+            return gradient
+
+        recording = sim.record(step)
+        assert not isinstance(recording, CaptureFailure), recording
+        sim.seed(9)
+        recording.replay()
+        replayed = sim.digest(recording.outputs)
+        sim.seed(9)
+        assert sim.digest(step()) == replayed
 
 
 def test_compiled_code_is_a_limit(sim: SimDevice) -> None:
@@ -342,16 +426,35 @@ def test_a_state_set_back_in_a_capture(sim: SimDevice) -> None:
 
 
 def test_memory_handed_to_another_library_is_unknown(sim: SimDevice) -> None:
+    """At construction already: the other library may write there at any time."""
     with sim.entered():
-        x = torch.ones(4, device="cuda:1")
+        x, y = torch.ones(4, device="cuda:1"), torch.ones(4, device="cuda:1")
         assert x.__cuda_array_interface__["shape"] == (4,)
-        assert sim.unknown_operations() == ("torch.Tensor.__cuda_array_interface__",)
+        made = x * 2
+        sim.record(lambda: y + 1)
+        assert told(sim) == [], "no step has looked at that memory"
+        sim.record(lambda: made + 1)
+        assert told(sim) == ["torch.Tensor.__cuda_array_interface__"]
+
+
+def test_a_graph_from_construction_that_holds_an_unknown_op(sim: SimDevice) -> None:
+    with sim.entered():
+        x, graph = torch.ones(4, device="cuda:1"), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            torch.mode(x)
+        assert told(sim) == []
+        with sim.watch(lambda event: None):
+            graph.replay()
+        assert told(sim) == ["aten::mode (whether it waits depends on sizes or values)"]
 
 
 def test_an_op_that_may_wait_is_unknown(sim: SimDevice) -> None:
     with sim.entered():
-        torch.mode(torch.ones(4, device="cuda:1"))
-        assert sim.unknown_operations() == ("aten::mode (whether it waits depends on sizes or values)",)
+        x = torch.ones(4, device="cuda:1")
+        torch.mode(x)
+        assert sim.unknown_operations() == ()
+        sim.record(lambda: torch.mode(x))
+        assert told(sim) == ["aten::mode (whether it waits depends on sizes or values)"]
 
 
 def test_a_thread_that_the_step_starts_is_unknown(sim: SimDevice) -> None:
@@ -364,4 +467,4 @@ def test_a_thread_that_the_step_starts_is_unknown(sim: SimDevice) -> None:
         step()
         assert sim.unknown_operations() == ()
         sim.record(step)
-        assert sim.unknown_operations() == ("a thread that the step starts",)
+        assert told(sim) == ["a thread that the step starts"]

@@ -41,6 +41,8 @@ def test_modules_move_and_copy(sim: SimDevice) -> None:
         assert copy.deepcopy(torch.ones(2, device=CUDA1)).device == CUDA1
         assert module.cpu().weight.device == CPU
         assert torch.nn.Linear(2, 2).cuda().weight.device == CUDA1
+        moved = torch.nn.Linear(2, 2).to(torch.ones(1, device=CUDA1, dtype=torch.float64))
+        assert (moved.weight.device, moved.weight.dtype) == (CUDA1, torch.float64)
 
 
 def test_default_devices(sim: SimDevice) -> None:

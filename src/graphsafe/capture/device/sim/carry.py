@@ -21,7 +21,7 @@ from graphsafe.capture.device.sim.effects import (
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session, tensors_in
 from graphsafe.capture.device.sim.perform import perform
-from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.frames import user_frames
 
@@ -71,7 +71,8 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     device = indices[0] if target == HOST else target
     world.touched.add(device)
     if is_unknown(func, world.table):
-        world.unknown.setdefault(op_name(func))
+        world.cannot_vouch(op_name(func))
+    doubts = _doubts(world, inputs) if world.doubted else []
     stream = world.stream(device)
     session = world.session
     capturing = session if session is not None and stream in session.clocks else None
@@ -99,13 +100,15 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
             base = state.offset if capturing is not None else 0
             result = generators.draw(state.seed, base + offset, lambda: perform(func, args, kwargs))
     except NotImplementedError:
-        world.unknown.setdefault(f"{op_name(func)} (the CPU has no kernel for it)")
+        world.cannot_vouch(f"{op_name(func)} (the CPU has no kernel for it)")
         raise
 
     outputs = [tensor for at, tensor in enumerate(tensors_in(result)) if at not in _HOST_RESULTS.get(op_name(func), ())]
     if any(tensor.is_nested for tensor in (*inputs, *outputs)):
-        world.unknown.setdefault(f"{op_name(func)} of a nested tensor")
+        world.cannot_vouch(f"{op_name(func)} of a nested tensor")
     _tag(world, func, kwargs, inputs, outputs, target, capturing)
+    for tag in tags_of((*outputs, *_written(func, args, kwargs))) if doubts else ():
+        tag.doubt = tag.doubt or doubts[0]
     if capturing is not None and frozen is not None:
         node = _node(func, frozen, inputs, outputs, None if draw is None else Draw(draw, offset))
         if node is not None:
@@ -118,11 +121,19 @@ def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str
     indices = {index_of(tensor) for tensor in tensors_in((args, dict(kwargs)))} - {HOST}
     result = func(*args, **kwargs)
     if indices:
-        world.unknown.setdefault(f"higher-order operator {func}")
+        world.cannot_vouch(f"higher-order operator {func}")
         device = min(indices)
         for tensor in tensors_in(result):
             put_tag(tensor, device, world.ledgers[device], world.session)
     return result
+
+
+def _doubts(world: World, inputs: Sequence[torch.Tensor]) -> list[str]:
+    """What the values of `inputs` depend on and nobody can vouch for; in a step it counts."""
+    found = [tag.doubt for tag in tags_of(inputs) if tag.doubt is not None]
+    if world.stepping:
+        world.unknown.update(dict.fromkeys(found))
+    return found
 
 
 def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -149,7 +160,7 @@ def _announce(
 ) -> None:
     name = op_name(func)
     if happening.data.get("certain") is False:
-        world.unknown.setdefault(f"{name} (whether it waits depends on sizes or values)")
+        world.cannot_vouch(f"{name} (whether it waits depends on sizes or values)")
         return
     refusal = happening.refusal
     if refusal is None:
@@ -240,6 +251,8 @@ def _node(
     if name in _UNINITIALISED:
         return None
     mutable = func._schema.is_mutable or name in _WRITES_UNSAID
+    if not mutable and not outputs and func._schema.returns:  # answered on the host (`equal` of different shapes)
+        return None
     if not mutable and outputs:
         before = {storage._cdata for tensor in inputs for storage in storages(tensor)}
         if all(storage._cdata in before for tensor in outputs for storage in storages(tensor)):

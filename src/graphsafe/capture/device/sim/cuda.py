@@ -60,6 +60,7 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
             {name: _nothing for name in ("range_push", "range_pop", "mark", "range_start", "range_end")},
         ),
         ([torch.backends.cuda], {"is_built": lambda: True}),
+        ([torch._C._nn], {"_parse_to": _parse_to}),
         ([torch.backends.cudnn], {"is_acceptable": lambda tensor: False}),
     ]
     if hasattr(torch, "accelerator"):
@@ -74,6 +75,20 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
     return None
+
+
+_real_parse_to = torch._C._nn._parse_to
+
+
+def _parse_to(*args: Any, **kwargs: Any) -> Any:
+    """What `module.to(...)` understands of its arguments; of a tensor it takes the device and the type."""
+    device, *rest = _real_parse_to(*args, **kwargs)
+    given = args[0] if args else kwargs.get("tensor")
+    if isinstance(given, torch.Tensor):
+        with torch._C.DisableTorchFunction():
+            index = index_of(given)
+        device = device if index == HOST else torch.device("cuda", index)
+    return device, *rest
 
 
 def _devices(world: World) -> dict[str, Any]:
@@ -158,8 +173,10 @@ def _streams(world: World) -> dict[str, Any]:
 
 def _external(world: World) -> Callable[..., Stream]:
     def external(pointer: int, device: Any = None, **_: Any) -> Stream:
-        world.unknown.setdefault("torch.cuda.ExternalStream")
-        return Stream(device)
+        world.cannot_vouch("torch.cuda.ExternalStream")
+        stream = Stream(device)
+        stream.foreign = True
+        return stream
 
     return external
 

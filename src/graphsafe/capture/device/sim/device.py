@@ -121,6 +121,7 @@ class SimDevice:
 
     @contextmanager
     def capture_stream(self) -> Iterator[None]:
+        self.world.stepping = True
         with StreamContext(self.side):
             yield
 
@@ -131,6 +132,7 @@ class SimDevice:
 
     @contextmanager
     def watch(self, sink: Callable[[StepEvent], None]) -> Iterator[None]:
+        self.world.stepping = True
         before, self.world.sink = self.world.sink, sink
         try:
             yield
@@ -159,6 +161,7 @@ class SimDevice:
 
     def record(self, step: Callable[[], Any], traced: bool = False) -> SimRecording | CaptureFailure:
         """`traced` changes nothing: nodes know their lines here."""
+        self.world.stepping = True
         recorded = CUDAGraph()
         before, self.world.attempts = self.world.attempts, None
         try:

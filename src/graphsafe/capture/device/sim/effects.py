@@ -91,6 +91,8 @@ def happenings(
     if name == "aten::where" and len(args) == 3:
         return tuple(_upload(value) for value in args[1:] if _is_host_scalar(value))
     _refuse_mixed(func, name, args, kwargs)
+    if _shapes_answer(name, args):
+        return ()
     return _tabled(func, args, kwargs, table)
 
 
@@ -201,6 +203,13 @@ def _refuse_mixed(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str
         raise _mixed(accelerators[0], HOST)
 
 
+def _shapes_answer(name: str, args: Sequence[Any]) -> bool:
+    """`torch.equal` of tensors of different shapes is answered on the host."""
+    if name not in ("aten::equal", "torch.equal", "torch.Tensor.equal") or len(args) != 2:
+        return False
+    return bool(args[0].shape != args[1].shape)
+
+
 def _mixed(one: int, other: int) -> RuntimeError:
     names = ["cpu" if index == HOST else f"cuda:{index}" for index in (one, other)]
     return RuntimeError(
@@ -248,7 +257,7 @@ def unseen_stop(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, 
     """What the table says of a Python-level call on a device's tensors, for those that show it in CUDA's code only
     (`sparse_coo_tensor` without a size)."""
     entry = _stopping_entry(func, name, table)
-    if entry is None or name.rpartition(".")[2] in _STRUCTURAL:
+    if entry is None or name.rpartition(".")[2] in _STRUCTURAL or _shapes_answer(name, args):
         return None
     named = {key: _argument(value) for key, value in kwargs.items()}
     tensor = next((value for value in args if isinstance(value, torch.Tensor)), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,8 +11,9 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.sim import world as worlds
-from graphsafe.capture.device.sim.tags import HOST, index_of
-from graphsafe.capture.frames import is_user_file
+from graphsafe.capture.device.sim.graphs import tensors_in
+from graphsafe.capture.device.sim.tags import HOST, index_of, tags_of
+from graphsafe.capture.device.sim.world import Scope
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
@@ -23,7 +23,8 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
         told = _handed_out(interface.fget, "torch.Tensor.__cuda_array_interface__")
         yield torch.Tensor, "__cuda_array_interface__", property(told)
     yield threading.Thread, "start", _started(threading.Thread.start)
-    yield torch.jit, "script", _scripted(torch.jit.script)
+    for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
+        yield kind, "__call__", _scripted(kind.__call__)
     if importlib.util.find_spec("triton") is not None:
         yield importlib.import_module("triton.runtime.jit").JITFunction, "run", _skipped
         autotuner = importlib.import_module("triton.runtime.autotuner")
@@ -32,14 +33,14 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _handed_out(real: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The memory goes to another library."""
+    """The memory goes to another library, which may write there at any time."""
 
     def told(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
         if world is not None and not world.bypassed:
             with torch._C.DisableTorchFunction():
                 if index_of(tensor) != HOST:
-                    world.unknown.setdefault(name)
+                    world.cannot_vouch(name, tags_of([tensor]))
         return real(tensor, *args, **kwargs)
 
     return told
@@ -51,20 +52,26 @@ def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Th
     def start(thread: threading.Thread) -> None:
         world = worlds.active()
         if world is not None and (world.session is not None or world.sink is not None):
-            world.unknown.setdefault("a thread that the step starts")
+            world.cannot_vouch("a thread that the step starts")
         real(thread)
 
     return start
 
 
 def _scripted(real: Callable[..., Any]) -> Callable[..., Any]:
-    """TorchScript asks C++ for devices. What PyTorch scripts for itself is not the user's."""
+    """TorchScript asks C++ for devices: what it makes from nothing is put where its arguments are. On a GPU it fuses
+    operations, which is not simulated."""
 
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def told(function: Any, *args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
-        if world is not None and is_user_file(sys._getframe(1).f_code.co_filename):
-            world.unknown.setdefault("torch.jit.script")
-        return real(*args, **kwargs)
+        if world is None or world.bypassed:
+            return real(function, *args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            index = max((index_of(tensor) for tensor in tensors_in((args, kwargs))), default=HOST)
+        if index != HOST:
+            world.cannot_vouch(f"TorchScript {function.name}")
+        with world.within(Scope(via=world.scope.via, place=index)):
+            return real(function, *args, **kwargs)
 
     return told
 
@@ -75,4 +82,6 @@ def _skipped(kernel: Any, *args: Any, **kwargs: Any) -> None:
     if world is None:
         raise RuntimeError("a Triton kernel outside the simulated device that replaced its launcher")
     function = getattr(kernel, "fn", kernel)
-    world.unknown.setdefault(f"Triton kernel {getattr(function, '__name__', function)}")
+    with torch._C.DisableTorchFunction():
+        written = tags_of(tensors_in((args, kwargs)))
+    world.cannot_vouch(f"Triton kernel {getattr(function, '__name__', function)}", written)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.sim import world as worlds
-from graphsafe.capture.device.sim.legality import LEFT_CAPTURING, RESEEDED, UNREGISTERED
+from graphsafe.capture.device.sim.legality import LEFT_CAPTURING, OFFSET_ASKED, RESEEDED, UNREGISTERED
 
 DEFAULT_SEED = 67280421310721
 INCREMENT = 4
@@ -76,8 +76,10 @@ class Generator(torch._C.Generator):
         return self.state.seed
 
     def get_offset(self) -> int:
-        """In a capture, of the draws captured so far."""
-        return self.state.drawn if worlds.current().is_capturing() else self.state.offset
+        session = worlds.current().session
+        if session is not None and worlds.current().is_capturing():
+            session.refuse(OFFSET_ASKED, "torch.Generator.get_offset", "query")
+        return self.state.offset
 
     def set_offset(self, offset: int) -> Generator:
         """In a capture it sets back what is captured: draws after it repeat the numbers of those before."""
@@ -88,7 +90,9 @@ class Generator(torch._C.Generator):
         return self
 
     def get_state(self) -> torch.Tensor:
-        words = self.state.seed.to_bytes(8, "little") + self.get_offset().to_bytes(8, "little")
+        """In a capture, with the offset of the draws captured so far."""
+        offset = self.state.drawn if worlds.current().is_capturing() else self.state.offset
+        words = self.state.seed.to_bytes(8, "little") + offset.to_bytes(8, "little")
         return torch.frombuffer(bytearray(words), dtype=torch.uint8).clone()
 
     def set_state(self, new_state: torch.Tensor) -> Generator:

@@ -94,6 +94,8 @@ class Session:
         self.first_event: StepEvent | None = None
         self.last_work: dict[Stream, StepEvent] = {}
         self.saved: dict[int, tuple[Any, Any]] = {}
+        self.doubts: list[str] = []
+        "What was captured, before any step, that the device cannot vouch for."
         self.frames: tuple[CallSite, ...]
         self.span: Span | None
         self.frames, self.span = user_frames()
@@ -163,6 +165,7 @@ class CUDAGraph:
         self.captured_in: Session | None = None
         "The tags of storages that were born in the capture name it."
         self.guilty: StepEvent | None = None
+        self.doubts: list[str] = []
         self._registered: list[Generator] = []
         self._seeds: dict[Generator, int] = {}
         self._pool = graph_pool_handle()
@@ -214,6 +217,7 @@ class CUDAGraph:
             self.draws[generator] = generator.state.drawn
             self._seeds[generator] = generator.state.seed
         self.nodes, session.nodes = session.nodes, []
+        self.doubts = session.doubts
         self.captured_in = session
         self._captured = True
         if not self.kinds():
@@ -223,6 +227,8 @@ class CUDAGraph:
         if not self._captured:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
         world = worlds.current()
+        if world.stepping:
+            world.unknown.update(dict.fromkeys(self.doubts))
         with world.unseen():
             self.run()
         if world.session is not None and world.is_capturing():

@@ -40,6 +40,11 @@ RESEEDED = Refusal(
     "original seed.",
     invalidates=False,
 )
+OFFSET_ASKED = Refusal(
+    "Cannot call CUDAGeneratorImpl::get_offset during CUDA graph capture. If you need this call to be captured, please "
+    "file an issue. Current cudaStreamCaptureStatus: cudaStreamCaptureStatusActive",
+    invalidates=False,
+)
 
 COPIES_PAGEABLE_INSIDE = frozenset(
     {"aten::bincount", "aten::histc", "aten::_ctc_loss", "aten::linalg_matrix_exp", "aten::sparse_coo_tensor"}

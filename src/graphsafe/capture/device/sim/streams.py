@@ -40,6 +40,8 @@ class Stream:
         self.device_index = device_index(device)
         self.priority = priority
         self.number = next(_numbers)
+        self.foreign = False
+        "Made by another library, which may do anything on it."
 
     @classmethod
     def default(cls, index: int) -> Stream:
@@ -166,6 +168,8 @@ class StreamContext:
         if self.stream is None:
             return
         world = worlds.current()
+        if self.stream.foreign:
+            world.cannot_vouch("torch.cuda.ExternalStream")
         self._device = world.device
         self._before = world.streams[self.stream.device_index]
         world.set_stream(self.stream)

@@ -12,12 +12,14 @@ from typing import Any
 import torch
 import torch.overrides
 import torch.utils._foreach_utils
+from torch.overrides import _get_current_function_mode_stack
 
 from graphsafe.capture.device.sim import cuda, foreign
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import tensors_in
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE
+from graphsafe.capture.device.sim.lie import Lie
 from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.sim.world import Scope, World
 
@@ -75,6 +77,8 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     yield torch.Tensor, "record_stream", lambda tensor, stream: None
     yield torch.autograd, "backward", _placed(torch.autograd.backward)
     yield torch.autograd, "grad", _placed(torch.autograd.grad)
+    hooks = torch.autograd.graph.saved_tensors_hooks
+    yield hooks, "__init__", _under_modes(hooks.__init__, world)
     yield torch, "manual_seed", _reseeding(torch.manual_seed, "torch.manual_seed")
     yield torch, "compile", _compile
     yield torch.nn.Module, "compile", lambda module, *args, **kwargs: _note_compile()
@@ -219,6 +223,30 @@ def _placed(real: Callable[..., Any]) -> Callable[..., Any]:
             return real(*args, **kwargs)
 
     return placed
+
+
+def _is_lying() -> bool:
+    modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    return any(isinstance(mode, Lie) for mode in modes)
+
+
+def _under_modes(real: Callable[..., None], world: World) -> Callable[..., None]:
+    """Hooks on saved tensors are called from within an operation, where modes are off; checkpointing asks for devices
+    in them."""
+
+    def wrapped(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def call(value: Any) -> Any:
+            if worlds.active() is None or world.bypassed or _is_lying():
+                return hook(value)
+            with world.within(Scope()), Lie(world):
+                return hook(value)
+
+        return call
+
+    def init(self: Any, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
+        real(self, wrapped(pack_hook), wrapped(unpack_hook))
+
+    return init
 
 
 def _note_compile() -> None:

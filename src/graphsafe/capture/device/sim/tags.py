@@ -7,6 +7,7 @@ A tag counts its bytes in its ledger while it lives, which is what `memory_alloc
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ class Ledger:
 
 
 class Tag:
-    __slots__ = ("index", "ledger", "nbytes", "session")
+    __slots__ = ("doubt", "index", "ledger", "nbytes", "session")
 
     def __init__(self, index: int, nbytes: int, ledger: Ledger, session: object) -> None:
         self.index = index
@@ -40,6 +41,8 @@ class Tag:
         self.ledger = ledger
         self.session = session
         "The capture in whose pool the storage was born, or `None`."
+        self.doubt: str | None = None
+        "What wrote here that the device cannot vouch for."
         ledger.add(nbytes)
 
     def __del__(self) -> None:
@@ -79,6 +82,11 @@ def tag_of(tensor: torch.Tensor) -> Tag | None:
         if tag is not None:
             return tag
     return None
+
+
+def tags_of(tensors: Iterable[torch.Tensor]) -> list[Tag]:
+    found = (tag_of(tensor) for tensor in tensors)
+    return [tag for tag in found if tag is not None]
 
 
 def index_of(tensor: torch.Tensor) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,8 +12,9 @@ import torch
 
 from graphsafe.capture.device.protocol import Asked, CaptureAttempt, StepEvent, StepEventKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
-from graphsafe.capture.device.sim.tags import HOST, Ledger
+from graphsafe.capture.device.sim.tags import HOST, Ledger, Tag
 from graphsafe.capture.frames import user_frames
+from graphsafe.capture.places import shown
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.sim.generators import Generator
@@ -60,8 +61,12 @@ class World:
         self.scope = Scope()
         self.sink: Callable[[StepEvent], None] | None = None
         self.attempts: Callable[[CaptureAttempt], None] | None = None
+        self.stepping = False
+        "From the first step on; before, the target is imported and built."
         self.unknown: dict[str, None] = {}
-        "Operations the device cannot vouch for, in the order in which they ran."
+        "What steps did that the device cannot vouch for, with its line, in the order in which it ran."
+        self.doubted = False
+        "Whether any memory holds what nobody can vouch for; its tags say what."
         self.told = 0
         "How many things that a capture refuses have been seen."
         self.limits: dict[tuple[str, str], str] = {}
@@ -120,6 +125,19 @@ class World:
             "or stream.",
             stacklevel=3,
         )
+
+    def cannot_vouch(self, what: str, made: Iterable[Tag] = ()) -> None:
+        """For something that a step does: from then on no verdict can be `ready`. Outside of steps it counts as soon as
+        a step reads the memory `made` by it, or replays a graph that holds it."""
+        frames, _ = user_frames()
+        text = f"{what} at {shown(frames[-1].path)}:{frames[-1].line}" if frames else what
+        if self.stepping:
+            self.unknown.setdefault(text)
+        elif self.session is not None:
+            self.session.doubts.append(text)
+        for tag in made:
+            tag.doubt = tag.doubt or text
+            self.doubted = True
 
     @contextmanager
     def within(self, scope: Scope) -> Iterator[None]:
