@@ -94,6 +94,11 @@ class Run:
         if child.ending == "failed":
             self.limits.append(Limit(INTERNAL, f"{child.name} on {self.device}", child.how_it_ended()))
             return result
+        for probe in ("step", "capture"):
+            for what in (result.get(probe) or {}).get("unknown_operations") or ():
+                limit = Limit("simulated", what, "the simulated device cannot vouch for it")
+                if limit not in self.limits:
+                    self.limits.append(limit)
         if "state_error" in result:
             self.limits.append(Limit("state", f"{child.name} on {self.device}", str(result["state_error"])))
         if child.ending != "done":
