@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,21 @@ def test_without_configuration_the_root_is_the_nearest_project(tmp_path: Path) -
             'targets.a = { factory = "m:f", breaks = 1 }',
             "tool.graphsafe.targets.a.breaks: expected true or false, got 1",
         ),
+        ('targets.a = { factory = "m:f", buckets = { b = [[1]] } }', "buckets.b[0]: expected a whole number, got [1]"),
+        (
+            'targets.a = { factory = "m:f", buckets = { b = [0x' + "f" * 9000 + "] } }",
+            "b[0]: expected a number of at most",
+        ),
         ("ignore = [", "pyproject.toml: "),
+        ('exclude = ["ok/", "!"]', "tool.graphsafe.exclude[1]: not a pattern: '!'"),
+        ('exclude = ["[z-a]"]', "tool.graphsafe.exclude[0]: not a pattern: '[z-a]'"),
+        ("select = " + "[" * 5000 + "]" * 5000, "pyproject.toml: nested too deeply"),
+        ("select = " + "{a = " * 5000 + "1" + "}" * 5000, "pyproject.toml: nested too deeply"),
+        ("select = " + "[" * 100 + "]" * 100, "tool.graphsafe.select[0]: expected a text, got [["),
+        ("select = [" + "9" * 6000 + "]", "pyproject.toml: Exceeds the limit"),
+        ("select = [0x" + "f" * 9000 + "]", "tool.graphsafe.select[0]: expected a text, got a int too large to show"),
+        ('rules = ["a\\u0000b"]', "tool.graphsafe.rules[0]: holds a control character"),
+        ('"\\u001b[31m\\n" = 1', "pyproject.toml: tool.graphsafe: expected texts as keys, got '\\x1b[31m\\n'"),
     ],
 )
 def test_a_wrong_configuration_is_one_line_with_its_file_and_key(tmp_path: Path, text: str, problem: str) -> None:
@@ -126,6 +141,27 @@ def test_a_wrong_configuration_is_one_line_with_its_file_and_key(tmp_path: Path,
 def test_a_configuration_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "graphsafe.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"graphsafe\.toml: .*utf-8"):
+        load_config(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a fifo")
+@pytest.mark.parametrize("name", ["graphsafe.toml", "pyproject.toml"])
+@pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
+def test_a_configuration_that_is_no_file_is_not_waited_for(tmp_path: Path, name: str, kind: str) -> None:
+    path = tmp_path / name
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    with pytest.raises(ConfigError, match=rf"{name}: not a regular file"):
+        load_config(tmp_path)
+
+
+def test_a_configuration_of_ten_megabytes_is_not_read(tmp_path: Path) -> None:
+    write(tmp_path, "[tool.graphsafe]\n" + "# a comment that is long\n" * 400_000)
+    with pytest.raises(ConfigError, match="larger than 4 MB"):
         load_config(tmp_path)
 
 

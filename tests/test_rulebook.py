@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -140,6 +141,18 @@ MALFORMED = {
     "an object": ("!!python/object/apply:os.system ['exit 1']", "could not determine a constructor"),
     "versions": (PACK + "torch: new\n", "torch: expected versions such as \">=2.6,<2.12\", got 'new'"),
     "reserved": (PACK.replace("OUR101", "GS999"), "codes that begin with GS are graphsafe's own"),
+    "lists in lists": ("- " * 5000 + "1", "pack.yaml:1: nested too deeply"),
+    "tables in tables": ("{a: " * 5000 + "1" + "}" * 5000, "pack.yaml:1: nested too deeply"),
+    "open lists": ("[" * 1_000_000, "pack.yaml:1: nested too deeply"),
+    "aliases of aliases": (
+        PACK + "error_text: &a [x, x]\nchecklist: &b [*a, *a, *a, *a]\nsee_also: [*b, *b, *b, *b]\n",
+        "a rule file has no aliases",
+    ),
+    "itself": ("&a [*a]", "pack.yaml:1: a rule file has no aliases"),
+    "a list as a key": ("? [1]\n: 2\n", "pack.yaml:1: expected a text as a key"),
+    "a control character": (edited("do the other thing", '"do \\e[31m it"'), "fix_short: holds a control character"),
+    "a number of many digits": (PACK + f"checklist: [{'9' * 6000}]\n", "Exceeds the limit"),
+    "a large number": (PACK + f"checklist: [0x{'f' * 9000}]\n", "checklist[0]: expected a number of at most 63 bits"),
     "same name": (edited("our-rule", "scalar-read"), "OUR101: GS101 has the same name, scalar-read"),
 }
 
@@ -166,6 +179,21 @@ def test_a_pack_that_is_not_there_is_one_line(tmp_path: Path, name: str) -> None
     (tmp_path / "empty").mkdir()
     with pytest.raises(RulebookError, match=name):
         load_rulebook([tmp_path / name])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a fifo")
+def test_a_pack_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "packs").mkdir()
+    os.mkfifo(tmp_path / "packs" / "pack.yaml")
+    for pack in (tmp_path / "packs", tmp_path / "packs" / "pack.yaml", Path("/dev/zero")):
+        with pytest.raises(RulebookError, match="not a regular file"):
+            load_rulebook([pack])
+
+
+def test_a_pack_of_ten_megabytes_is_not_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "pack.yaml", PACK + "# a comment that is long\n" * 400_000)
+    with pytest.raises(RulebookError, match="larger than 4 MB"):
+        load_rulebook([path])
 
 
 def test_selectors_are_codes_or_their_beginnings() -> None:
@@ -197,6 +225,9 @@ def test_a_broken_or_unwritable_cache_costs_only_time(tmp_path: Path, own_cache:
     path = write(tmp_path / "pack.yaml", PACK)
     load_rulebook([path])
     for cached in own_cache.iterdir():
+        cached.write_bytes(cached.read_bytes().replace(b"OUR101", b"OUR102"))
+    assert "OUR101" in load_rulebook([path]).rules
+    for cached in own_cache.iterdir():
         write(cached, "{")
     assert "OUR101" in load_rulebook([path]).rules
     for cached in own_cache.iterdir():
@@ -211,4 +242,4 @@ def test_processes_that_start_together_on_an_empty_cache_agree(own_cache: Path) 
     started = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(4)]
     digests = {process.communicate()[0].strip() for process in started}
     assert digests == {load_rulebook().digest}
-    assert all(json.loads(path.read_text(encoding="utf-8"))["rules"] for path in own_cache.iterdir())
+    assert all(json.loads(path.read_text(encoding="utf-8").partition("\n")[2])["rules"] for path in own_cache.iterdir())

@@ -13,6 +13,7 @@ from typing import Any
 
 from graphsafe.document import Convert, Document
 from graphsafe.errors import RequestError
+from graphsafe.files import MAX_HANDWRITTEN, read_regular
 from graphsafe.report.model import LEVELS, Level
 
 AxisValue = int | float | str | bool
@@ -100,36 +101,43 @@ def load_config(start: Path) -> Config:
             return _from_table(candidate, *table)
         if marked is None and is_project_root(candidate):
             marked = candidate
-        if (candidate / ".git").exists():
+        if os.path.exists(candidate / ".git"):
             break
     return Config(root=marked or folder)
 
 
 def is_project_root(folder: Path) -> bool:
     """Whether a folder looks like the top of a project."""
-    return any((folder / marker).exists() for marker in _ROOT_MARKERS)
+    return any(os.path.exists(folder / marker) for marker in _ROOT_MARKERS)
 
 
 def _table_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     own = folder / "graphsafe.toml"
-    if own.is_file():
-        return own, _read_toml(own)
+    table = _read_toml(own)
+    if table is not None:
+        return own, table
     shared = folder / "pyproject.toml"
-    if shared.is_file():
-        tool = _read_toml(shared).get("tool", {})
-        if isinstance(tool, dict) and "graphsafe" in tool:
-            return shared, tool["graphsafe"]
+    tool = (_read_toml(shared) or {}).get("tool", {})
+    if isinstance(tool, dict) and "graphsafe" in tool:
+        return shared, tool["graphsafe"]
     return None
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> dict[str, Any] | None:
+    """None where there is no such file."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return tomllib.loads(read_regular(path, MAX_HANDWRITTEN).decode("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply") from None
+    except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
         raise ConfigError(f"{path}: {error}") from None
 
 
@@ -158,6 +166,16 @@ def _codes_by_file(doc: Document, key: str, value: object) -> Mapping[str, tuple
     return {pattern: doc.texts(f"{key}.{pattern}", codes) for pattern, codes in doc.table(key, value).items()}
 
 
+def _exclude(doc: Document, key: str, value: object) -> tuple[str, ...]:
+    from graphsafe.ignorefile import problem_of
+
+    for name, item in doc.items(key, value):
+        problem = problem_of(doc.text(name, item))
+        if problem is not None:
+            raise doc.error(name, problem)
+    return doc.texts(key, value)
+
+
 def _targets(doc: Document, key: str, value: object) -> Mapping[str, Target]:
     targets = {}
     for name, item in doc.table(key, value).items():
@@ -184,10 +202,18 @@ def _devices(doc: Document, key: str, value: object) -> tuple[str, ...]:
 def _buckets(doc: Document, key: str, value: object) -> Mapping[str, tuple[AxisValue, ...]]:
     buckets: dict[str, tuple[AxisValue, ...]] = {}
     for axis, values in doc.table(key, value).items():
-        if not isinstance(values, list) or not values or not all(isinstance(v, int | float | str) for v in values):
-            raise doc.error(f"{key}.{axis}", f"expected a list of numbers or strings, got {values!r}")
-        buckets[axis] = tuple(values)
+        if not isinstance(values, list) or not values:
+            raise doc.error(f"{key}.{axis}", "expected a list of numbers or strings")
+        buckets[axis] = tuple(_axis_value(doc, name, item) for name, item in doc.items(f"{key}.{axis}", values))
     return buckets
+
+
+def _axis_value(doc: Document, key: str, value: object) -> AxisValue:
+    if isinstance(value, str):
+        return doc.text(key, value)
+    if isinstance(value, bool | float):
+        return value
+    return doc.number(key, value)
 
 
 _KEYS: Mapping[str, Convert] = {
@@ -197,7 +223,7 @@ _KEYS: Mapping[str, Convert] = {
     "ignore": Document.texts,
     "per-file-ignores": _codes_by_file,
     "fail-level": _level,
-    "exclude": Document.texts,
+    "exclude": _exclude,
     "rules": Document.texts,
     "settings": Document.texts,
     "targets": _targets,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,6 +12,9 @@ from graphsafe.errors import RequestError, nearest
 Word = TypeVar("Word", bound=str)
 Convert = Callable[["Document", str, object], Any]
 "Takes the key's full name and its value; returns the checked value."
+
+_CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\U0010ffff]")
+"Such a character is in no path, and texts are printed, where it could move the cursor."
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,8 @@ class Document:
     "What stands before every key in an error: `tool.graphsafe.`."
 
     def error(self, key: str, reason: str) -> RequestError:
-        return self.failure(f"{self.source}: {self.prefix}{key}: {reason}")
+        where = f"{self.prefix}{key}".rstrip(".")
+        return self.failure(f"{self.source}: {where}: {reason}" if where else f"{self.source}: {reason}")
 
     def read(self, key: str, value: object, converts: Mapping[str, Convert], required: Sequence[str] = ()) -> Any:
         """A table with known keys -> the same keys with checked values. `key` is empty for the whole file."""
@@ -40,7 +45,10 @@ class Document:
 
     def table(self, key: str, value: object) -> Mapping[str, Any]:
         if not isinstance(value, dict):
-            raise self.error(key or "(the file)", f"expected a table, got {_shown(value)}")
+            raise self.error(key, f"expected a table, got {_shown(value)}")
+        for name in value:
+            if not isinstance(name, str) or not name.strip() or _CONTROL.search(name):
+                raise self.error(key, f"expected texts as keys, got {_shown(name)}")
         return value
 
     def items(self, key: str, value: object) -> list[tuple[str, Any]]:
@@ -52,6 +60,8 @@ class Document:
     def text(self, key: str, value: object) -> str:
         if not isinstance(value, str) or not value.strip():
             raise self.error(key, f"expected a text, got {_shown(value)}")
+        if _CONTROL.search(value):
+            raise self.error(key, f"holds a control character: {_shown(value)}")
         return value
 
     def line(self, key: str, value: object) -> str:
@@ -69,6 +79,8 @@ class Document:
     def number(self, key: str, value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.error(key, f"expected a whole number, got {_shown(value)}")
+        if abs(value) >= 2**63:
+            raise self.error(key, "expected a number of at most 63 bits")
         return value
 
     def boolean(self, key: str, value: object) -> bool:
@@ -84,5 +96,8 @@ class Document:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits; lists in lists in lists
+        return f"a {type(value).__name__} too large to show"
     return text if len(text) <= 60 else text[:57] + "..."

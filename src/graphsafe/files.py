@@ -1,12 +1,37 @@
-"""Files that are there whole or not at all, and where this user's caches lie."""
+"""Reading files that may be anything, writing files whole or not at all, and where this user's caches lie."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import stat
 import sys
 from pathlib import Path
+
+MAX_HANDWRITTEN = 4_000_000
+"Bytes of a configuration, a rule file or an ignore file: what people write is smaller."
+
+
+def read_regular(path: str | Path, most: int) -> bytes:
+    """What a regular file of at most `most` bytes holds.
+
+    A FIFO would never answer and a device would never end, so neither is read: opening without waiting, then looking
+    at what was opened, leaves no moment in which one file can take the place of another. Raises OSError, whose
+    `strerror` says what the file is.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if status.st_size > most:
+            raise OSError(errno.EFBIG, f"larger than {most // 1_000_000} MB", str(path))
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            return file.readall()
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe import rulefile
 from graphsafe.errors import nearest
-from graphsafe.files import user_cache, write_atomically
+from graphsafe.files import MAX_HANDWRITTEN, read_regular, user_cache, write_atomically
 from graphsafe.libraries import Libraries, Summary
 from graphsafe.report.model import Confidence, Level
 from graphsafe.rulefile import RulebookError
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _PACKAGED = Path(__file__).parent / "_rules"
 _CHECKOUT = Path(__file__).parents[2] / "rules"
 COMPILED = "rulebook.json"
+MAX_COMPILED = 64_000_000
+"Bytes of a compiled rulebook."
 _KEPT = 16
 "How many compiled rulebooks stay in the user's cache."
 
@@ -230,7 +232,10 @@ def _own_files(folder: Path) -> list[tuple[Path, bytes]]:
 
 def _pack_files(pack: Path) -> list[Path]:
     if pack.is_dir():
-        files = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml"))
+        try:
+            files = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml"))
+        except OSError as error:
+            raise RulebookError(f"{pack}: {error.strerror}") from None
         if not files:
             raise RulebookError(f"{pack}: no .yaml file in this folder")
         return files
@@ -239,24 +244,31 @@ def _pack_files(pack: Path) -> list[Path]:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path, MAX_HANDWRITTEN)
     except OSError as error:
         raise RulebookError(f"{path}: {error.strerror}") from None
 
 
 def _compiled(files: Sequence[tuple[Path, bytes]]) -> Mapping[str, Any]:
     """From the user's cache, or compiled and put there; a cache that cannot be read or written costs only time."""
-    cached = user_cache() / f"rulebook-{_digest(files)}.json"
+    cached = user_cache() / f"rulebook-{_digest(files)}.txt"
     with contextlib.suppress(OSError, ValueError):
-        data: Mapping[str, Any] = json.loads(cached.read_text(encoding="utf-8"))
-        return data
+        checksum, _, known = read_regular(cached, MAX_COMPILED).decode("utf-8").partition("\n")
+        if checksum == _checksum(known):
+            data: Mapping[str, Any] = json.loads(known)
+            return data
     fresh = _compile(files)
     with contextlib.suppress(OSError):
         cached.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(cached, json.dumps(fresh, ensure_ascii=False, separators=(",", ":")))
-        for old in sorted(cached.parent.glob("rulebook-*.json"), key=lambda path: -path.stat().st_mtime)[_KEPT:]:
+        text = json.dumps(fresh, ensure_ascii=False, separators=(",", ":"))
+        write_atomically(cached, f"{_checksum(text)}\n{text}")
+        for old in sorted(cached.parent.glob("rulebook-*"), key=lambda path: -path.stat().st_mtime)[_KEPT:]:
             old.unlink()
     return fresh
+
+
+def _checksum(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _digest(files: Iterable[tuple[Path, bytes]]) -> str:

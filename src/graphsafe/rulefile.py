@@ -18,6 +18,8 @@ from graphsafe.report.model import CONFIDENCES, LEVELS
 from graphsafe.scan.domain.events import EventKind
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")
+MAX_DEPTH = 32
+"Of lists and tables in a rule file, which needs five."
 _EXPECT = re.compile(r"#\s*expect:\s*(?P<codes>[A-Z]{2,8}\d{3}(?:\s*,\s*[A-Z]{2,8}\d{3})*)\s*$")
 
 
@@ -71,6 +73,8 @@ def read_yaml(path: Path, content: bytes) -> object:
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen = set()
             for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise yaml.MarkedYAMLError(problem="expected a text as a key", problem_mark=key.start_mark)
                 if key.value in seen:
                     raise yaml.MarkedYAMLError(
                         problem=f'the key "{key.value}" stands twice', problem_mark=key.start_mark
@@ -79,7 +83,17 @@ def read_yaml(path: Path, content: bytes) -> object:
             return super().construct_mapping(node, deep)
 
     try:
-        return yaml.load(content.decode("utf-8"), Loader)
+        text = content.decode("utf-8")
+        depth = 0
+        # Before anything is built of it: building recurses, and an alias of aliases of aliases is endless text.
+        for event in yaml.parse(text, base):
+            mark: Any = event.start_mark
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
+            if isinstance(event, yaml.AliasEvent):
+                raise yaml.MarkedYAMLError(problem="a rule file has no aliases", problem_mark=mark)
+        return yaml.load(text, Loader)
     except UnicodeDecodeError as error:
         raise RulebookError(f"{path}: not UTF-8 ({error.reason} at byte {error.start})") from None
     except yaml.MarkedYAMLError as error:

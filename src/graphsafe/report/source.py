@@ -6,10 +6,13 @@ import io
 import tokenize
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from pathlib import Path
+
+from graphsafe.files import read_regular
 
 Lines = Callable[[str], "Sequence[str] | None"]
 """The lines of a file by the path that a location gives; None where it cannot be read."""
+_MOST = 16_000_000
+"""Bytes; a larger file is shown without its lines."""
 
 
 @lru_cache(maxsize=256)
@@ -19,7 +22,7 @@ def file_lines(path: str) -> Sequence[str] | None:
     Only `\\n`, `\\r\\n` and `\\r` end a line, as for Python; `str.splitlines` would also count form feeds.
     """
     try:
-        content = Path(path).read_bytes()
+        content = read_regular(path, _MOST)
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         text = content.decode(encoding, errors="replace")
     except (OSError, SyntaxError, LookupError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from graphsafe.scan.linting.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.linting.lint import Linter
 from graphsafe.scan.roots.candidate_files import Starts, entrances, find_starts
 from graphsafe.scan.roots.hot_roots import Paths
-from graphsafe.scan.sources.find import python_files
+from graphsafe.scan.sources.find import Complaint, python_files
 from graphsafe.scan.symbols.index_pool import build_indexes
 from graphsafe.scan.symbols.project_files import Files, outermost_package
 
@@ -35,25 +36,27 @@ def scan_paths(
     cache: Path | None = None,
     jobs: int | None = 1,
     progress: Progress | None = None,
+    complain: Callable[[str], None] = lambda line: None,
 ) -> Report:
     """Lint the hot code of files and folders; the rest of the project is read for what reaches them and what they call.
 
     `cache` is the folder that keeps what was found, None keeps nothing. `jobs` processes index files, None means one a
     core where there is enough to do; the report is the same. `progress` is called with how many of how many files are
-    read.
+    read, `complain` with a line about what costs time but changes no report: a cache that cannot be used.
     Raises RulebookError for a bad pack or an unknown code in `select` or `ignore`.
     """
     rulebook = rulebook or load_rulebook(config.rule_packs)
     rulebook.selected(config.select, config.ignore)
     for codes in config.per_file_ignores.values():
         rulebook.codes(codes, "per-file-ignores")
-    files, given = _files(paths, config)
+    left_out: dict[Limit, None] = {}
+    files, given = _files(paths, config, left_out)
     wanted = [str(path) for path in given]
     ways = entrances(config, rulebook)
-    earlier = IncrementalScan(cache, files, wanted, config, confidence, rulebook, ways)
+    earlier = IncrementalScan(cache, files, wanted, config, confidence, rulebook, ways, complain)
     known = earlier.report()
     if known is not None:
-        return replace(known, created=_now())
+        return replace(known, created=_now(), limits=(*known.limits, *left_out))
     starts = find_starts(files, wanted, config, ways)
     settled = earlier.indexes().union(starts.paths)
     missing = {path: files.names[path] for path in starts.paths if path in files.names and path not in files.indexes}
@@ -63,7 +66,7 @@ def scan_paths(
     linter = Linter(reader.project, reader.record, rulebook, config, confidence, is_whole=starts.near is None)
     report = with_room(lambda: _scan(reader, linter, starts, others, wanted, rulebook.ops.name, progress))
     earlier.keep(report, reader.project, others)
-    return report
+    return replace(report, limits=(*report.limits, *left_out))
 
 
 def explain_path(
@@ -74,7 +77,7 @@ def explain_path(
     Every root of the project counts, however few files are given. Raises RequestError.
     """
     rulebook = load_rulebook(config.rule_packs)
-    files, given = _files(paths, config)
+    files, given = _files(paths, config, {})
     wanted = definitions(files, config.root, name)
     starts = find_starts(files, list(files.paths), config, entrances(config, rulebook))
     missing = {path: files.names[path] for path in starts.paths if path in files.names}
@@ -84,21 +87,39 @@ def explain_path(
     return hotness_of(wanted, files, reader.record, Paths(config), frozenset(map(str, given)))
 
 
-def _files(paths: Sequence[Path], config: Config) -> tuple[Files, list[Path]]:
-    """The files that are read, and those of them that are reported on."""
-    project = _project_files(paths, config)
-    given = _given(paths, config, project)
+def _files(paths: Sequence[Path], config: Config, left_out: dict[Limit, None]) -> tuple[Files, list[Path]]:
+    """The files that are read, and those of them that are reported on; what is left out becomes limits."""
+
+    def complain(kind: str, what: str, why: str) -> None:
+        left_out[Limit(kind, _shown(what), why)] = None
+
+    def can_be_named(path: Path) -> bool:
+        if "::" in str(path):
+            complain("unread-file", str(path), "`::` in a path is taken for the end of it; not read")
+            return False
+        return True
+
+    project = list(filter(can_be_named, _project_files(paths, config, complain)))
+    given = list(filter(can_be_named, _given(paths, config, project, complain)))
     return Files(dict.fromkeys([*project, *given])), given
 
 
-def _given(paths: Iterable[Path], config: Config, project: Iterable[Path]) -> list[Path]:
+def _shown(path: str) -> str:
+    """Relative to the working directory, with forward slashes."""
+    try:
+        return Path(os.path.relpath(path)).as_posix()
+    except ValueError:  # another drive on Windows
+        return Path(path).as_posix()
+
+
+def _given(paths: Iterable[Path], config: Config, project: Iterable[Path], complain: Complaint) -> list[Path]:
     """The files to report on, each once, absolute; those of the whole `project` are known."""
     found: dict[Path, None] = {}
     for path in paths:
         if path.is_dir() and _is_project(config) and path.resolve() == config.root.resolve():
             found.update(dict.fromkeys(project))
         elif path.is_dir():
-            found.update(dict.fromkeys(_absolute(python_files(path, config.exclude, config.root))))
+            found.update(dict.fromkeys(_absolute(python_files(path.resolve(), config.exclude, config.root, complain))))
         else:
             found.update(dict.fromkeys(_absolute([path])))
     return list(found)
@@ -114,11 +135,11 @@ def _absolute(paths: Iterable[Path]) -> Iterator[Path]:
         yield folders[folder] / path.name
 
 
-def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
+def _project_files(paths: Iterable[Path], config: Config, complain: Complaint) -> list[Path]:
     """The files that may call or be called: the project's, or without one those that stand with the given ones."""
     root = config.root
     if _is_project(config):
-        return list(_absolute(python_files(root, config.exclude, root)))
+        return list(_absolute(python_files(root, config.exclude, root, complain)))
     found: list[Path] = []
     known: dict[Path, Path | None] = {}
     for path in paths:
@@ -127,9 +148,9 @@ def _project_files(paths: Iterable[Path], config: Config) -> list[Path]:
         folder = path.parent.resolve()
         package = outermost_package(folder, known)
         if package is not None:
-            found += python_files(package, config.exclude, root)
+            found += python_files(package, config.exclude, root, complain)
         else:
-            found += sorted(file for file in folder.glob("*.py") if file.is_file())
+            found += sorted(file for file in folder.glob("*.py") if os.path.isfile(file))
     return found
 
 

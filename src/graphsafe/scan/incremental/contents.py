@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 
 from graphsafe.scan.incremental.cache import digest
+from graphsafe.scan.sources.source import Unreadable, read_bytes
 
 TICK_SECONDS = 2.0
 "The coarsest clock of a file system (FAT): what is younger may have been written twice under one time."
@@ -21,10 +22,9 @@ class Contents:
         settled = time.time() - TICK_SECONDS
         for path in paths:
             try:
-                with open(path, "rb", buffering=0) as file:
-                    status = os.fstat(file.fileno())
-                    self.digests[path] = digest(file.read())
-            except OSError:
+                status = os.stat(path)
+                self.digests[path] = digest(read_bytes(path))
+            except (OSError, Unreadable):
                 continue
             self._stamps[path] = _stamp(status) if status.st_mtime < settled else None
 
@@ -33,14 +33,10 @@ class Contents:
         found = 0
         for path in paths:
             try:
-                status = os.stat(path)
-                if path not in self.digests:
+                stamp = _stamp(os.stat(path))
+                if stamp != self._stamps.get(path) and digest(read_bytes(path)) != self.digests.get(path):
                     return False
-                if _stamp(status) != self._stamps[path]:
-                    with open(path, "rb", buffering=0) as file:
-                        if digest(file.read()) != self.digests[path]:
-                            return False
-            except OSError:
+            except (OSError, Unreadable):
                 continue
             found += 1
         return found == len(self.digests)

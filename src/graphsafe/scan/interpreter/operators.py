@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from graphsafe.scan.interpreter.engine import Engine
 
 
+MAX_FOLDED = 1000
+"Characters of a text, or bits of a number, that is worked out."
+
 _FOLD: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -124,14 +127,33 @@ def _fold(op: ast.operator, left: Number, right: Number) -> Number:
     if isinstance(op, ast.Div):
         kind = "float"
     fold = _FOLD.get(type(op))
-    if fold is not None and left.const is not UNSET and right.const is not UNSET:
+    if fold is not None and _is_small(op, left.const, right.const):
         try:
             const = fold(left.const, right.const)
         except Exception:  # whatever the user's constants do, the product is only not known
             return Number(state=state, type=kind)
-        if not isinstance(const, (str, bytes, list, tuple)) or len(const) < 1000:
-            return replace(number(const), state=state, soft=left.soft or right.soft)
+        return replace(number(const), state=state, soft=left.soft or right.soft)
     return Number(state=state, type=kind)
+
+
+def _is_small(op: ast.operator, left: object, right: object) -> bool:
+    """Whether two constants make a small one: `"ab" * 500_000_000` is a gigabyte that nobody asked for."""
+    sizes = _size(left), _size(right)
+    if isinstance(op, ast.Mult) and (isinstance(left, (str, bytes)) or isinstance(right, (str, bytes))):
+        times = right if isinstance(left, (str, bytes)) else left
+        return isinstance(times, int) and max(times, 0) * max(sizes) <= MAX_FOLDED
+    if isinstance(op, ast.Mod) and not isinstance(left, (int, float)):
+        return False  # a text with a width in it: `b"%999999999d" % 1`
+    return sum(sizes) <= MAX_FOLDED
+
+
+def _size(const: object) -> int:
+    """The characters of a text, the bits of a number; too many of what is neither."""
+    if isinstance(const, (str, bytes)):
+        return len(const)
+    if isinstance(const, int):
+        return const.bit_length()
+    return 64 if isinstance(const, (float, complex)) else MAX_FOLDED + 1
 
 
 def elementwise(tensors: tuple[Tensor, ...], dtype: Dtype | None) -> Tensor:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from graphsafe.files import MAX_HANDWRITTEN, read_regular
+from graphsafe.ignorefile import read_patterns
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -28,6 +31,8 @@ ALWAYS_SKIPPED = frozenset(
         "site-packages",
     )
 )
+Complaint = Callable[[str, str, str], None]
+"Takes the kind of a limit, what it is about, and why that was not followed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,42 +48,80 @@ class Ignore:
         return self.spec.check_file(text).include
 
 
-def python_files(top: Path, exclude: Sequence[str] = (), root: Path | None = None) -> Iterator[Path]:
-    """The `.py` files under `top`, sorted within each folder; `exclude` patterns start at `root` (default `top`)."""
-    ignores = _outer_ignores(top)
+def python_files(
+    top: Path, exclude: Sequence[str] = (), root: Path | None = None, complain: Complaint = lambda kind, what, why: None
+) -> Iterator[Path]:
+    """The `.py` files under `top`, sorted within each folder; `exclude` patterns start at `root` (default `top`).
+
+    A link is followed where it leads to something below `top` or `root`. What else is left out against expectation (a
+    link that leads elsewhere, a folder or an ignore file that cannot be read) is told to `complain`.
+    """
+    ignores = _outer_ignores(top, complain)
     if exclude:
-        ignores = [*ignores, Ignore((root or top).resolve(), _spec(exclude))]
-    seen: set[tuple[int, int]] = set()
-    yield from _walk(top, ignores, seen)
+        ignores = [*ignores, Ignore((root or top).resolve(), read_patterns(exclude)[0])]
+    inside = tuple(dict.fromkeys((top.resolve(), (root or top).resolve())))
+    return _Walk(inside, complain).files(top, ignores)
 
 
-def _walk(folder: Path, ignores: list[Ignore], seen: set[tuple[int, int]]) -> Iterator[Path]:
-    try:
-        status = folder.stat()
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return
-    # A link that leads back up would be walked for ever; a folder reached twice would be reported twice.
-    if (status.st_dev, status.st_ino) in seen:
-        return
-    seen.add((status.st_dev, status.st_ino))
-    own = folder / ".gitignore"
-    if any(entry.name == ".gitignore" for entry in entries) and (spec := _read_spec(own)) is not None:
-        ignores = [*ignores, Ignore(folder.resolve(), spec)]
-    resolved = folder.resolve() if ignores else folder
-    for entry in entries:
-        path = folder / entry.name
+class _Walk:
+    """One walk down a tree of folders, without recursion: a path may have two thousand folders."""
+
+    def __init__(self, inside: tuple[Path, ...], complain: Complaint) -> None:
+        self._inside = inside
+        self._complain = complain
+        self._seen: set[tuple[int, int]] = set()
+
+    def files(self, top: Path, ignores: list[Ignore]) -> Iterator[Path]:
+        waiting = [self._entries(top, ignores)]
+        while waiting:
+            found = next(waiting[-1], None)
+            if found is None:
+                waiting.pop()
+            elif isinstance(found, Path):
+                yield found
+            else:
+                waiting.append(self._entries(*found))
+
+    def _entries(self, folder: Path, ignores: list[Ignore]) -> Iterator[Path | tuple[Path, list[Ignore]]]:
+        """The files of a folder, and the folders in it with the patterns that hold there."""
         try:
-            is_folder = entry.is_dir()
-            is_file = not is_folder and entry.is_file()
-        except OSError:
-            continue
-        if is_folder:
-            skipped = entry.name in ALWAYS_SKIPPED or (path / "pyvenv.cfg").is_file()
-            if not skipped and not _ignored(resolved / entry.name, True, ignores):
-                yield from _walk(path, ignores, seen)
-        elif is_file and entry.name.endswith(".py") and not _ignored(resolved / entry.name, False, ignores):
-            yield path
+            status = folder.stat()
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            self._complain("unread-folder", str(folder), error.strerror or type(error).__name__)
+            return
+        # A link that leads back up would be walked for ever; a folder reached twice would be reported twice.
+        if (status.st_dev, status.st_ino) in self._seen:
+            return
+        self._seen.add((status.st_dev, status.st_ino))
+        if any(entry.name == ".gitignore" for entry in entries):
+            spec = _read_ignore_file(folder / ".gitignore", self._complain)
+            if spec is not None:
+                ignores = [*ignores, Ignore(folder.resolve(), spec)]
+        resolved = folder.resolve() if ignores else folder
+        for entry in entries:
+            path = folder / entry.name
+            try:
+                is_folder = entry.is_dir()
+                is_file = not is_folder and entry.name.endswith(".py") and entry.is_file()
+            except OSError:
+                continue
+            if is_folder:
+                skipped = entry.name in ALWAYS_SKIPPED or os.path.isfile(path / "pyvenv.cfg")
+                if not skipped and not _ignored(resolved / entry.name, True, ignores) and self._belongs(entry, path):
+                    yield path, ignores
+            elif is_file and not _ignored(resolved / entry.name, False, ignores) and self._belongs(entry, path):
+                yield path
+
+    def _belongs(self, entry: os.DirEntry[str], path: Path) -> bool:
+        """Whether something is part of what is scanned: a link may lead anywhere on the machine."""
+        if not entry.is_symlink():
+            return True
+        target = Path(os.path.realpath(path))
+        if any(target.is_relative_to(folder) for folder in self._inside):
+            return True
+        self._complain("outside-link", str(path), "leads out of the project, to what is no part of it; not read")
+        return False
 
 
 def _ignored(path: Path, is_folder: bool, ignores: list[Ignore]) -> bool:
@@ -91,29 +134,25 @@ def _ignored(path: Path, is_folder: bool, ignores: list[Ignore]) -> bool:
     return False
 
 
-def _outer_ignores(top: Path) -> list[Ignore]:
+def _outer_ignores(top: Path, complain: Complaint) -> list[Ignore]:
     """The .gitignore files between the repository's root and `top`, outermost first."""
-    found: list[Ignore] = []
     folder = top.resolve()
-    if (folder / ".git").exists():
-        return found
-    for parent in folder.parents:
-        spec = _read_spec(parent / ".gitignore")
-        if spec is not None:
-            found.append(Ignore(parent, spec))
-        if (parent / ".git").exists():
-            return list(reversed(found))
-    return []
+    above = [folder, *folder.parents]
+    repository = next((number for number, parent in enumerate(above) if os.path.lexists(parent / ".git")), 0)
+    specs = [(parent, _read_ignore_file(parent / ".gitignore", complain)) for parent in above[repository:0:-1]]
+    return [Ignore(parent, spec) for parent, spec in specs if spec is not None]
 
 
-def _read_spec(path: Path) -> GitIgnoreSpec | None:
+def _read_ignore_file(path: Path, complain: Complaint) -> GitIgnoreSpec | None:
+    """None where there is none, or none that can be read."""
     try:
-        return _spec(path.read_text(encoding="utf-8", errors="replace").splitlines())
-    except OSError:
+        lines = read_regular(path, MAX_HANDWRITTEN).decode("utf-8", "replace").splitlines()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
-
-
-def _spec(lines: Sequence[str]) -> GitIgnoreSpec:
-    from pathspec import GitIgnoreSpec
-
-    return GitIgnoreSpec.from_lines(lines)
+    except OSError as error:
+        complain("ignore-file", str(path), f"not followed: {error.strerror or type(error).__name__}")
+        return None
+    spec, problems = read_patterns(lines)
+    for line, why in problems:
+        complain("ignore-file", f"{path}:{line}", why)
+    return spec

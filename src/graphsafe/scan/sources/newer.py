@@ -7,6 +7,7 @@ lines and columns, so that every position in what remains is the position in the
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,28 @@ if TYPE_CHECKING:
 Patch = tuple[int, int, bytes]
 "First byte, byte after the last, and what stands there instead, followed by blanks."
 
+MAX_BRACKETS = 100
+"Open at one place. libcst takes memory with the square of them."
+MAX_PATTERNS = 12
+"Brackets in the pattern of a `case`, for each of which libcst doubles its time."
+MAX_CHAIN = 1000
+"Names, strings and signs without a comma: libcst's time goes with the cube of `x[0][0]…`, its stack with `not not …`."
+MAX_ELIFS = 2000
+_TOKEN = re.compile(
+    r"""(?:#[^\n]*|\\\n)|\'\'\'(?:[^\\]|\\.)*?\'\'\'|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
+    r"""|\w+|[^\w\s]|\n""",
+    re.DOTALL,
+)
+_BRACKET = re.compile(r"[()\[\]{}]")
+
 
 def rewrite(text: str) -> str | None:
     """The text without type aliases, type parameters, `except*`, template strings, and what old f-strings cannot hold.
 
     None where libcst cannot parse it either, or where there is nothing of the kind to rewrite.
     """
+    if _is_too_deep(text):
+        return None
     import libcst
     from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
@@ -30,11 +47,57 @@ def rewrite(text: str) -> str | None:
         data = bytearray(text.encode("utf-8"))
         wrapper = MetadataWrapper(libcst.parse_module(bytes(data)), unsafe_skip_copy=True)
         patches = list(_patches(wrapper.module, wrapper.resolve(ByteSpanPositionProvider), bytes(data)))
-    except (libcst.ParserSyntaxError, RecursionError, UnicodeError):
+    except (libcst.ParserSyntaxError, RecursionError, MemoryError, UnicodeError):
         return None
     for start, end, fill in patches:
         data[start:end] = _same_shape(bytes(data[start:end]), fill)
     return data.decode("utf-8") if patches else None
+
+
+def _is_too_deep(text: str) -> bool:
+    """Whether libcst had better not see a text: what nests or chains without end takes it minutes, or ends the process.
+
+    No code that Python itself can parse is meant: it takes 200 brackets, and about as many of the rest.
+    """
+    depths = [0]
+    "For each open bracket, how many words and signs there are since the last comma."
+    case, elifs = 0, 0
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        first = token[0]
+        if first == "#" or token == "\\\n":
+            continue
+        if token in ("\n", ";"):
+            if len(depths) == 1:
+                depths[0] = case = 0
+        elif token == ",":
+            depths[-1] = 0
+        elif token in "([{":
+            depths.append(0)
+            if len(depths) > MAX_BRACKETS or (case and len(depths) > MAX_PATTERNS):
+                return True
+        elif token in ")]}":
+            if len(depths) > 1:
+                depths.pop()
+            depths[-1] += 1
+        else:
+            if first in "\"'" and len(depths) + _deepest(token) > MAX_BRACKETS:
+                return True
+            case |= token == "case"
+            elifs += token == "elif"
+            depths[-1] += 1
+        if depths[-1] > MAX_CHAIN or elifs > MAX_ELIFS:
+            return True
+    return False
+
+
+def _deepest(string: str) -> int:
+    """How many brackets are open at most inside a string, which may hold expressions."""
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(string):
+        depth = depth + 1 if bracket in "([{" else max(depth - 1, 0)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _patches(module: libcst.Module, spans: Mapping[Any, Any], data: bytes) -> Iterator[Patch]:

@@ -7,6 +7,7 @@ comes in where the file uses syntax that is newer than the running Python (newer
 from __future__ import annotations
 
 import ast
+import codecs
 import io
 import re
 import tokenize
@@ -15,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from graphsafe.files import read_regular
 
 MAX_BYTES = 16_000_000
 "Larger files are data written as Python; `ast` needs about a hundred times their size in memory."
@@ -66,17 +69,15 @@ class Source:
 
 def decode(data: bytes) -> str:
     """The text of a Python file by the rules of PEP 263. Raises Unreadable."""
-    if len(data) > MAX_BYTES:
-        raise Unreadable(
-            f"{len(data) / 1e6:.1f} MB, more than the {MAX_BYTES // 1_000_000} MB that scan reads of one file"
-        )
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise Unreadable("UTF-16 or UTF-32, which Python does not read: save it as UTF-8")
     try:
         if not ENCODING.match(data):
             # Most files: neither a mark nor a comment that names an encoding.
             return _with_line_feeds(data.decode("utf-8"))
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
-    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+    except (SyntaxError, ValueError, LookupError) as error:  # a codec raises what it likes of these: `undefined`
         reason = str(error)
         line = 1
         if isinstance(error, UnicodeDecodeError):
@@ -90,13 +91,18 @@ def _with_line_feeds(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
+def read_bytes(path: str | Path) -> bytes:
+    """Raises Unreadable, for what is no regular file and for what is too large, too."""
+    try:
+        return read_regular(path, MAX_BYTES)
+    except OSError as error:
+        raise Unreadable(error.strerror or type(error).__name__) from error
+
+
 def read(path: Path, data: bytes | None = None) -> Source:
     """Raises Unreadable."""
     if data is None:
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise Unreadable(error.strerror or type(error).__name__) from error
+        data = read_bytes(path)
     return Source(path, decode(data))
 
 

@@ -6,6 +6,7 @@ A file is read when something asks for it, never before; what cannot be read is 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import warnings
 from collections import OrderedDict
@@ -15,7 +16,7 @@ from symtable import symtable
 from typing import TypeVar
 
 from graphsafe.config import is_project_root
-from graphsafe.scan.sources.source import Source, Unreadable, parse_source, read
+from graphsafe.scan.sources.source import Source, Unreadable, parse_source, read, read_bytes
 from graphsafe.scan.symbols.index import FileIndex, build_index, statements_by_line
 
 Table = TypeVar("Table")
@@ -129,9 +130,9 @@ class Files:
         if path in self.held:
             return self.held[path]
         try:
-            return Path(path).read_bytes()
-        except OSError as error:
-            self.problems[path] = Unreadable(error.strerror or type(error).__name__)
+            return read_bytes(path)
+        except Unreadable as problem:
+            self.problems[path] = problem
             return None
 
     def text(self, path: str) -> Source:
@@ -212,10 +213,14 @@ def outermost_package(folder: Path, known: dict[Path, Path | None]) -> Path | No
 
     Inside a package a folder is one without an `__init__.py` too; at the top of a project it is no more than a folder.
     """
-    if folder not in known:
-        is_regular = (folder / "__init__.py").is_file()
-        above = outermost_package(folder.parent, known) if folder.parent != folder else None
-        if above is not None and not is_regular and is_project_root(folder.parent):
+    unknown: list[Path] = []
+    while folder not in known and folder not in unknown[-1:]:
+        unknown.append(folder)
+        folder = folder.parent
+    for inner in reversed(unknown):
+        is_regular = os.path.isfile(inner / "__init__.py")
+        above = known.get(inner.parent)
+        if above is not None and not is_regular and is_project_root(inner.parent):
             above = None
-        known[folder] = above or (folder if is_regular else None)
-    return known[folder]
+        known[inner] = above or (inner if is_regular else None)
+    return known[unknown[0] if unknown else folder]
