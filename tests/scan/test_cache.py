@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import shutil
 import sqlite3
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,8 +50,14 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def scan(root: Path, cache: Path | None, jobs: int = 1, config: Config | None = None) -> Report:
-    return api.scan_paths([root], config or Config(root=root), cache=cache, jobs=jobs)
+def scan(
+    root: Path,
+    cache: Path | None,
+    jobs: int = 1,
+    config: Config | None = None,
+    complain: Callable[[str], None] = lambda line: None,
+) -> Report:
+    return api.scan_paths([root], config or Config(root=root), cache=cache, jobs=jobs, complain=complain)
 
 
 def test_a_second_scan_says_the_same_without_reading(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +104,84 @@ def test_rows_that_make_no_sense_are_made_again(project: Path) -> None:
     assert text(scan(project, project / FOLDER)) == expected
 
 
+@pytest.mark.parametrize("data", [None, 5, 1.5, b"\xff\0", "", "[", "[" * 100_000, '{"functions": 1}'])
+def test_a_row_that_does_not_match_its_checksum_is_thrown_away(project: Path, data: object) -> None:
+    expected = text(scan(project, project / FOLDER))
+    (kept,) = (project / FOLDER).glob("*.db")
+    with sqlite3.connect(kept) as connection:
+        for table in ("reports", "indexes", "dependencies"):
+            connection.execute(f"update {table} set data = ?", (data,))
+    complaints: list[str] = []
+    assert text(scan(project, project / FOLDER, complain=complaints.append)) == expected
+    assert complaints == []
+
+
+def test_no_flipped_bit_changes_a_report(project: Path) -> None:
+    (project / "helper.py").write_text(HELPER.replace("x.sum()", "x.sum().item()"))
+    expected = text(scan(project, project / FOLDER))
+    (kept,) = (project / FOLDER).glob("*.db")
+    good = kept.read_bytes()
+    draw = random.Random(0)
+    for _ in range(100):
+        damaged = bytearray(good)
+        for _ in range(3):
+            damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
+        kept.write_bytes(damaged)
+        assert text(scan(project, project / FOLDER)) == expected
+
+
+def test_a_row_of_another_key_is_not_taken(project: Path) -> None:
+    scan(project, project / FOLDER)
+    (kept,) = (project / FOLDER).glob("*.db")
+    with sqlite3.connect(kept) as connection:
+        rows = connection.execute("select key, data from reports").fetchall()
+    (project / "helper.py").write_text(HELPER.replace("x.sum()", "x.sum().item()"))
+    expected = text(scan(project, project / FOLDER))
+    with sqlite3.connect(kept) as connection:
+        connection.execute("update reports set data = ?", (rows[0][1],))
+    assert text(scan(project, project / FOLDER)) == expected
+
+
+def test_a_database_that_is_not_of_this_tool_is_replaced(project: Path) -> None:
+    expected = text(scan(project, project / FOLDER))
+    (kept,) = (project / FOLDER).glob("*.db")
+    kept.unlink()
+    with sqlite3.connect(kept) as connection:
+        endless = "with recursive r(n) as (select 1 union all select n + 1 from r) select n as key, n as data from r"
+        connection.execute(f"create view reports as {endless}")
+    assert text(scan(project, project / FOLDER)) == expected
+    with sqlite3.connect(kept) as connection:
+        assert connection.execute("select count(*) from reports").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("kind", ["a folder instead of the file", "a file instead of the folder"])
+def test_a_cache_that_cannot_be_written_is_said_once(project: Path, kind: str) -> None:
+    expected = text(scan(project, project / FOLDER))
+    (kept,) = (project / FOLDER).glob("*.db")
+    if kind == "a folder instead of the file":
+        kept.unlink()
+        kept.mkdir()
+    else:
+        shutil.rmtree(project / FOLDER)
+        (project / FOLDER).write_text("")
+    complaints: list[str] = []
+    assert text(scan(project, project / FOLDER, complain=complaints.append)) == expected
+    assert len(complaints) == 1 and f"the cache {kept} is not used: " in complaints[0]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")
+def test_it_writes_nothing_through_links_of_the_project(project: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (project / FOLDER).symlink_to(outside)
+    assert cache_folder(Config(root=project, source=project / "pyproject.toml")) != project / FOLDER
+    (project / FOLDER).unlink()
+    (project / FOLDER).mkdir()
+    (project / FOLDER / ".gitignore").symlink_to(tmp_path / "made")
+    scan(project, project / FOLDER)
+    assert not (tmp_path / "made").exists()
+
+
 def test_it_can_be_deleted_or_locked_at_any_time(project: Path) -> None:
     expected = text(scan(project, project / FOLDER))
     shutil.rmtree(project / FOLDER)
@@ -103,8 +191,12 @@ def test_it_can_be_deleted_or_locked_at_any_time(project: Path) -> None:
     connection.execute("begin exclusive")
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("graphsafe.scan.incremental.cache.LOCK_SECONDS", 0.01)
-            assert text(scan(project, project / FOLDER)) == expected
+            patch.setattr("graphsafe.scan.incremental.cache.LOCK_SECONDS", 0.5)
+            complaints: list[str] = []
+            start = time.monotonic()
+            assert text(scan(project, project / FOLDER, complain=complaints.append)) == expected
+            assert time.monotonic() - start < 5
+            assert complaints == [f"the cache {kept} is not used: database is locked"]
     finally:
         connection.close()
 

@@ -1,17 +1,20 @@
 """What an earlier scan found, kept by content: whole reports, and what each file defines.
 
 A report is found again only if nothing that it depends on has changed: every file of the project, the configuration,
-the rules, and the versions of what read them. Any doubt (a damaged or locked database, a full disk) means: scan.
+the rules, and the versions of what read them. Any doubt means: scan. A row that does not match its checksum is not
+there, a file that is no database of ours is replaced, and one that is locked or cannot be written is left alone for the
+rest of the scan.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
@@ -30,22 +33,24 @@ MAX_REPORTS = 16
 MAX_DEPENDENCIES = 4
 MAX_INDEXES = 50_000
 "Of about 2 kB each; the oldest go first."
-LOCK_SECONDS = 5.0
+LOCK_SECONDS = 1.0
+"How long a database that another process writes is waited for, once a scan."
+DIGEST_LENGTH = 32
 LEGAL = ""
 "In place of an index."
 
-_TABLES = (
-    "create table if not exists reports (key text primary key, data text)",
-    "create table if not exists indexes (key text primary key, data text)",
-    "create table if not exists dependencies (key text primary key, data text)",
-)
+_TABLES = ("reports", "indexes", "dependencies")
+_COLUMNS = "(key text primary key, data text)"
+_SCHEMA = frozenset(f"CREATE TABLE {table} {_COLUMNS}" for table in _TABLES)
 
 
 class Cache:
     """Safe to delete at any time and to share between processes; `folder` None keeps nothing."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, complain: Callable[[str], None] = lambda line: None) -> None:
+        """`complain` takes one line if the cache cannot be used."""
         self._file = folder / f"scan-{_tools()}.db" if folder is not None else None
+        self._complain = complain
         self._reading: sqlite3.Connection | None = None
 
     def report(self, key: str) -> Report | None:
@@ -57,14 +62,14 @@ class Cache:
 
     def dependencies(self, settings: str) -> list[str]:
         """What reports under these settings depend on, the last one first, as dependencies.py writes it."""
-        query = "select data from dependencies where key like ? order by rowid desc"
-        return [data for (data,) in self._select(query, [f"{settings} %"])]
+        query = "select key, data from dependencies where key like ? order by rowid desc"
+        return [data for _, data in self._select(query, [f"{settings} %"])]
 
     def keep_dependencies(self, settings: str, report: str, text: str) -> None:
         self._write("dependencies", [(f"{settings} {report}", text)], MAX_DEPENDENCIES)
 
     def index(self, path: str, key: str) -> FileIndex | None:
-        for (data,) in self._select("select data from indexes where key = ?", [key]):
+        for _, data in self._select("select key, data from indexes where key = ?", [key]):
             return _index(path, data) if data != LEGAL else None
         return None
 
@@ -90,65 +95,87 @@ class Cache:
             self._write("indexes", chain(made, ((key, LEGAL) for key in others)), MAX_INDEXES)
 
     def _report_text(self, key: str) -> str:
-        found = self._select("select data from reports where key = ?", [key])
-        return found[0][0] if found else ""
+        found = self._select("select key, data from reports where key = ?", [key])
+        return found[0][1] if found else ""
 
     # the database
 
-    def _select(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:
-        if self._file is None or not self._file.exists():
+    def _select(self, query: str, values: Sequence[str]) -> list[tuple[str, str]]:
+        """The keys and texts that a query for both finds, but for rows that do not match their checksums."""
+        if self._file is None or not os.path.lexists(self._file):
             return []
         try:
             if self._reading is None:
-                # Code that nests deeply is read in a thread of its own (deep_stack.py), while the first one waits.
-                self._reading = sqlite3.connect(self._file, timeout=LOCK_SECONDS, check_same_thread=False)
-            return self._reading.execute(query, values).fetchall()
-        except sqlite3.OperationalError:
+                self._reading = self._open()
+            found = self._reading.execute(query, values).fetchall()
+        except (sqlite3.Error, UnicodeError) as error:
+            self._give_up(error)
             return []
-        except sqlite3.DatabaseError:
-            self._drop()
-            return []
+        return [
+            (str(key, "ascii", "replace"), text) for key, data in found if (text := _unsealed(key, data)) is not None
+        ]
 
     def _write(self, table: str, rows: Iterable[tuple[str, str]], limit: int) -> None:
         if self._file is None:
             return
         try:
             make_folder(self._file.parent)
-            connection = sqlite3.connect(self._file, timeout=LOCK_SECONDS)
+            connection = self._open()
             try:
                 with connection:
                     connection.execute("begin immediate")
-                    for create in _TABLES:
-                        connection.execute(create)
-                    connection.executemany(f"insert or replace into {table} values (?, ?)", rows)
+                    for name in _TABLES:
+                        connection.execute(f"create table if not exists {name} {_COLUMNS}")
+                    sealed = ((key, _sealed(key, text)) for key, text in rows)
+                    connection.executemany(f"insert or replace into {table} values (?, ?)", sealed)
                     newest = f"select rowid from {table} order by rowid desc limit {limit}"
                     connection.execute(f"delete from {table} where rowid not in ({newest})")
             finally:
                 connection.close()
-        except sqlite3.OperationalError:
-            return
-        except sqlite3.DatabaseError:
-            self._drop()
-        except OSError:
-            return
+        except (sqlite3.Error, UnicodeError, OSError) as error:
+            self._give_up(error)
 
-    def _drop(self) -> None:
-        """A damaged database is of no use to anybody."""
+    def _open(self) -> sqlite3.Connection:
+        """Raises sqlite3.Error, also for a database with anything else in it: a view may never end."""
+        assert self._file is not None
+        if os.path.lexists(self._file) and not os.path.isfile(self._file):
+            raise sqlite3.OperationalError("not a regular file")
+        # Code that nests deeply is read in a thread of its own (deep_stack.py), while the first one waits.
+        connection = sqlite3.connect(self._file, timeout=LOCK_SECONDS, check_same_thread=False)
+        try:
+            connection.text_factory = bytes
+            schema = {sql for (sql,) in connection.execute("select sql from sqlite_master where sql is not null")}
+            if not schema <= {sql.encode() for sql in _SCHEMA}:
+                raise sqlite3.DatabaseError("not a cache")
+        except (sqlite3.Error, UnicodeError):
+            connection.close()
+            raise
+        return connection
+
+    def _give_up(self, error: sqlite3.Error | UnicodeError | OSError) -> None:
+        """Nobody can use a damaged file, and the next write makes a new one; what else is wrong lasts for this scan."""
         if self._reading is not None:
             self._reading.close()
             self._reading = None
-        try:
-            if self._file is not None:
-                self._file.unlink()
-        except OSError:
-            return
+        damaged = isinstance(error, (sqlite3.DatabaseError, UnicodeError))
+        damaged = damaged and not isinstance(error, sqlite3.OperationalError)
+        file, self._file = self._file, None
+        if damaged and file is not None:
+            try:
+                file.unlink()
+                self._file = file
+                return
+            except OSError as fault:
+                error = fault
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        self._complain(f"the cache {file} is not used: {why}")
 
 
 def cache_folder(config: Config) -> Path:
     """In the project where there is one and it can be written to, else in the user's cache."""
     own = config.root / FOLDER
     is_project = config.source is not None or is_project_root(config.root)
-    if is_project and os.access(own if own.exists() else config.root, os.W_OK):
+    if is_project and not own.is_symlink() and os.access(own if own.exists() else config.root, os.W_OK):
         return own
     return user_cache() / digest(os.fsencode(config.root))
 
@@ -156,13 +183,26 @@ def cache_folder(config: Config) -> Path:
 def make_folder(folder: Path) -> None:
     """The folder, with an ignore file of its own, so that no project has to know of it. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+    with contextlib.suppress(FileExistsError), open(folder / ".gitignore", "x", encoding="utf-8") as ignore:
+        ignore.write("*\n")
 
 
 def digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2).hexdigest()
+
+
+def _sealed(key: str, text: str) -> str:
+    return digest(f"{key}\0{text}".encode("utf-8", "surrogatepass")) + text
+
+
+def _unsealed(key: object, data: object) -> str | None:
+    """The text of a row; None if it is not what was written under this key."""
+    if not isinstance(key, bytes) or not isinstance(data, bytes):
+        return None
+    checksum, text = data[:DIGEST_LENGTH], data[DIGEST_LENGTH:]
+    if checksum != digest(key + b"\0" + text).encode():
+        return None
+    return text.decode("utf-8", "surrogatepass")
 
 
 def index_key(path: str, module: str, is_package: bool, content: str) -> str:
@@ -195,7 +235,7 @@ def _tools() -> str:
 def _report(text: str) -> Report | None:
     try:
         found = parse_reports(text)
-    except (ReportError, ValueError):
+    except (ReportError, ValueError, RecursionError):
         return None
     return found if isinstance(found, Report) else None
 
@@ -218,7 +258,7 @@ def _index(path: str, text: str) -> FileIndex | None:
         classes = {name: ClassFacts(**_tuples(facts)) for name, facts in data.pop("classes").items()}
         assigns = {name: [(first, last) for first, last in spans] for name, spans in data.pop("assigns").items()}
         index = FileIndex(functions=functions, classes=classes, assigns=assigns, **data)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return index if index.path == path else None
 

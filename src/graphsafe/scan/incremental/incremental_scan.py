@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from graphsafe.config import Config
@@ -29,8 +29,9 @@ class IncrementalScan:
         confidence: Confidence,
         rulebook: Rulebook,
         entrances: Entrances,
+        complain: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self._cache = Cache(folder)
+        self._cache = Cache(folder, complain)
         self._files = files
         self._entrances = entrances
         self._read = Contents(files.paths if folder is not None else ())
