@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -398,6 +399,39 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     process.wait(timeout=60)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full disk")
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["rules"], ["explain", "GS101"], ["scan", "."], ["scan", ".", "-o", "/dev/full"]],
+)
+def test_a_full_disk_is_one_line(project: Path, arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "graphsafe", *arguments]
+        process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=project, env=SAME)
+    assert process.returncode == 2
+    assert process.stderr.count("\n") == 1 and "No space left on device" in process.stderr
+    assert process.stderr.startswith("graphsafe: ")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full disk")
+@pytest.mark.parametrize("arguments", [["scan", "absent"], ["scan", "--absent"], ["explain", "nothing such"]])
+def test_a_full_disk_behind_stderr_changes_no_exit_code(project: Path, arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "graphsafe", *arguments]
+        assert subprocess.run(command, stderr=full, cwd=project, env=SAME).returncode == 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell that closes files")
+def test_closed_streams_change_no_exit_code(project: Path) -> None:
+    command = f"{shlex.quote(sys.executable)} -m graphsafe scan . >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], cwd=project, env=SAME).returncode == 1
+
+
+def test_what_is_said_on_stderr_moves_no_cursor(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = here(capsys, "scan", "a\x1b[2J\r\nb.py")
+    assert (code, one_line(err)) == (2, "graphsafe: a?[2J??b.py: no such file or folder\n")
 
 
 def test_output_is_utf8_safe_on_a_terminal_that_is_not(project: Path) -> None:

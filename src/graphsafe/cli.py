@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gc
 import os
 import signal
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 REPORT_FILE = "graphsafe-report.json"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"What a write to a full or failing disk ends in."
 
 
 def run() -> int:
@@ -53,15 +57,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: nothing stands in the way. 1: something does. 2: the request is wrong. 3: graphsafe itself failed.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="backslashreplace")
     try:
         code = commands.main(args=argv, prog_name="graphsafe", standalone_mode=False)
         sys.stdout.flush()
         return int(code or OK)
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         return BAD_REQUEST
     except RequestError as error:
         complain(str(error))
@@ -69,15 +76,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         complain("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader (`| head`) has gone; without this Python complains once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader (`| head`) has gone
+        _discard_output()
         return FINDINGS
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
+            _discard_output()
+            complain(f"the output cannot be written: {error.strerror}")
+            return BAD_REQUEST
         from graphsafe.failure import what_to_report
 
-        click.echo(what_to_report(error, list(sys.argv[1:] if argv is None else argv)), err=True)
+        with contextlib.suppress(OSError):
+            click.echo(what_to_report(error, list(sys.argv[1:] if argv is None else argv)), err=True)
         return INTERNAL_ERROR
+
+
+def _discard_output() -> None:
+    """What stdout still holds: Python would try to write it once more at the end, and complain."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Form(click.ParamType[str]):
@@ -223,6 +240,7 @@ def scan(
             cache=None if no_cache else cache_dir or cache_folder(config),
             jobs=jobs,
             progress=progress,
+            complain=complain,
         )
     finally:
         bar.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graphsafe.errors import RequestError
-from graphsafe.report.text import count
+from graphsafe.report.text import count, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -29,7 +30,9 @@ _MOST = 8
 
 
 def complain(line: str) -> None:
-    click.echo(f"graphsafe: {line}", err=True)
+    """Say it on stderr, on one line that moves no cursor; where stderr is full or gone there is nobody to say it to."""
+    with contextlib.suppress(OSError):
+        click.echo(f"graphsafe: {printable(line)}", err=True)
 
 
 def check_writable(output: Path | None) -> None:
@@ -95,7 +98,7 @@ def put_hotness(found: Sequence[Hotness]) -> None:
         blocks.append(
             f"{len(found) - _MOST} more have that name: put the class or the file before it, as in the above."
         )
-    click.echo("\n\n".join(blocks))
+    click.echo("\n".join(map(printable, "\n\n".join(blocks).split("\n"))))
 
 
 def _hotness(found: Hotness) -> Iterator[str]:
@@ -154,7 +157,7 @@ class StatusLine:
         self._shown = False
 
     def show(self, line: str) -> None:
-        click.echo(f"\r\033[K{line[: _width() - 1]}", nl=False, err=True)
+        click.echo(f"\r\033[K{printable(line)[: _width() - 1]}", nl=False, err=True)
         self._shown = True
 
     def clear(self) -> None:

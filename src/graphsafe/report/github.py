@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphsafe.report.model import Finding, Level, Report, Verdict, unsuppressed
+from graphsafe.report.text import printable
 
 _COMMANDS: Mapping[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
 _VERDICT_COMMANDS: Mapping[Verdict, str] = {
@@ -40,7 +41,8 @@ def _annotation(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    """A line break is `%0A`; other control characters, which a log would pass on to a terminal, are question marks."""
+    return "%0A".join(printable(line.replace("%", "%25")) for line in text.replace("\r\n", "\n").split("\n"))
 
 
 def _property(text: str) -> str:

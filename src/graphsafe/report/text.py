@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 Paint = Callable[[str, str], str]
 """`paint("bold red", text)`; where there is no colour, the text itself."""
 
+_UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Unicode's categories of control, format, half and line-separating characters."""
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 
@@ -21,7 +23,7 @@ def painter(colour: bool) -> Paint:
 
 def printable(text: str) -> str:
     """One line that cannot move a terminal's cursor, colour it, or turn the direction of writing."""
-    return "".join("?" if unicodedata.category(c) in ("Cc", "Cf", "Cs") else c for c in text.expandtabs(4))
+    return "".join("?" if unicodedata.category(c) in _UNPRINTABLE else c for c in text.expandtabs(4))
 
 
 def cells(text: str) -> int:
