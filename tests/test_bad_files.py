@@ -259,13 +259,22 @@ def test_a_folder_that_may_not_be_read_is_said(project: Path, capsys: pytest.Cap
 
 @pytest.mark.skipif(os.name == "nt", reason="paths are shorter there")
 def test_folders_in_folders_without_end_are_walked(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    here = os.getcwd()
-    for _ in range(1200):
+    depth = 1200
+    for _ in range(depth):
         os.mkdir("d")
         os.chdir("d")
     Path("deep.py").write_text(HOT, encoding="utf-8")
-    os.chdir(here)
-    code, out, err = scan(capsys, ".")
+    try:
+        os.chdir(project)
+        code, out, err = scan(capsys, ".")
+    finally:
+        # shutil.rmtree, which pytest uses, recurses.
+        for _ in range(depth):
+            os.chdir("d")
+        os.unlink("deep.py")
+        for _ in range(depth):
+            os.chdir("..")
+            os.rmdir("d")
     assert (code, err) == (1, [])
     assert [line.rpartition("/")[2][:13] for line in out] == ["deep.py:6:20:", "hot.py:6:20: "]
 
