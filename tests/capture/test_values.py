@@ -6,12 +6,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphsafe.capture.compare import difference, floor_of  # noqa: E402
-from graphsafe.capture.vary import varied  # noqa: E402
+from graphsafe.capture.compare import Check, Difference, Spread, difference  # noqa: E402
+from graphsafe.capture.last_place import nudge  # noqa: E402
+from graphsafe.capture.vary import proposals  # noqa: E402
+
+
+def proposed(values: torch.Tensor, seed: int = 1, **options: object) -> list[torch.Tensor]:
+    return list(proposals(values, torch.Generator().manual_seed(seed), **options))
 
 
 def new(values: torch.Tensor, seed: int = 1, **options: object) -> torch.Tensor:
-    return varied(values, torch.Generator().manual_seed(seed), **options)
+    return proposed(values, seed, **options)[0]
 
 
 def test_floats_stay_in_range_and_extremes_in_place() -> None:
@@ -30,19 +35,34 @@ def test_booleans_keep_their_number() -> None:
     assert new(values).sum() == 1
 
 
-@pytest.mark.parametrize(
-    "values",
-    [[0, 3, 3, 9], [0, 1, 2, 3], [5, 6, 7], [-1, -1, -1], [0, 0, 0]],
-    ids=["offsets", "positions", "positions later on", "padding", "zeros"],
-)
-def test_integers_that_leave_no_choice_are_kept(values: list[int]) -> None:
-    assert new(torch.tensor(values)).tolist() == values
+@pytest.mark.parametrize("values", [[-1, -1, -1], [0, 0, 0], []], ids=["padding", "zeros", "nothing"])
+def test_integers_that_leave_no_choice_have_no_proposal(values: list[int]) -> None:
+    assert proposed(torch.tensor(values, dtype=torch.int64)) == []
 
 
-@pytest.mark.parametrize("values", [[2, 5, 9], [2, 5], [7, 3, 1], [3, 3, 4]])
-def test_sorted_and_different_integers_are_permuted(values: list[int]) -> None:
+def test_offsets_keep_their_ends_and_their_order_first_of_all() -> None:
+    first, *others = (drawn.tolist() for drawn in proposed(torch.tensor([0, 3, 7, 12]), seed=3))
+    assert first == sorted(first) and (first[0], first[-1]) == (0, 12) and first != [0, 3, 7, 12]
+    assert any(set(drawn) <= {0, 3, 7, 12} for drawn in others)
+
+
+def test_a_window_of_positions_begins_earlier_and_one_from_zero_is_permuted() -> None:
+    later = new(torch.tensor([5, 6, 7])).tolist()
+    assert later[0] in range(5) and later == [later[0] + step for step in range(3)]
+    assert sorted(new(torch.arange(6)).tolist()) == list(range(6))
+
+
+@pytest.mark.parametrize("values", [[7, 3, 1], [12, 4, 8, 0]])
+def test_different_integers_are_permuted(values: list[int]) -> None:
     drawn = new(torch.tensor(values)).tolist()
     assert sorted(drawn) == sorted(values) and drawn != values
+
+
+@pytest.mark.parametrize("values", [[0, 3, 3, 9], [5, 6, 7], [7, 3, 1], [4, 4, 2], [True, False], [0.5, 2.0]])
+def test_every_proposal_is_new_and_of_the_same_kind(values: list[float]) -> None:
+    given = torch.tensor(values)
+    for drawn in proposed(given):
+        assert drawn.dtype == given.dtype and drawn.shape == given.shape and not drawn.equal(given)
 
 
 def test_other_integers_are_drawn_up_to_the_largest_and_padding_stays() -> None:
@@ -65,9 +85,58 @@ def test_equal_is_bit_for_bit_with_nan_equal_to_nan() -> None:
     assert difference(torch.ones(2), torch.ones(3)).largest is None
 
 
-def test_a_floor_is_known_only_where_series_repeat() -> None:
-    close = [{"x": torch.tensor([100.0])}, {"x": torch.tensor([100.001])}, {"x": torch.tensor([100.0])}]
-    assert floor_of(close)["x"] == pytest.approx(0.002, rel=0.1)
-    far = [{"x": torch.tensor([1.0])}, {"x": torch.tensor([2.0])}]
-    assert floor_of(far)["x"] is None
-    assert floor_of([{"n": torch.tensor([1])}, {"n": torch.tensor([2])}])["n"] is None
+def spread(left: torch.Tensor, right: torch.Tensor) -> Spread:
+    found = Spread()
+    found.add("x", left, right)
+    return found
+
+
+def test_what_chance_does_to_one_output_bounds_all_of_them_by_their_size() -> None:
+    found = spread(torch.tensor([100.0]), torch.tensor([100.00001]))
+    assert found.bound("y", torch.tensor([1.0])) == pytest.approx(3e-7, rel=0.1)
+    assert found.bound("y", torch.tensor([1, 2])) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (torch.tensor([1.0]), torch.tensor([2.0])),
+        (torch.tensor([1]), torch.tensor([2])),
+        (torch.tensor([1.0]), torch.tensor([float("nan")])),
+        (torch.ones(2), torch.ones(3)),
+    ],
+    ids=["far apart", "integers", "NaN", "another shape"],
+)
+def test_what_rounding_does_not_explain_has_no_bound(left: torch.Tensor, right: torch.Tensor) -> None:
+    found = spread(left, right)
+    assert found.bound("x", left) is None
+    assert found.bound("another", torch.tensor([1.0])) == 0.0
+
+
+def test_a_check_keeps_the_worst_of_its_comparisons() -> None:
+    check = Check("x")
+    check.add(1, Difference(False, 1e-7), floor=2e-7)
+    assert (check.result, check.equal, check.replay) == ("rounding", False, 1)
+    check.add(2, Difference(False, 0.5), floor=None)
+    assert check.result is None
+    check.add(3, Difference(False, 0.5), floor=2e-7, rounding=0.1)
+    assert (check.result, check.replay, check.max_abs) == ("different", 3, 0.5)
+    check.add(4, Difference(False, 1e-7), floor=2e-7)
+    assert (check.result, check.replay) == ("different", 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.complex64])
+def test_a_nudge_is_one_unit_in_the_last_place(dtype: torch.dtype) -> None:
+    values = torch.tensor([1.0, -1.5, 0.0, 3.0]).to(dtype)
+    moved = values.clone()
+    nudge(moved, up=True)
+    far = (moved - values).abs().double()
+    assert far[2] == 0
+    assert (far[[0, 1, 3]] > 0).all() and (far <= 2 * torch.finfo(dtype).eps).all()
+
+
+def test_integers_and_infinities_are_not_nudged() -> None:
+    for values in (torch.tensor([1, 2]), torch.tensor([float("inf"), float("-inf")]), torch.tensor([True])):
+        moved = values.clone()
+        nudge(moved, up=True)
+        assert moved.equal(values)

@@ -58,10 +58,10 @@ def test_keys_are_those_of_the_design_in_their_order() -> None:
         "schema tool command created environment target verdict evidence findings limits devices plan support"
     )
     assert " ".join(report["findings"][0]) == (
-        "code rule level confidence source device location call_chain further_roots count "
+        "code rule level confidence source device location region call_chain further_roots count "
         "message why fix edits data fingerprint suppressed status"
     )
-    assert list(report["devices"][0]) == ["device", "verdict", "buckets", "probes"]
+    assert list(report["devices"][0]) == ["device", "verdict", "buckets", "probes", "rank"]
 
 
 def test_no_key_of_a_probe_is_ever_absent() -> None:

@@ -21,8 +21,8 @@ READY: dict[str, dict[str, Any]] = {
         "status": "pass",
         "reference": "independent",
         "checks": [
-            {"name": "replay 1: output", "equal": True, "max_abs": 0.0, "floor": 0.0},
-            {"name": "replay 1: cache.k", "equal": False, "max_abs": 1e-6, "floor": 2e-6},
+            {"name": "output", "result": "equal", "equal": True, "max_abs": 0.0, "floor": 0.0, "rounding": None},
+            {"name": "cache.k", "result": "rounding", "equal": False, "max_abs": 1e-6, "floor": 2e-6},
         ],
         "varied": 3,
         "rng_law": "pass",

@@ -221,11 +221,16 @@ def _points(buckets: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def _device_result(device: _Device) -> DeviceResult:
-    buckets = tuple(Bucket(axes, seen.verdict, reported(seen.probes)) for axes, seen in device.runs)
+    buckets = tuple(_bucket(axes, seen) for axes, seen in device.runs)
     verdict = worst(bucket.verdict for bucket in buckets)
     probes = next((bucket.probes for bucket in buckets if bucket.verdict == verdict), {})
     named = buckets if any(axes for axes, _ in device.runs) else ()
     return DeviceResult(device.name, verdict, named, probes)
+
+
+def _bucket(axes: Mapping[str, Any], seen: Seen) -> Bucket:
+    probes = reported(seen.probes)
+    return Bucket(axes, seen.verdict, probes, (probes.get("memory") or {}).get("pool_bytes"))
 
 
 def _from_root(path: str, root: Path) -> str:

@@ -39,6 +39,8 @@ def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]
     writer.construction()
     writer.events()
     writer.state()
+    writer.frozen()
+    writer.capture_aware()
     writer.failed_capture()
     writer.escaped()
     writer.replay()
@@ -58,6 +60,7 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
 
 _LEVEL_ORDER: Mapping[Level, int] = {"note": 0, "warning": 1, "error": 2}
 _CAUSES = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
+_STATE_CODES = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705"}
 _EXPLAINED_BY_LINES = ("GS1", "GS2", "GS3")
 
 
@@ -178,13 +181,72 @@ class _Writer:
                     told.append(name)
                     self._lazy(name, frames)
                 continue
-            code = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705"}[change["how"]]
-            level: Level = "error" if self._differs and code != "GS705" else "warning"
+            code = _STATE_CODES.get(change["how"])
+            level = self._level_of(change["how"])
+            if code is None or level is None or name in self._causes:
+                continue
             values = {key: change[key] for key in ("before", "after") if change[key] is not None}
             self.add(code, frames, value=f"`{name}`", level=level, data={"attribute": name, **values})
         for path in lazy:
             if not any(_within(path, name) for name in told):
                 self._lazy(path, self._entry)
+
+    @property
+    def _twin(self) -> Mapping[str, Any]:
+        return self._seen.capture.get("twin") or {}
+
+    @property
+    def _causes(self) -> dict[str, Mapping[str, Any]]:
+        """What twin captures blame for their differences, by path."""
+        return {cause["path"]: cause for cause in self._twin.get("causes") or ()}
+
+    def _level_of(self, how: str) -> Level | None:
+        """Of a change of state that no two captures blame. One without effect on the graph is a note at most where it
+        is a number, and a warning where it is memory: the graph goes on using what was there at capture."""
+        if how == "cached":
+            return "warning"
+        if self._twin.get("status") in ("pass", "fail"):
+            return "note" if how == "host" else "warning"
+        if how == "host":
+            return "warning"
+        return "error" if self._differs else "warning"
+
+    def frozen(self) -> None:
+        """What Python decided at capture, and what changed: proven by captures that differ."""
+        if self._twin.get("status") != "fail" or not self._twin.get("differences"):
+            return
+        first = self._twin["differences"][0]
+        froze = {"what": first["what"], "op": first["op"], "before": first["before"], "after": first["after"]}
+        froze |= _line(first["frames"])
+        changes = {change["name"]: change for change in (self._seen.step.get("state") or {}).get("changed", ())}
+        for path, cause in self._causes.items():
+            change = changes.get(path) or next((changes[name] for name in changes if _within(path, name)), None)
+            frames = (change or {}).get("frames") or first["frames"] or self._entry
+            code = {"tensor": "GS703", "length": "GS402", "generator": "GS504"}.get(cause["kind"], "GS702")
+            values = {key: cause[key] for key in ("before", "after") if cause[key] is not None}
+            data = {"attribute": path, **values, "froze": froze}
+            self.add(code, frames, value=f"`{path}`", expr=f"{path}", level="error", data=data)
+        if self._causes:
+            return
+        wanted = "random" if self._twin.get("elsewhere") == "host-random" else "clock"
+        calls = [call for call in self._seen.step.get("host_calls") or () if call["kind"] == wanted]
+        for call in calls:
+            code = "GS504" if wanted == "random" else "GS702"
+            self.add(code, call["frames"], call["span"], level="error", data={"call": call["function"], "froze": froze})
+        if not calls:
+            frames = first["frames"] or self._entry
+            code = "GS504" if wanted == "random" else "GS702"
+            span = first["span"] if first["frames"] else None
+            self.add(code, frames, span, expr=None if first["frames"] else "a Python value", data={"froze": froze})
+
+    def capture_aware(self) -> None:
+        """The step computes something else along the path that captures take: the lines that ask are to blame."""
+        path: Any = self._seen.reference.get("path") or {}
+        differing = [check for check in path.get("checks") or () if check["result"] == "different"]
+        if not differing or (self._seen.probes.get("capture") or {}).get("status") != "pass":
+            return
+        for asked in path["asked"]:
+            self.add("GS608", asked["frames"], asked["span"], level="error", data={"checks": differing[:4]})
 
     def _lazy(self, name: str, frames: Sequence[Mapping[str, Any]]) -> None:
         frames = frames or self._entry
@@ -254,7 +316,7 @@ class _Writer:
         replay = self._seen.probes.get("replay") or {}
         if replay.get("status") != "fail":
             return
-        differing = [check for check in replay.get("checks") or () if not check["equal"] and _beyond(check)]
+        differing = [check for check in replay.get("checks") or () if check["result"] == "different"]
         if not differing and replay.get("rng_law") != "fail":
             return
         causes = ("GS402", "GS502", "GS503", "GS504", "GS602", "GS604", "GS608", "GS701", "GS702", "GS703", "GS705")
@@ -274,10 +336,6 @@ def _repair(works: bool) -> str:
 
 def _within(path: str, outer: str) -> bool:
     return path == outer or path.startswith((f"{outer}.", f"{outer}["))
-
-
-def _beyond(check: Mapping[str, Any]) -> bool:
-    return check["floor"] is not None and (check["max_abs"] is None or check["max_abs"] > check["floor"])
 
 
 def _message(rule: Rule, how: str | None) -> str:

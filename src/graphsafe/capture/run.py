@@ -13,6 +13,7 @@ from graphsafe.capture.job import Job
 from graphsafe.capture.places import call_lines, shown
 from graphsafe.capture.probes.capture import GONE
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL
+from graphsafe.capture.trial import OWN_INPUTS
 from graphsafe.report.model import Limit, Source
 from graphsafe.report.verdict import verdict
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 Probe = dict[str, Any]
 
 _TRIES = "try "
-_OWN_INPUTS = "the step's own inputs"
 _MOST_RETRIES = 3
 _SHARE_OF_DEVICE = 0.8
 _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory")
@@ -124,13 +124,10 @@ class Run:
             broken: Any = result.get("broken_by")
             if child.ending == "crashed" and child.phase.startswith(_TRIES):
                 broken = child.phase.removeprefix(_TRIES)
-            if broken is None or broken == _OWN_INPUTS or attempt >= _MOST_RETRIES:
+            if broken is None or broken == OWN_INPUTS or attempt >= _MOST_RETRIES:
                 break
-            kept = (*kept, *self._inputs_of(broken))
+            kept = (*kept, broken)
         return self._built(child, self._ended(child))
-
-    def _inputs_of(self, broken: str) -> tuple[str, ...]:
-        return (broken,)
 
     def _built(self, child: Child, result: Mapping[str, Any]) -> bool:
         construct: Probe = dict(result.get("construct") or {"status": "fail", "built": False, "captures": []})
@@ -213,6 +210,14 @@ class Run:
         if self._probes["capture"]["status"] == "pass":
             replay = self._probes["replay"]
             replay["varied"] = reference.get("varied")
+            replay["unvaried"] = self._results["build"].get("unvaried")
+            path: Any = reference.get("path") or {}
+            replay["checks"] = [*(replay.get("checks") or ()), *(path.get("checks") or ())]
+            if path.get("refused"):
+                why = f"the step cannot be run eagerly as if it were captured: {path['refused']}"
+                self.limits.append(Limit("capture-path", self._request.target, why))
+            if any(check["result"] == "different" for check in replay["checks"]) and replay["status"] == "pass":
+                replay["status"] = "fail"
 
     def _read_capture(self, child: Child, result: Mapping[str, Any]) -> None:
         capture: Probe = dict(result.get("capture") or {"status": "skipped", "reason": "it was not reached"})
@@ -235,6 +240,10 @@ class Run:
             elif status == "timeout":
                 replay["first_step"] = "timeout"
         self._probes["capture"], self._probes["replay"] = capture, replay
+        twin: Probe = dict(result.get("twin") or {"status": "skipped"})
+        if twin["status"] == "crashed" and child.ending == "timeout":
+            twin |= {"status": "timeout", "reason": child.how_it_ended()}
+        self._probes["twin"] = twin
 
     def _after(self) -> None:
         capture, replay = self._probes["capture"], self._probes["replay"]
@@ -272,10 +281,22 @@ def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:
     state = told.get("state", {})
     if "changed" in state:
         state["changed"] = [_change(change) for change in state["changed"]]
-    capture = told.get("capture", {})
-    if capture.get("first_error"):
-        capture["first_error"] = _error(capture["first_error"])
+    for name in ("capture", "twin"):
+        if told.get(name, {}).get("first_error"):
+            told[name]["first_error"] = _error(told[name]["first_error"])
+    twin = told.get("twin", {})
+    if "differences" in twin:
+        twin["differences"] = [_frozen(difference) for difference in twin["differences"]]
+        twin["causes"] = [cause["path"] for cause in twin.get("causes") or ()]
     return told
+
+
+def _frozen(difference: Mapping[str, Any]) -> dict[str, Any]:
+    frames = difference["frames"]
+    return {
+        **{key: difference[key] for key in ("node", "what", "op", "before", "after")},
+        "place": _place(frames[-1]) if frames else None,
+    }
 
 
 def _attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from graphsafe.capture.targets import Subject, TargetError, build, load_factory,
 if TYPE_CHECKING:
     import torch
 
-    from graphsafe.capture.device.protocol import CaptureAttempt, Device
+    from graphsafe.capture.device.protocol import Asked, CaptureAttempt, Device
     from graphsafe.capture.job import Channel, Job
 
 REPLAYS = 3
@@ -39,6 +39,10 @@ class Session:
     subject: Subject
     sets: tuple[Mapping[str, torch.Tensor], ...] = ()
     "New values for the inputs, for replay 1, 2, ...; from the build child, which tried them."
+    capture_path: bool = False
+    "Whether `path_step` runs as a capture would: code that asks whether a capture is under way is told yes."
+    asked: Callable[[Asked], None] | None = None
+    "Told of each time that the user's code asks so in `path_step`."
 
     def seed(self, k: int) -> None:
         seed_all(self.device, self.job.seed * 1_000_003 + k)
@@ -50,6 +54,13 @@ class Session:
             outputs = self.subject()
             self.device.synchronize()
         return outputs
+
+    def path_step(self) -> Any:
+        """A step along the path of captures where `capture_path` says so, else a plain one."""
+        if not self.capture_path:
+            return self.step()
+        with self.device.as_if_capturing(self.asked or (lambda asked: None)):
+            return self.step()
 
     def warm_up(self, done: int = 0) -> None:
         for k in range(done, self.job.warmup):

@@ -1,20 +1,34 @@
-"""Which inputs of a step can be given new values, found by trying each on an eager build of its own."""
+"""Which inputs of a step can be given new values, found by trying them on an eager build of its own."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphsafe.capture.session import PAIR, Session, host_values, outside_modes, save_values
 from graphsafe.capture.state import Snapshot, inputs_of, reach_of
 from graphsafe.capture.targets import TargetError, users_code
-from graphsafe.capture.vary import varied
+from graphsafe.capture.vary import proposals
 
 if TYPE_CHECKING:
     import torch
 
 Values = Mapping[str, "torch.Tensor"]
+Outcome = Mapping[str, str]
+
+OWN_INPUTS = "the step's own inputs"
+TOGETHER = "all inputs"
+
+_MOST_ALONE = 32
+"Up to so many inputs each is tried by itself; more are tried together and halved where that fails."
+
+_NO_CHOICE = "its values leave no choice: all alike"
+_BROKE = "the new values that were tried broke the process"
+_FAILS = "the step fails, or turns to NaN, on every new value that was tried"
+_NO_OUTPUT = "no output follows it"
+_ALL_ZERO = "no output follows it: every output is zero whatever the inputs are (a layer initialised with zeros?)"
 
 
 class Broken(Exception):
@@ -25,33 +39,61 @@ class Broken(Exception):
         self.path = path
 
 
-def try_inputs(session: Session, snapshot: Snapshot) -> list[dict[str, str]]:
-    """Share the sets of new inputs as `inputs.pt`; return what could not be varied, as limits. Raises TargetError where
-    the step fails on its own inputs, and Broken."""
+@dataclass
+class Tried:
+    """`limits` are for the report; `unvaried` are the inputs that keep their values though outputs may follow them."""
+
+    limits: list[dict[str, str]] = field(default_factory=list)
+    unvaried: list[str] = field(default_factory=list)
+
+    def keep(self, path: str, why: str) -> None:
+        self.limits.append({"kind": "not-varied", "what": path, "why": why})
+        if why not in (_NO_OUTPUT, _ALL_ZERO):
+            self.unvaried.append(path)
+
+
+def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
+    """Share the sets of new inputs as `inputs.pt`. Raises TargetError where the step fails on its own inputs, and
+    Broken."""
     trial = _Trial(session, snapshot)
+    tried = Tried()
     if session.subject.refresh is not None:
-        return []
-    limits: list[dict[str, str]] = []
-    good: list[str] = []
+        return tried
+    kinds: dict[str, int] = {}
+    "Input -> which of its proposals the step takes."
+    open_paths: list[str] = []
     for path in trial.original:
-        reason = "an earlier attempt broke the process" if path in session.job.kept else trial.reason_to_keep(path)
-        if reason is None:
-            good.append(path)
+        broke = session.job.kept.count(path)
+        if trial.proposed(path, 1, broke) is None:
+            tried.keep(path, _BROKE if broke else _NO_CHOICE)
         else:
-            limits.append({"kind": "not-varied", "what": path, "why": reason})
+            open_paths.append(path)
+    if len(open_paths) <= _MOST_ALONE:
+        for path in open_paths:
+            kind, why = trial.alone(path)
+            if kind is None:
+                tried.keep(path, why)
+            else:
+                kinds[path] = kind
+    else:
+        kinds = dict.fromkeys(trial.together(open_paths), 0)
+        for path in open_paths:
+            if path not in kinds:
+                tried.keep(path, _FAILS)
     sets = []
     for k in range(1, PAIR + 1):
-        new = {path: trial.new(path, k) for path in good}
-        if len(good) > 1 and trial.outcome(new, "all inputs") is None:
-            floats = {path: values for path, values in new.items() if values.is_floating_point()}
-            new = floats if floats and trial.outcome(floats, "all inputs") is not None else {}
-            limits.append(
-                {"kind": "not-varied", "what": f"replay {k}", "why": "the step fails on all new inputs together"}
-            )
+        new = trial.new(kinds, k)
+        if len(new) > 1 and (TOGETHER in session.job.kept or trial.outcome(new, TOGETHER) is None):
+            new = {} if TOGETHER in session.job.kept else trial.largest_that_runs(new)
+            left = sorted(kinds.keys() - new.keys())
+            why = "the step fails on all new inputs together"
+            tried.limits.append({"kind": "not-varied", "what": f"replay {k}: {', '.join(left[:8])}", "why": why})
+            tried.unvaried += [path for path in left if k == 1 or path in tried.unvaried]
         sets.append(new)
+    tried.unvaried = [path for path in dict.fromkeys(tried.unvaried) if not any(path in new for new in sets)]
     snapshot.put_back()
     save_values(session.channel, "inputs.pt", {"sets": sets})
-    return limits
+    return tried
 
 
 class _Trial:
@@ -59,27 +101,56 @@ class _Trial:
         self._session = session
         self._snapshot = snapshot
         self.original = host_values(session.device, inputs_of(session.subject))
-        self._base, self._base_nan = self._run({}, "the step's own inputs")
+        self._all_zero = True
+        self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
-    def new(self, path: str, k: int) -> torch.Tensor:
+    def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
+        """The proposal of this number for replay `k`; None where there are not so many."""
         import torch
 
         with outside_modes():
             generator = torch.Generator().manual_seed(zlib.crc32(f"{path}:{k}:{self._session.job.seed}".encode()))
             bounds = self._session.subject.bounds.get(path, (None, None))
-            return varied(self.original[path], generator, bounds)
+            for number, new in enumerate(proposals(self.original[path], generator, bounds)):
+                if number == kind:
+                    return new
+        return None
 
-    def reason_to_keep(self, path: str) -> str | None:
-        new = self.new(path, 1)
-        with outside_modes():
-            if new.equal(self.original[path]):
-                return "its values leave no choice: all alike, or offsets or positions in order"
-        outcome = self.outcome({path: new}, path)
-        if outcome is None:
-            return "the step fails, or turns to NaN, on new values"
-        return "no output follows it" if outcome == self._base else None
+    def new(self, kinds: Mapping[str, int], k: int) -> dict[str, torch.Tensor]:
+        drawn = {path: self.proposed(path, k, kind) for path, kind in kinds.items()}
+        return {path: values for path, values in drawn.items() if values is not None}
 
-    def outcome(self, new: Values, what: str) -> dict[str, str] | None:
+    def alone(self, path: str) -> tuple[int | None, str]:
+        """The first proposal that the step takes and that an output follows; else why there is none."""
+        why = _FAILS
+        kind = self._session.job.kept.count(path)
+        while (new := self.proposed(path, 1, kind)) is not None:
+            outcome = self.outcome({path: new}, path)
+            if outcome is not None and outcome != self._base:
+                return kind, ""
+            if outcome is not None:
+                why = _ALL_ZERO if self._all_zero else _NO_OUTPUT
+            kind += 1
+        return None, why
+
+    def together(self, paths: Sequence[str]) -> list[str]:
+        """Those of many inputs that the step takes new values of, found by halving."""
+        if self.outcome(self.new(dict.fromkeys(paths, 0), 1), TOGETHER if len(paths) > 1 else paths[0]) is not None:
+            return list(paths)
+        if len(paths) == 1:
+            return []
+        middle = len(paths) // 2
+        return [*self.together(paths[:middle]), *self.together(paths[middle:])]
+
+    def largest_that_runs(self, new: Values) -> dict[str, torch.Tensor]:
+        """One input after the other, floats first, as long as the step takes them together."""
+        taken: dict[str, torch.Tensor] = {}
+        for path in sorted(new, key=lambda path: not new[path].is_floating_point())[:_MOST_ALONE]:
+            if self.outcome({**taken, path: new[path]}, TOGETHER) is not None:
+                taken[path] = new[path]
+        return taken
+
+    def outcome(self, new: Values, what: str) -> Outcome | None:
         """Digests of outputs and state of two steps on these inputs; None where they raise or turn to NaN."""
         self._snapshot.put_back()
         try:
@@ -93,7 +164,7 @@ class _Trial:
             return None
         return None if nan and not self._base_nan else digests
 
-    def _run(self, new: Values, what: str) -> tuple[dict[str, str], bool]:
+    def _run(self, new: Values, what: str) -> tuple[Outcome, bool]:
         """Two steps, because the first may not show what an input does (an empty cache), nor the second (a plan made in
         the first)."""
         self._session.channel.phase(f"try {what}")
@@ -105,7 +176,7 @@ class _Trial:
             nan = nan or is_nan
         return digests, nan
 
-    def _step(self, new: Values) -> tuple[dict[str, str], bool]:
+    def _step(self, new: Values) -> tuple[Outcome, bool]:
         session = self._session
         inputs = inputs_of(session.subject)
         for path, values in new.items():
@@ -118,7 +189,8 @@ class _Trial:
             for path, tensor in reach_of(session.subject).tensors.items():
                 if path not in inputs:
                     digests[path] = session.device.digest(tensor)
-            results = host_values(session.device, outputs.tensors).values()
+            results = list(host_values(session.device, outputs.tensors).values())
         with outside_modes():
             nan = any(bool(value.isnan().any()) for value in results if value.is_floating_point())
+            self._all_zero = self._all_zero and not any(bool((value != 0).any()) for value in results)
         return digests, nan

@@ -1,13 +1,15 @@
 """New values for a step's inputs, drawn so that they stay what an input of that kind may be.
 
-Floats: redrawn within the finite range seen; infinities, NaN and the dtype's extremes (masks) stay in place. Booleans:
-permuted. Integers: redrawn from 0 to the largest seen, negative ones (padding) staying in place; sorted ones that
-begin with 0 or count up by one (offsets, positions) are kept, other sorted or all-different ones (lengths, slots, block
-tables) permuted. Everything here works on host copies.
+Floats are redrawn within the finite range seen; infinities, NaN and the dtype's extremes (masks) stay in place.
+Booleans are permuted. Integers are redrawn from 0 to the largest seen, negative ones (padding) staying in place.
+Integers in order, and those of which no two are alike (offsets, positions, slots, block tables), mean something by
+their order: they get other legal values of several kinds, and the caller tries which of them the step takes. Everything
+here works on host copies.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,20 +18,40 @@ if TYPE_CHECKING:
 Bounds = tuple["float | None", "float | None"]
 
 
-def varied(values: torch.Tensor, generator: torch.Generator, bounds: Bounds = (None, None)) -> torch.Tensor:
-    """A new tensor of the same shape and dtype; equal to `values` where nothing can be varied."""
+def proposals(
+    values: torch.Tensor, generator: torch.Generator, bounds: Bounds = (None, None)
+) -> Iterator[torch.Tensor]:
+    """New tensors of the same shape and dtype, the one that changes most first; none where nothing can be varied."""
+    if values.numel() == 0:
+        return
+    seen = [values]
+    for new in _proposed(values, generator, bounds):
+        # `equal` takes NaN for unequal: a tensor of NaN alone would be offered as new.
+        if all(not _alike(new, known) for known in seen):
+            seen.append(new)
+            yield new
+
+
+def _alike(left: torch.Tensor, right: torch.Tensor) -> bool:
+    same = left == right
+    if left.is_floating_point() or left.is_complex():
+        same = same | (left.isnan() & right.isnan())
+    return bool(same.all())
+
+
+def _proposed(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) -> Iterator[torch.Tensor]:
     import torch
 
-    if values.numel() == 0:
-        return values.clone()
     if values.dtype == torch.bool:
-        return _permuted(values.flatten(), generator).reshape(values.shape)
-    if values.is_complex():
+        yield _permuted(values.flatten(), generator).reshape(values.shape)
+    elif values.is_complex():
         parts = torch.view_as_real(values)
-        return torch.view_as_complex(_floats(parts.contiguous(), generator, (None, None)).contiguous())
-    if values.is_floating_point():
-        return _floats(values, generator, bounds)
-    return _integers(values, generator, bounds)
+        yield torch.view_as_complex(_floats(parts.contiguous(), generator, (None, None)).contiguous())
+    elif values.is_floating_point():
+        yield _floats(values, generator, bounds)
+    else:
+        for flat in _integers(values.flatten().to(torch.int64), generator, bounds):
+            yield flat.to(values.dtype).reshape(values.shape)
 
 
 def _floats(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) -> torch.Tensor:
@@ -45,26 +67,35 @@ def _floats(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) ->
     return torch.where(free, drawn, wide).to(values.dtype)
 
 
-def _integers(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) -> torch.Tensor:
+def _integers(flat: torch.Tensor, generator: torch.Generator, bounds: Bounds) -> Iterator[torch.Tensor]:
     import torch
 
-    flat = values.flatten()
-    wide = flat.to(torch.int64)
     if None not in bounds:
         low, high = (int(bound) for bound in bounds if bound is not None)
-        return torch.randint(low, high + 1, wide.shape, generator=generator).to(values.dtype).reshape(values.shape)
-    different = int(torch.unique(wide).numel())
-    steps = wide[1:] - wide[:-1]
+        yield torch.randint(low, high + 1, flat.shape, generator=generator)
+        return
+    different = int(torch.unique(flat).numel())
+    steps = flat[1:] - flat[:-1]
     rising = different > 1 and bool((steps >= 0).all())
-    if rising and (int(wide[0]) == 0 or bool((steps == 1).all())):
-        return values.clone()
-    if rising or 1 < different == wide.numel():
-        return _permuted(flat, generator).reshape(values.shape)
-    free = (wide >= 0) & (wide < torch.iinfo(values.dtype).max)
+    if not rising and different != flat.numel():
+        yield _redrawn(flat, generator)
+        return
+    if flat.numel() == 1:
+        yield _redrawn(flat, generator)
+        return
+    kinds = _OTHERS if not rising else _WINDOW if bool((steps == 1).all()) else _OFFSETS
+    for kind in kinds:
+        yield kind(flat, generator)
+
+
+def _redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    import torch
+
+    free = (flat >= 0) & (flat < torch.iinfo(torch.int64).max)
     if not bool(free.any()):
-        return values.clone()
-    drawn = torch.randint(0, int(wide[free].max()) + 1, wide.shape, generator=generator)
-    return torch.where(free, drawn, wide).to(values.dtype).reshape(values.shape)
+        return flat.clone()
+    drawn = torch.randint(0, int(flat[free].max()) + 1, flat.shape, generator=generator)
+    return torch.where(free, drawn, flat)
 
 
 def _permuted(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -73,6 +104,36 @@ def _permuted(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
     drawn = flat[torch.randperm(flat.numel(), generator=generator)]
     return flat.roll(1) if drawn.equal(flat) else drawn
+
+
+def _inner_redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Offsets: the same first and last one, others in between, still in order (`[0, 3, 7, 12]` to `[0, 5, 6, 12]`)."""
+    import torch
+
+    first, last = int(flat[0]), int(flat[-1])
+    inner = torch.randint(first, last + 1, (max(flat.numel() - 2, 0),), generator=generator).sort().values
+    return torch.cat([flat[:1], inner, flat[-1:]]) if flat.numel() > 2 else flat.clone()
+
+
+def _members(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Each element any of those seen, in order."""
+    import torch
+
+    return flat[torch.randint(0, flat.numel(), flat.shape, generator=generator)].sort().values
+
+
+def _earlier(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Positions: the same window begun earlier (`[5, 6, 7]` to `[2, 3, 4]`)."""
+    import torch
+
+    first = int(flat[0])
+    return flat - int(torch.randint(1, first + 1, (), generator=generator)) if first > 0 else flat.clone()
+
+
+Kinds = tuple[Callable[["torch.Tensor", "torch.Generator"], "torch.Tensor"], ...]
+_WINDOW: Kinds = (_earlier, _permuted, _members)
+_OFFSETS: Kinds = (_inner_redrawn, _members, _permuted)
+_OTHERS: Kinds = (_permuted, _redrawn)
 
 
 def _range(seen: torch.Tensor, bounds: Bounds) -> tuple[float, float]:

@@ -16,6 +16,7 @@ REPORTS_SCHEMA = "graphsafe/reports/1"
 Level = Literal["error", "warning", "note"]
 Confidence = Literal["proven", "likely", "possible"]
 Source = Literal["scan", "capture", "simulate"]
+Region = Literal["captured", "step"]
 JoinStatus = Literal["confirmed", "refuted", "not-executed"]
 Verdict = Literal["ready", "ready-with-breaks", "inconclusive", "not-ready"]
 ProbeStatus = Literal["pass", "fail", "skipped", "crashed", "timeout"]
@@ -30,7 +31,8 @@ PROBE_KEYS: Mapping[str, tuple[str, ...]] = {
     "step": ("status", "reason", "ran", "syncs", "copies", "allocations", "by_line", "unknown_operations"),
     "state": ("status", "reason", "changed"),
     "capture": ("status", "reason", "phase", "nodes", "first_error", "empty", "misses_work", "unknown_operations"),
-    "replay": ("status", "reason", "first_error", "reference", "checks", "varied", "rng_law", "first_step"),
+    "replay": ("status", "reason", "first_error", "reference", "checks", "varied", "unvaried", "rng_law", "first_step"),
+    "twin": ("status", "reason", "captures", "agree", "differences"),
     "memory": ("status", "reason", "pool_bytes", "peak_bytes"),
     "timing": ("status", "reason", "eager_ms", "graph_ms", "launches"),
 }
@@ -87,6 +89,8 @@ class Finding:
     source: Source
     device: str | None
     location: Location
+    region: Region | None = None
+    "`captured`: what a graph will hold; `step`: host code around it, run in every step."
     call_chain: tuple[CallSite, ...]
     "From the root to the caller of the function that holds the finding; empty where that function is the root."
     further_roots: int = 0
@@ -146,6 +150,8 @@ class Bucket:
     axes: Mapping[str, Any]
     verdict: Verdict
     probes: Mapping[str, Mapping[str, Any]]
+    pool_bytes: int | None = None
+    "What the bucket's graph holds, where it was measured."
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +163,8 @@ class DeviceResult:
     verdict: Verdict
     buckets: tuple[Bucket, ...]
     probes: Mapping[str, Mapping[str, Any]]
+    rank: int | None = None
+    "The rank that ran on it, where several did."
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,15 +29,21 @@ replay
         a capture that passed.
     first_error: {message, ...}. A replay raised.
     reference: "independent". The reference child delivered what the replays are compared with.
-    checks: [{name, equal, max_abs, floor}]. Every output and every piece of state, of every replay, against the
-        reference's same step. `equal`: bit for bit; null if it could not be compared. `max_abs`: the largest
-        difference; null where no number says it (shape, dtype, NaN, infinity). `floor`: the largest difference between
-        eager series of the reference; null where they do not repeat at all.
+    checks: [{name, result, compares}]. Every output and every piece of state, over all replays, against the same steps
+        of the reference, which runs along the path that captures take; and that path against plain eager steps
+        (`compares`: "plain eager"). `result`: "equal" bit for bit, "rounding" within what chance or rounding does,
+        "different" beyond it, null where nothing bounds the difference.
     varied: int. In how many replays the changed inputs changed the reference's outputs or state.
+    unvaried: list of text. Inputs that could not be given new values and on which the outputs may depend.
     rng_law: pass | fail | skipped. `skipped`: the step draws no random numbers; null: it could not be checked.
     first_step: pass | fail | skipped | crashed | timeout. `fail`: a replay differs from the reference's first step
         because of an attribute that was born in step 1, follows the inputs of step 1 and is not rewritten later (GS701
         proven). A difference by design, such as a cache position, is a `pass`. `skipped`: nothing was born in step 1.
+twin
+    status: `fail`: captures of the step, some steps apart, are not the same graph, or the step could not be captured
+        again. What Python decides at capture changes, and a replay does not follow.
+    agree: bool. They are the same, node by node, as far as the driver shows every node.
+    differences: [{what, op, ...}].
 plan
     verified: bool. The segments, replayed in order on changed inputs, equalled the independent reference.
     coverage: 0 to 1. The share of the step's device operations that lie in captured segments.
@@ -124,12 +130,32 @@ def _against(probes: Probes) -> tuple[str, ...]:
     elif replay.get("status") == "crashed":
         reasons.append(f"the process died in a replay{_because(replay)}")
     if replay.get("reference") == "independent":
-        differing = [check["name"] for check in _checks(replay) if _differs(check)]
+        differing = [check["name"] for check in _checks(replay) if _differs(check) and not _of_path(check)]
         if differing:
             reasons.append(f"replay differs from the reference in {listed(differing, most=3)}")
+        elsewhere = [check["name"] for check in _checks(replay) if _differs(check) and _of_path(check)]
+        if elsewhere:
+            reasons.append(f"the step computes something else than an eager step does: {listed(elsewhere, most=3)}")
     if replay.get("rng_law") == "fail":
         reasons.append("replays do not draw the random numbers that eager steps draw")
+    twin = _of(probes, "twin")
+    if twin.get("status") == "fail":
+        reasons.append(_frozen(twin))
     return tuple(reasons)
+
+
+def _frozen(twin: Probe) -> str:
+    if twin.get("first_error"):
+        return f"the step cannot be captured a second time{_error(twin)}"
+    first: Mapping[str, Any] = next(iter(twin.get("differences") or ()), {})
+    froze = {
+        "count": "another number of nodes",
+        "operation": "another kernel",
+        "extent": "another size",
+        "scalar": "another number",
+        "address": "other memory",
+    }.get(first.get("what", ""), "something else")
+    return f"Python decides at capture what changes from step to step: a later capture has {froze}"
 
 
 def _doubts(probes: Probes) -> tuple[str, ...]:
@@ -162,6 +188,11 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
             reasons.append(f"the reference does not repeat itself in {listed(undecided, most=3)}")
         if not replay.get("varied"):
             reasons.append("no changed input changed the reference, so replay was not put to the test")
+        unvaried = replay.get("unvaried") or ()
+        if unvaried and _of(probes, "twin").get("agree") is not True:
+            reasons.append(f"{listed(list(unvaried), most=3)} could not be varied: give a refresh that does")
+    if _of(probes, "twin").get("status") in ("crashed", "timeout"):
+        reasons.append(f"the comparison with a second capture {_ended(_of(probes, 'twin'))}")
     if replay.get("rng_law") not in ("pass", "skipped", "fail"):
         reasons.append("the random numbers of replays were not checked")
     if replay.get("first_step") in ("crashed", "timeout"):
@@ -174,12 +205,27 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
 
 
 def _differs(check: Mapping[str, Any]) -> bool:
-    floor, largest = _number(check.get("floor")), _number(check.get("max_abs"))
-    return check.get("equal") is False and floor is not None and (largest is None or largest > floor)
+    return bool(_result(check) == "different")
+
+
+def _of_path(check: Mapping[str, Any]) -> bool:
+    return check.get("compares") == "plain eager"
 
 
 def _undecided(check: Mapping[str, Any]) -> bool:
-    return check.get("equal") is not True and (check.get("equal") is None or _number(check.get("floor")) is None)
+    return _result(check) is None
+
+
+def _result(check: Mapping[str, Any]) -> Any:
+    """As it is told; from the numbers in a report that was written before results were."""
+    if "result" in check:
+        return check["result"]
+    floor, largest = _number(check.get("floor")), _number(check.get("max_abs"))
+    if check.get("equal") is True:
+        return "equal"
+    if check.get("equal") is None or floor is None:
+        return None
+    return "rounding" if largest is not None and largest <= floor else "different"
 
 
 def _number(value: float | None) -> float | None:

@@ -136,6 +136,19 @@ class Recording(Protocol):
 
     def pool_bytes(self) -> int | None: ...
 
+    def differences(self, other: Recording) -> tuple[Difference, ...]:
+        """Node by node, in what two recordings of one step are not the same graph: what Python froze. The places are
+        those of `other`, which a traced recording knows. Empty where they are the same."""
+        ...
+
+    def opaque_nodes(self) -> int:
+        """Nodes of which the driver does not tell what they were launched with."""
+        ...
+
+    def release(self) -> None:
+        """Give the graph and its memory back."""
+        ...
+
     def escaped(self) -> tuple[StepEvent, ...]:
         """Work of the step that is known to have run beside the capture, and is missing from the graph."""
         ...
@@ -191,8 +204,13 @@ class Device(Protocol):
         """Report each capture that the user's code makes to `sink` when it ends, with what ended it."""
         ...
 
-    def record(self, step: Callable[[], Any]) -> Recording | CaptureFailure:
-        """The plain, uninstrumented attempt on the capture stream; one a process."""
+    def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
+        """Code that asks whether a capture is under way is told yes; `asked` is told where. Nothing is captured."""
+        ...
+
+    def record(self, step: Callable[[], Any], traced: bool = False) -> Recording | CaptureFailure:
+        """Capture on the capture stream: the plain, uninstrumented attempt. A process may record again only after a
+        recording that succeeded. `traced`: every operation is watched, so that nodes know their lines."""
         ...
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
@@ -209,6 +227,11 @@ class Device(Protocol):
 
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
         """Write host `values` (same shape and dtype) into `tensor` in place."""
+        ...
+
+    def nudge(self, tensor: torch.Tensor, up: bool) -> None:
+        """Move every finite number other than zero by one unit in the last place: neighbours in opposite directions,
+        the first one away from zero if `up`. Nothing happens to integers and booleans."""
         ...
 
     def poison(self, tensor: torch.Tensor) -> None:

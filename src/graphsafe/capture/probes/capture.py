@@ -8,11 +8,12 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.compare import Difference, difference
+from graphsafe.capture.compare import INCOMPARABLE, Check, Difference, Spread, difference
 from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.probes.twin import Before, compare_captures
 from graphsafe.capture.session import (
     CAPTURE_SEED,
     FIRST_SEED,
@@ -46,6 +47,7 @@ def run(job: Job, channel: Channel) -> None:
         with session.device.capture_stream():
             session.warm_up()
         channel.tell(capture={"status": "skipped", "phase": "capture", "reason": "the attempt did not end"})
+        before = Before(session)
         session.seed(CAPTURE_SEED)
         gc.collect()
         channel.phase("capture")
@@ -58,14 +60,21 @@ def run(job: Job, channel: Channel) -> None:
         if not answer.nodes():
             channel.tell(replay={"status": "skipped", "reason": "there is nothing in the graph", "checks": []})
             return
-        channel.phase("wait for the reference")
-        reference = _reference(session)
-        if reference is None or unmatched:
-            why = "two builds of the target differ in " + ", ".join(unmatched[:3]) if unmatched else "no reference"
-            channel.tell(replay={"status": "skipped", "reason": why, "reference": None, "checks": []})
-            return
-        channel.tell(replay={"status": "skipped", "reference": "independent", "reason": "the replays did not end"})
-        _Replays(session, answer, reference).run(built)
+        channel.tell(twin={"status": "crashed", "reason": "it was not reached"})
+        _replay(session, answer, unmatched, built)
+        channel.tell(twin={"status": "crashed", "reason": "the process died while capturing the step again"})
+        channel.tell(twin=compare_captures(session, answer, before))
+
+
+def _replay(session: Session, recording: Recording, unmatched: list[str], built: Mapping[str, torch.Tensor]) -> None:
+    session.channel.phase("wait for the reference")
+    reference = _reference(session)
+    if reference is None or unmatched:
+        why = "two builds of the target differ in " + ", ".join(unmatched[:3]) if unmatched else "no reference"
+        session.channel.tell(replay={"status": "skipped", "reason": why, "reference": None, "checks": []})
+        return
+    session.channel.tell(replay={"status": "skipped", "reference": "independent", "reason": "the replays did not end"})
+    _Replays(session, recording, reference).run(built)
 
 
 def _take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
@@ -117,31 +126,16 @@ def _captured(session: Session, answer: Recording | CaptureFailure) -> dict[str,
     }
 
 
-@dataclass
-class _Check:
-    """One output or piece of state over all replays."""
-
-    equal: bool = True
-    max_abs: float | None = 0.0
-    floor: float | None = 0.0
-    replay: int | None = None
-
-    def add(self, replay: int, apart: Difference, floor: float | None) -> None:
-        """Keep the worst: one beyond its floor, else the largest."""
-        if apart.equal:
-            return
-        beyond = floor is None or apart.largest is None or apart.largest > floor
-        seen = self.floor is None or self.max_abs is None or self.max_abs > self.floor
-        if self.equal or (beyond and not seen):
-            self.equal, self.max_abs, self.floor, self.replay = False, apart.largest, floor, replay
-
-
 class _Replays:
     def __init__(self, session: Session, recording: Recording, reference: Mapping[str, Any]) -> None:
         self._session = session
         self._recording = recording
         self._reference = reference
-        self._checks: dict[str, _Check] = {}
+        self._noise = Spread.from_json(reference["noise"])
+        self._rounding = Spread.from_json(reference["rounding"]) if reference["rounding"] else None
+        self._plain = bool(reference["refused"])
+        "Whether what is compared with are plain eager steps: rounding is allowed then."
+        self._checks: dict[str, Check] = {}
         self._law: dict[str, Any] = {}
 
     def run(self, built: Mapping[str, torch.Tensor]) -> None:
@@ -173,7 +167,7 @@ class _Replays:
             )
             return
         result = {"reference": "independent", "checks": self._told(), "rng_law": law, "rng": self._law}
-        differs = any(_beyond(check) for check in self._checks.values())
+        differs = any(check.result == "different" for check in self._checks.values())
         result["status"] = "fail" if differs or law == "fail" else "pass"
         lazy = self._reference["first_step"] is not None
         result["first_step"] = "crashed" if lazy else "skipped"
@@ -202,38 +196,43 @@ class _Replays:
         return {path: self._session.device.digest(tensor) for path, tensor in tensors.items()}
 
     def _compare(self, k: int) -> None:
-        session, expected, floors = self._session, self._reference["steps"][k - 1], self._reference["floors"][k - 1]
+        session, expected = self._session, self._reference["steps"][k - 1]
         outputs = session.outputs_of(self._recording.outputs)
-        self._outputs(k, outputs, expected, floors)
+        self._outputs(k, outputs, expected)
         tensors = reach_of(session.subject).tensors
         for path, digest in expected["state"].items():
+            value = expected["values"].get(path)
             if path not in tensors:
-                self._add(f"state {path}", k, Difference(False, None), floors.get(path, 0.0))
+                self._add(f"state {path}", k, INCOMPARABLE, value)
             elif session.device.digest(tensors[path]) != digest:
-                value = expected["values"].get(path)
-                apart = Difference(False, None)
-                if value is not None:
-                    apart = self._apart(tensors[path], value)
-                self._add(f"state {path}", k, apart, floors.get(path, 0.0))
+                apart = INCOMPARABLE if value is None else self._apart(tensors[path], value)
+                self._add(f"state {path}", k, apart, value)
             else:
-                self._checks.setdefault(f"state {path}", _Check())
+                self._checks.setdefault(f"state {path}", Check(f"state {path}"))
 
-    def _outputs(self, k: int, outputs: Any, expected: Mapping[str, Any], floors: Mapping[str, float | None]) -> None:
+    def _outputs(self, k: int, outputs: Any, expected: Mapping[str, Any]) -> None:
         for path, value in expected["outputs"].items():
-            apart = Difference(False, None)
-            if path in outputs.tensors:
-                apart = self._apart(outputs.tensors[path], value)
-            self._add(path, k, apart, floors.get(path, 0.0))
+            apart = self._apart(outputs.tensors[path], value) if path in outputs.tensors else INCOMPARABLE
+            self._add(path, k, apart, value)
         for path, text in expected["hosts"].items():
-            self._add(path, k, Difference(outputs.hosts.get(path) == text, None), floors.get(path, 0.0))
+            same = outputs.hosts.get(path) == text
+            self._add(path, k, Difference(same, 0.0 if same else None), None)
 
     def _apart(self, tensor: torch.Tensor, value: torch.Tensor) -> Difference:
         ours = self._session.device.to_host(tensor)
         with outside_modes():
             return difference(ours, value)
 
-    def _add(self, name: str, k: int, apart: Difference, floor: float | None) -> None:
-        self._checks.setdefault(name, _Check()).add(k, apart, floor)
+    def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
+        """Bit for bit above what chance does to eager steps; against plain eager steps, which may have chosen another
+        kernel, within rounding."""
+        path = name.removeprefix("state ")
+        with outside_modes():
+            floor = None if path in self._noise.unbounded else 0.0 if value is None else self._noise.bound(path, value)
+            rounding = None
+            if self._plain and self._rounding is not None and value is not None:
+                rounding = self._rounding.bound(path, value)
+        self._checks.setdefault(name, Check(name)).add(k, apart, floor, rounding)
 
     def _told(self) -> list[dict[str, Any]]:
         """Every output; of the state, what differs, and one line for the rest."""
@@ -243,9 +242,9 @@ class _Replays:
             if name.startswith("state ") and check.equal:
                 same += 1
             else:
-                told.append({"name": name, **asdict(check)})
+                told.append(check.told())
         if same:
-            told.append({"name": f"state ({same} tensors)", **asdict(_Check())})
+            told.append(Check(f"state ({same} tensors)").told())
         return told
 
     def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> str | None:
@@ -270,7 +269,7 @@ class _Replays:
         return "pass" if differ == (pair[0][1] != pair[1][1]) else "fail"
 
     def _first_step(self, built: Mapping[str, torch.Tensor]) -> str:
-        """Whether a replay from the state of construction gives what a first eager step gives."""
+        """Whether a replay from the state of construction gives what a first eager step gives. The last comparison."""
         session = self._session
         with users_code("step", "the state could not be put back"):
             for path, value in self._reference["start"].items():
@@ -279,17 +278,10 @@ class _Replays:
             session.put_inputs(1)
             session.seed(FIRST_SEED)
             self._replay()
-        first = self._reference["first_step"]
-        checks = dict(self._checks)
-        self._checks = {}
-        self._outputs(1, session.outputs_of(self._recording.outputs), first, self._reference["floors"][0])
-        differs = any(_beyond(check) for check in self._checks.values())
-        self._checks = checks
+        self._checks, self._plain = {}, True
+        self._outputs(1, session.outputs_of(self._recording.outputs), self._reference["first_step"])
+        differs = any(check.result == "different" for check in self._checks.values())
         return "fail" if differs else "pass"
-
-
-def _beyond(check: _Check) -> bool:
-    return not check.equal and (check.floor is None or check.max_abs is None or check.max_abs > check.floor)
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -36,7 +36,8 @@ def run(job: Job, channel: Channel) -> None:
         snapshot = Snapshot(device, session.subject)
         channel.tell(digests=snapshot.digests, unreadable=reach_of(session.subject).unreadable)
         try:
-            channel.tell(limits=try_inputs(session, snapshot))
+            tried = try_inputs(session, snapshot)
+            channel.tell(limits=tried.limits, unvaried=tried.unvaried)
         except Broken as broken:
             channel.tell(broken_by=broken.path)
         except StateError as error:

@@ -14,7 +14,8 @@ def changes(census: Sequence[Reach], ran: Executed) -> list[dict[str, Any]]:
     """From the state before step 1 and after steps 1, 2 and 3: `{name, how, before, after, frames}` each.
 
     `how` is born (missing or None before step 1), grows, rebound (another storage under the same name after every
-    step), host (a Python value that every step changes) or cached (a new entry in step 2 or 3).
+    step), host (a Python value that every step changes), changes (one that some step changes) or cached (a new entry in
+    step 2 or 3). What is born may count or be rebound afterwards: it then has two entries.
     """
     start, one, two, three = census
     grown = {
@@ -22,13 +23,15 @@ def changes(census: Sequence[Reach], ran: Executed) -> list[dict[str, Any]]:
         for path, length in three.lengths.items()
         if one.lengths.get(path, length) < two.lengths.get(path, 0) < length
     }
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[tuple[str, bool], dict[str, Any]] = {}
 
     def add(path: str, how: str, before: Any = None, after: Any = None) -> None:
         # One cause, one entry: the first one told, and an object's own parts with it.
-        if path not in found and not any(path.startswith((f"{outer}.", f"{outer}[")) for outer in found):
+        born = how == "born"
+        known = [name for name, is_birth in found if is_birth == born]
+        if path not in known and not any(path.startswith((f"{outer}.", f"{outer}[")) for outer in known):
             frames = [asdict(frame) for frame in ran.writer_of(path)]
-            found[path] = {"name": path, "how": how, "before": before, "after": after, "frames": frames}
+            found[path, born] = {"name": path, "how": how, "before": before, "after": after, "frames": frames}
 
     for path in sorted(grown):
         add(path, "grows", two.lengths[path], three.lengths[path])
@@ -40,16 +43,19 @@ def changes(census: Sequence[Reach], ran: Executed) -> list[dict[str, Any]]:
             add(path, "born")
     for path, value in three.hosts.items():
         before = two.hosts.get(path)
-        if before is not None and before != value and one.hosts.get(path) not in (None, before):
+        earlier = one.hosts.get(path)
+        if before is not None and before != value and earlier not in (None, before):
             add(path, "host", before, value)
+        elif None not in (before, earlier) and not earlier == before == value:
+            add(path, "changes", before, value)
     for path, tensor in three.tensors.items():
-        earlier = two.tensors.get(path)
-        if earlier is not None and _storage(earlier) != _storage(tensor):
+        held = two.tensors.get(path)
+        if held is not None and _storage(held) != _storage(tensor):
             add(path, "rebound")
     for path in three.tensors:
-        held = path.rpartition("[")[0]
-        if path not in one.tensors and one.lengths.get(held, 0) < three.lengths.get(held, 0):
-            add(held, "cached", one.lengths.get(held), three.lengths[held])
+        cache = path.rpartition("[")[0]
+        if path not in one.tensors and one.lengths.get(cache, 0) < three.lengths.get(cache, 0):
+            add(cache, "cached", one.lengths.get(cache), three.lengths[cache])
     return list(found.values())
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.executed import Executed, lines_traced
+from graphsafe.capture.host_calls import HostCall, host_calls_watched
 from graphsafe.capture.probes.state import changes
 from graphsafe.capture.session import FIRST_SEED, Session, opened
 from graphsafe.capture.state import reach_of
@@ -30,10 +31,11 @@ def run(job: Job, channel: Channel) -> None:
         session.seed(FIRST_SEED)
         first = _watched(session, ran)
         census.append(reach_of(session.subject))
+        calls: list[HostCall] = []
         for k in (1, 2):
             channel.phase(f"step {k + 1}")
             session.seed(FIRST_SEED + k)
-            with lines_traced(ran):
+            with lines_traced(ran), host_calls_watched(calls.append):
                 session.step()
             census.append(reach_of(session.subject))
         session.warm_up(done=3)
@@ -58,6 +60,7 @@ def run(job: Job, channel: Channel) -> None:
             },
             state={"status": "fail" if changed else "pass", "changed": changed},
             lines={file: sorted(lines) for file, lines in ran.lines.items()},
+            host_calls=[asdict(call) for call in dict.fromkeys(calls)],
         )
 
 

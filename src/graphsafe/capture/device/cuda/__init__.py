@@ -12,9 +12,11 @@ from graphsafe.capture.device.cuda import memory
 from graphsafe.capture.device.cuda.attempts import attempts_watched
 from graphsafe.capture.device.cuda.diagnose import diagnosed
 from graphsafe.capture.device.cuda.graph import CudaRecording, failure_of
+from graphsafe.capture.device.cuda.node_places import NodePlaces
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.cuda.watch import step_watched
 from graphsafe.capture.device.protocol import (
+    Asked,
     CaptureAttempt,
     CaptureFailure,
     Diagnosis,
@@ -22,6 +24,8 @@ from graphsafe.capture.device.protocol import (
     RandomState,
     StepEvent,
 )
+from graphsafe.capture.frames import user_frames
+from graphsafe.capture.last_place import nudge
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import Recording
@@ -111,15 +115,34 @@ class CudaDevice:
     def watch_captures(self, sink: Callable[[CaptureAttempt], None]) -> AbstractContextManager[None]:
         return attempts_watched(sink)
 
-    def record(self, step: Callable[[], Any]) -> Recording | CaptureFailure:
+    @contextmanager
+    def as_if_capturing(self, asked: Callable[[Asked], None]) -> Iterator[None]:
+        # The name that `torch.cuda.is_current_stream_capturing` looks up: who imported the function meets it too.
+        graphs: Any = torch.cuda.graphs
+
+        def answer() -> bool:
+            frames, span = user_frames()
+            if frames:
+                asked(Asked(frames, span))
+            return True
+
+        original = graphs._cuda_isCurrentStreamCapturing
+        graphs._cuda_isCurrentStreamCapturing = answer
+        try:
+            yield
+        finally:
+            graphs._cuda_isCurrentStreamCapturing = original
+
+    def record(self, step: Callable[[], Any], traced: bool = False) -> Recording | CaptureFailure:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
+        places = NodePlaces(self._side_stream()) if traced else None
         try:
             with torch.cuda.graph(graph, stream=self._side_stream()):
-                outputs = step()
+                outputs = step() if places is None else places.watch(step)
             graph.instantiate()
         except BaseException as error:
             return failure_of(error)
-        return CudaRecording(graph, outputs)
+        return CudaRecording(graph, outputs, places.places if places is not None else ())
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
         return diagnosed(step, self._side_stream())
@@ -135,6 +158,9 @@ class CudaDevice:
 
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
         memory.store(tensor, values)
+
+    def nudge(self, tensor: torch.Tensor, up: bool) -> None:
+        nudge(tensor, up)
 
     def poison(self, tensor: torch.Tensor) -> None:
         memory.poison(tensor)

@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphsafe.capture.device.cuda.nodes import GraphNode, Place, Segments, differences, graph_nodes
 from graphsafe.capture.device.cuda.runtime import node_counts
-from graphsafe.capture.device.protocol import CaptureFailure, StepEvent
+from graphsafe.capture.device.protocol import CaptureFailure, Difference, StepEvent
 from graphsafe.capture.frames import root_error, traceback_frames
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.protocol import Recording
 
 
 class CudaRecording:
-    def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any) -> None:
+    def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any, places: Sequence[Place | None] = ()) -> None:
+        """`places`: where in the user's code each node was launched, of a traced recording."""
         self.outputs = outputs
         self._graph = graph
+        self._places = places
+
+    @functools.cached_property
+    def _nodes(self) -> tuple[GraphNode, ...]:
+        return graph_nodes(self._graph.raw_cuda_graph())
+
+    def differences(self, other: Recording) -> tuple[Difference, ...]:
+        """Raises DriverTooOld where the driver does not tell."""
+        assert isinstance(other, CudaRecording)
+        # A traced recording may hold other nodes than a plain one, because a dispatch mode changes what compiled code
+        # launches: its places then belong to other nodes.
+        pools = (tuple(self._graph.pool()), tuple(other._graph.pool()))
+        return differences(self._nodes, other._nodes, pools, Segments.now(), other._places)
+
+    def opaque_nodes(self) -> int:
+        return sum(node.opaque for node in self._nodes)
+
+    def release(self) -> None:
+        self._graph.reset()
+        self.outputs = None
 
     def replay(self) -> None:
         self._graph.replay()

@@ -1,0 +1,41 @@
+"""Where in the user's code each node of a capture was launched: the nodes are counted around every operation.
+
+A dispatch mode sees them, so the capture is not a plain one; what it says explains a difference and never makes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from graphsafe.capture.device.cuda.nodes import Place, count_in_capture
+from graphsafe.capture.device.cuda.trace import Running, traced
+from graphsafe.capture.frames import user_frames
+
+
+class NodePlaces:
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self.places: list[Place | None] = []
+        self._stream = stream
+        self._running = Running(lambda event: None)
+        self._running.before_op = self._before
+        self._running.after_op = self._after
+
+    def watch(self, step: Callable[[], Any]) -> Any:
+        with traced(self._running):
+            outputs = step()
+        self._fill(None)
+        return outputs
+
+    def _before(self, name: str, args: Sequence[Any]) -> None:
+        # Launched since the last operation without one of torch's (a Triton kernel, an extension): no place is known.
+        self._fill(None)
+
+    def _after(self, name: str, args: Sequence[Any]) -> None:
+        self._fill((*user_frames(), name))
+
+    def _fill(self, place: Place | None) -> None:
+        new = count_in_capture(self._stream) - len(self.places)
+        self.places += [place] * new

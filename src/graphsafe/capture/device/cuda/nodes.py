@@ -1,0 +1,288 @@
+"""What a captured graph holds, node by node, as the driver tells it, and how two captures of one step differ.
+
+The driver's own library is asked through ctypes: torch loads it, and graphsafe needs no further package for it. Names
+of kernels need CUDA 12.3, the layout of their arguments CUDA 12.4; an older driver raises `DriverTooOld`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Literal
+
+import torch
+
+from graphsafe.capture.device.cuda.runtime import NODE_KINDS
+from graphsafe.capture.device.protocol import Difference, Span
+from graphsafe.report.model import CallSite
+
+_WORD = 8
+"Bytes that are compared at once: an address, or one or two scalars."
+_MOST_DIFFERENCES = 16
+_HOST_MEMORY = 1
+"`CU_MEMORYTYPE_HOST` of cuda.h."
+
+
+class DriverTooOld(RuntimeError):
+    """The driver does not tell what nodes were launched with."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """`launch`: what fixes how much is done (grid, block, bytes). `words`: the arguments in pieces of eight bytes."""
+
+    kind: str
+    name: str
+    launch: tuple[int, ...] = ()
+    words: tuple[int, ...] = ()
+    opaque: bool = False
+    "The driver does not tell the arguments."
+
+
+Pool = tuple[int, ...]
+"As the allocator names it: two numbers."
+What = Literal["count", "operation", "extent", "scalar", "address"]
+Place = tuple[tuple[CallSite, ...], "Span | None", str]
+"The user's frames, the span that ran, and the operation of a node."
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The allocator's segments at one moment: which pool an address belongs to."""
+
+    spans: tuple[tuple[int, int, Pool], ...]
+
+    @staticmethod
+    def now() -> Segments:
+        found = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        return Segments(
+            tuple(
+                (int(one["address"]), int(one["address"]) + int(one["total_size"]), tuple(one["segment_pool_id"]))
+                for one in found
+            )
+        )
+
+    def pool(self, address: int) -> Pool | None:
+        return next((pool for low, high, pool in self.spans if low <= address < high), None)
+
+
+def differences(
+    first: Sequence[GraphNode],
+    second: Sequence[GraphNode],
+    pools: tuple[Pool, Pool],
+    segments: Segments,
+    places: Sequence[Place | None] = (),
+) -> tuple[Difference, ...]:
+    """At most `_MOST_DIFFERENCES`, in the order of the graph. `places` belong to the nodes of `second`, where known.
+
+    An address in the first graph's pool may become any in the second one's: each capture allocates its own results.
+    An address outside has to stay.
+    """
+    found: list[Difference] = []
+    if len(first) != len(second):
+        op = _first_other(first, second)
+        found.append(_difference(op, "count", second, f"{len(first)} nodes", f"{len(second)} nodes", places))
+    for number, (one, other) in enumerate(zip(first, second, strict=False)):
+        if len(found) >= _MOST_DIFFERENCES:
+            break
+        if (one.kind, one.name) != (other.kind, other.name):
+            found.append(_difference(number, "operation", second, _named(one), _named(other), places))
+            break  # what follows is shifted against the first graph, and differs everywhere
+        if one.launch != other.launch:
+            found.append(_difference(number, "extent", second, str(one.launch), str(other.launch), places))
+        for before, after in zip(one.words, other.words, strict=False):
+            what = _changed(before, after, pools, segments)
+            if what is not None:
+                found.append(_difference(number, what, second, _number(before), _number(after), places))
+    return tuple(found)
+
+
+def _changed(
+    before: int, after: int, pools: tuple[Pool, Pool], segments: Segments
+) -> Literal["scalar", "address"] | None:
+    if before == after:
+        return None
+    held, holds = segments.pool(before), segments.pool(after)
+    if held is None or holds is None:
+        return "scalar"
+    return None if (held, holds) == pools else "address"
+
+
+def _first_other(first: Sequence[GraphNode], second: Sequence[GraphNode]) -> int:
+    for number, (one, other) in enumerate(zip_longest(first, second)):
+        if one is None or other is None or (one.kind, one.name) != (other.kind, other.name):
+            return number
+    return 0
+
+
+def _difference(
+    number: int, what: What, nodes: Sequence[GraphNode], before: str, after: str, places: Sequence[Place | None]
+) -> Difference:
+    name = nodes[number].name if number < len(nodes) else "the end of the graph"
+    place = places[number] if number < len(places) else None
+    if place is None:
+        return Difference(number, what, name, before, after)
+    frames, span, op = place
+    return Difference(number, what, op or name, before, after, frames, span)
+
+
+def _named(node: GraphNode) -> str:
+    return node.name or node.kind
+
+
+def _number(word: int) -> str:
+    return hex(word) if word > 0xFFFF_FFFF else str(word)
+
+
+class _KernelParameters(ctypes.Structure):
+    """`CUDA_KERNEL_NODE_PARAMS_v2` of cuda.h."""
+
+    _fields_ = [
+        ("function", c_void_p),
+        *((name, c_uint) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared")),
+        ("parameters", POINTER(c_void_p)),
+        ("extra", POINTER(c_void_p)),
+        ("kernel", c_void_p),
+        ("context", c_void_p),
+    ]
+
+
+class _CopySide(ctypes.Structure):
+    """Half of `CUDA_MEMCPY3D`: where a copy reads, or where it writes."""
+
+    _fields_ = [
+        *((name, c_size_t) for name in ("x", "y", "z", "lod")),
+        ("memory_type", c_int),
+        *((name, c_void_p) for name in ("host", "device", "array", "reserved")),
+        *((name, c_size_t) for name in ("pitch", "height")),
+    ]
+
+
+class _CopyParameters(ctypes.Structure):
+    """`CUDA_MEMCPY3D` of cuda.h."""
+
+    _fields_ = [
+        ("source", _CopySide),
+        ("target", _CopySide),
+        *((name, c_size_t) for name in ("width", "height", "depth")),
+    ]
+
+
+class _FillParameters(ctypes.Structure):
+    """`CUDA_MEMSET_NODE_PARAMS` of cuda.h."""
+
+    _fields_ = [
+        ("target", c_void_p),
+        ("pitch", c_size_t),
+        ("value", c_uint),
+        ("element_size", c_uint),
+        ("width", c_size_t),
+        ("height", c_size_t),
+    ]
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    driver = ctypes.CDLL("libcuda.so.1")
+    missing = [
+        name
+        for name in ("cuKernelGetName", "cuFuncGetName", "cuKernelGetParamInfo", "cuFuncGetParamInfo")
+        if not hasattr(driver, name)
+    ]
+    if missing:
+        raise DriverTooOld(f"the driver has no {missing[0]}; CUDA 12.4 has")
+    return driver
+
+
+def graph_nodes(raw_graph: int) -> tuple[GraphNode, ...]:
+    """The nodes of a `cudaGraph_t`, those of child graphs in their place. Raises DriverTooOld."""
+    driver = _driver()
+    count = c_size_t(0)
+    _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), None, byref(count)), "cuGraphGetNodes")
+    handles = (c_void_p * count.value)()
+    _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), handles, byref(count)), "cuGraphGetNodes")
+    found: list[GraphNode] = []
+    for handle in handles:
+        found += _node(driver, c_void_p(handle))
+    return tuple(found)
+
+
+def _node(driver: ctypes.CDLL, node: c_void_p) -> list[GraphNode]:
+    number = c_int(-1)
+    _ask(driver.cuGraphNodeGetType(node, byref(number)), "cuGraphNodeGetType")
+    kind = NODE_KINDS.get(number.value, "other")
+    if kind == "kernel":
+        return [_kernel(driver, node)]
+    if kind == "memcpy":
+        copy = _CopyParameters()
+        _ask(driver.cuGraphMemcpyNodeGetParams(node, byref(copy)), "cuGraphMemcpyNodeGetParams")
+        ends = [_address(side) + side.x + side.y * side.pitch for side in (copy.source, copy.target)]
+        return [GraphNode(kind, "memcpy", (copy.width, copy.height, copy.depth), tuple(ends))]
+    if kind == "memset":
+        fill = _FillParameters()
+        _ask(driver.cuGraphMemsetNodeGetParams(node, byref(fill)), "cuGraphMemsetNodeGetParams")
+        size = (fill.element_size, fill.width, fill.height)
+        return [GraphNode(kind, "memset", size, (fill.target or 0, fill.value))]
+    if kind == "graph":
+        child = c_void_p()
+        _ask(driver.cuGraphChildGraphNodeGetGraph(node, byref(child)), "cuGraphChildGraphNodeGetGraph")
+        return list(graph_nodes(child.value or 0))
+    return [GraphNode(kind, kind)]
+
+
+def _address(side: _CopySide) -> int:
+    return int((side.host if side.memory_type == _HOST_MEMORY else side.device) or 0)
+
+
+def _kernel(driver: ctypes.CDLL, node: c_void_p) -> GraphNode:
+    given = _KernelParameters()
+    _ask(driver.cuGraphKernelNodeGetParams_v2(node, byref(given)), "cuGraphKernelNodeGetParams")
+    prefix, handle = ("cuFunc", given.function) if given.function else ("cuKernel", given.kernel)
+    name = c_char_p()
+    _ask(getattr(driver, f"{prefix}GetName")(byref(name), c_void_p(handle)), f"{prefix}GetName")
+    launch = tuple(
+        getattr(given, part) for part in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared")
+    )
+    text = (name.value or b"").decode(errors="replace")
+    if not given.parameters:
+        return GraphNode("kernel", text, launch, opaque=True)
+    words: list[int] = []
+    for index, size in enumerate(_sizes(prefix, int(handle))):
+        data = ctypes.string_at(given.parameters[index], size)
+        words += [int.from_bytes(data[at : at + _WORD], "little") for at in range(0, size, _WORD)]
+    return GraphNode("kernel", text, launch, tuple(words))
+
+
+@functools.cache
+def _sizes(prefix: str, handle: int) -> tuple[int, ...]:
+    """Bytes of each argument of a kernel."""
+    ask = getattr(_driver(), f"{prefix}GetParamInfo")
+    sizes: list[int] = []
+    offset, size = c_size_t(0), c_size_t(0)
+    while ask(c_void_p(handle), c_size_t(len(sizes)), byref(offset), byref(size)) == 0:
+        sizes.append(size.value)
+    return tuple(sizes)
+
+
+def count_in_capture(stream: torch.cuda.Stream) -> int:
+    """How many nodes the capture under way on a stream has so far."""
+    driver = _driver()
+    status, number, graph = c_int(0), ctypes.c_ulonglong(0), c_void_p()
+    asked = driver.cuStreamGetCaptureInfo_v2(
+        c_void_p(stream.cuda_stream), byref(status), byref(number), byref(graph), None, None
+    )
+    _ask(asked, "cuStreamGetCaptureInfo")
+    if not graph.value:
+        return 0
+    count = c_size_t(0)
+    _ask(driver.cuGraphGetNodes(graph, None, byref(count)), "cuGraphGetNodes")
+    return count.value
+
+
+def _ask(status: int, name: str) -> None:
+    if status:
+        raise RuntimeError(f"{name} failed with CUDA error {status}")

@@ -1,0 +1,246 @@
+"""Two captures of one step, some steps apart: where they are not the same graph, Python froze something that changes.
+
+No values are compared for that, so nothing has to be varied, and it holds for what no reference can repeat (a clock).
+Another kernel, another size, or another address outside the graph's own pool decides by itself. Another scalar decides
+only if the two graphs also compute something else from the same state: bytes between the arguments of a kernel may
+differ without meaning anything.
+
+What changed is then found by trial: the state that steps changed is put back, first all of it, then piece by piece, and
+the step captured again. The piece that makes the difference go away is the cause.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.compare import Spread, difference
+from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.session import CAPTURE_SEED, REPLAYS, host_values, outside_modes
+from graphsafe.capture.state import Bindings, Snapshot, StateError, put_back_host, reach_of
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.protocol import Difference, Recording
+    from graphsafe.capture.session import Session
+    from graphsafe.capture.state import Reach
+
+_LEAST_CAPTURES = 3
+_MOST_CAPTURES = 7
+"Python that does something else in one of eight steps is met then."
+_SECONDS = 2.0
+"After the least number of captures, none is begun later than this."
+_MOST_TRIALS = 24
+
+
+class Before:
+    """What the step could reach right before a capture, to compare with and to put back."""
+
+    def __init__(self, session: Session) -> None:
+        self.reach: Reach = reach_of(session.subject)
+        self.bindings = Bindings(self.reach)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Something that steps changed, and how to put it back."""
+
+    kind: str
+    "attribute, tensor, length or generator"
+    path: str
+    before: str | None
+    after: str | None
+
+
+def compare_captures(session: Session, first: Recording, before: Before) -> dict[str, Any]:
+    """Capture the step again and compare with `first`, which `before` preceded. Gives the probe `twin` of a report, its
+    `causes` beside it. It goes on changing the session's state, and is the last thing that a child does with it."""
+    return _Twins(session, first, before).run()
+
+
+class _Twins:
+    def __init__(self, session: Session, first: Recording, before: Before) -> None:
+        self._session = session
+        self._first = first
+        self._before = before
+        self._captures = 1
+
+    def run(self) -> dict[str, Any]:
+        begun = time.monotonic()
+        ineffective: list[Difference] = []
+        while self._captures <= _MOST_CAPTURES:
+            if self._captures > _LEAST_CAPTURES and time.monotonic() - begun > _SECONDS:
+                break
+            self._session.channel.phase(f"capture {self._captures + 1}, to compare")
+            start = Before(self._session)
+            seed = CAPTURE_SEED + self._captures
+            second = self._record(seed)
+            if isinstance(second, CaptureFailure):
+                return self._not_again(second)
+            found = self._first.differences(second)
+            frozen = [one for one in found if one.what != "scalar"] or self._with_effect(found, second)
+            second.release()
+            if frozen:
+                return self._told("fail", *self._explained(frozen, start, seed))
+            ineffective = ineffective or list(found)
+        return self._told("pass", ineffective)
+
+    def _told(
+        self, status: str, found: Sequence[Difference], causes: Sequence[_Change] = (), elsewhere: str | None = None
+    ) -> dict[str, Any]:
+        return {
+            "status": status,
+            "captures": self._captures,
+            # What the driver does not show cannot be said to agree.
+            "agree": status == "pass" and not found and not self._first.opaque_nodes(),
+            "differences": [asdict(one) for one in found],
+            "causes": [asdict(one) for one in causes],
+            "elsewhere": elsewhere,
+        }
+
+    def _not_again(self, failure: CaptureFailure) -> dict[str, Any]:
+        """The step was captured once and cannot be captured again; memory that runs out says nothing of the step."""
+        short = "out of memory" in failure.message.lower() or failure.error_type == "OutOfMemoryError"
+        why = f"a second capture failed: {failure.error_type}: {failure.message}"
+        return {**self._told("skipped" if short else "fail", ()), "reason": why, "first_error": asdict(failure)}
+
+    def _record(self, seed: int, traced: bool = False) -> Recording | CaptureFailure:
+        self._session.seed(seed)
+        self._captures += 1
+        with _uncollected():
+            return self._session.device.record(self._session.subject, traced)
+
+    def _with_effect(self, scalars: Sequence[Difference], second: Recording) -> list[Difference]:
+        """The differing scalars, if the two graphs compute different things with them."""
+        if not scalars:
+            return []
+        session = self._session
+        session.channel.phase("replay both captures")
+        snapshot = Snapshot(session.device, session.subject)
+        noise = Spread()
+        try:
+            for k in range(1, REPLAYS + 1):
+                one, again, other = (
+                    self._result(recording, snapshot, k) for recording in (self._first, self._first, second)
+                )
+                with outside_modes():
+                    for name in one.keys() | again.keys():
+                        noise.add(name, one.get(name), again.get(name))
+                    for name, value in one.items():
+                        if name not in other:
+                            return list(scalars)
+                        apart, floor = difference(value, other[name]), noise.bound(name, value)
+                        far = apart.largest is None or floor is None or apart.largest > floor
+                        if not apart.equal and far and name not in noise.unbounded:
+                            return list(scalars)
+            snapshot.put_back()
+        except StateError:
+            return []
+        return []
+
+    def _result(self, recording: Recording, snapshot: Snapshot, k: int) -> dict[str, Any]:
+        """Outputs and changed state of one replay from the snapshot on the inputs of replay `k`, as host tensors."""
+        session = self._session
+        snapshot.put_back()
+        session.put_inputs(k)
+        recording.replay()
+        session.device.synchronize()
+        outputs = session.outputs_of(recording.outputs).tensors
+        state = {
+            f"state {path}": tensor
+            for path, tensor in snapshot.tensors.items()
+            if session.device.digest(tensor) != snapshot.digests[path]
+        }
+        return host_values(session.device, {**outputs, **state})
+
+    def _explained(
+        self, found: list[Difference], start: Before, seed: int
+    ) -> tuple[list[Difference], list[_Change], str | None]:
+        """The differences with their places, and what caused them: changes of state, or else where to look."""
+        session = self._session
+        session.channel.phase("find what changed")
+        start.bindings.put_back()
+        traced = self._record(seed, traced=True)
+        if isinstance(traced, CaptureFailure):
+            return found, [], None
+        placed: dict[tuple[int, str], Difference] = {
+            (one.node, one.what): one for one in self._first.differences(traced)
+        }
+        traced.release()
+        found = [placed.get((one.node, one.what), one) for one in found]
+        # Arguments whose bytes differ at random differ otherwise each time: what stays is what Python decided.
+        keys = _keys(found) & placed.keys() or _keys(found)
+        if not self._gone(keys, self._before.bindings.put_back, start, seed):
+            random = self._gone(keys, lambda: None, start, CAPTURE_SEED)
+            return found, [], "host-random" if random else "elsewhere"
+        changes = _changes(self._before.reach, start.reach)[:_MOST_TRIALS]
+        causes = [change for change in changes if self._gone(keys, partial(self._put_back, change, start), start, seed)]
+        return found, causes or changes[:1], None
+
+    def _put_back(self, change: _Change, start: Before) -> None:
+        """This change alone, as it was before the first capture."""
+        earlier = self._before.reach
+        if change.kind == "attribute":
+            put_back_host(start.reach, change.path, earlier.values[change.path])
+        elif change.kind == "tensor":
+            put_back_host(start.reach, change.path, earlier.tensors[change.path])
+        else:
+            self._before.bindings.put_back_one(change.path)
+
+    def _gone(self, keys: set[tuple[int, str]], change: Callable[[], None], start: Before, seed: int) -> bool:
+        """Whether the differences go away when the step is captured again after `change`."""
+        start.bindings.put_back()
+        try:
+            change()
+        except Exception:  # a container of the user's that refuses: this piece cannot be tried
+            return False
+        again = self._record(seed)
+        if isinstance(again, CaptureFailure):
+            return False
+        left = _keys(self._first.differences(again))
+        again.release()
+        return not left & keys
+
+
+def _keys(found: Iterable[Difference]) -> set[tuple[int, str]]:
+    return {(one.node, one.what) for one in found}
+
+
+def _changes(before: Reach, after: Reach) -> list[_Change]:
+    """What changed between two captures: host values, tensors in other memory, containers that grew."""
+    found = [
+        _Change("attribute", path, before.hosts[path], text)
+        for path, text in after.hosts.items()
+        if path in before.values and path in after.owners and before.hosts[path] != text
+    ]
+    found += [
+        _Change("tensor", path, None, None)
+        for path, tensor in after.tensors.items()
+        if path in before.tensors and path in after.owners and _memory(before.tensors[path]) != _memory(tensor)
+    ]
+    found += [
+        _Change("length", path, str(before.lengths[path]), str(length))
+        for path, length in after.lengths.items()
+        if before.lengths.get(path, length) != length
+    ]
+    return found
+
+
+def _memory(tensor: Any) -> tuple[int, int, int]:
+    return tensor.data_ptr(), tensor.storage_offset(), tensor.numel()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Garbage that is collected in the middle of one capture and not of the other gives its blocks back in between, and
+    the two lay their pools out differently."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
