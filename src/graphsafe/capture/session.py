@@ -45,9 +45,9 @@ class Session:
     "Told of each time that the user's code asks so in `path_step`."
 
     def seed(self, k: int) -> None:
-        seed_all(self.device, self.job.seed * 1_000_003 + k)
-        for generator in reach_of(self.subject).generators.values():
-            generator.manual_seed(self.job.seed * 1_000_003 + k)
+        value = self.job.seed * 1_000_003 + k
+        seed_all(self.device, value)
+        reach_of(self.subject).seed(value)
 
     def step(self) -> Any:
         with users_code("step", "the step failed"):

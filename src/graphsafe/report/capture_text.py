@@ -142,14 +142,28 @@ def _capture(probe: Probe) -> str:
 
 def _replay(probe: Probe) -> str:
     checks = probe.get("checks") or ()
-    equal = sum(check["equal"] is True for check in checks)
-    parts = [f"{count(len(checks), 'check')}, {equal} equal bit for bit"] if checks else []
+    results = [check.get("result") for check in checks]
+    parts = [f"{count(len(checks), 'check')}, {results.count('equal')} equal bit for bit"] if checks else []
+    if results.count("rounding"):
+        parts[-1] += f", {results.count('rounding')} within rounding"
     if probe.get("varied") is not None:
         parts.append(f"inputs changed in {count(probe['varied'], 'replay')}")
     law = {"pass": "random numbers as in eager steps", "fail": "random numbers differ from eager steps"}
     if probe.get("rng_law") in law:
         parts.append(law[probe["rng_law"]])
     return "; ".join(parts)
+
+
+def _twin(probe: Probe) -> str:
+    captures = probe.get("captures")
+    if not captures:
+        return ""
+    differences = probe.get("differences") or ()
+    if probe["status"] == "fail" and differences:
+        first = differences[0]
+        place = f" at {first['place']}" if first.get("place") else ""
+        return f"capture {captures} differs: {first['op']}{place}, {first['before']} then {first['after']}"
+    return f"{count(captures, 'capture')} are the same graph" if probe.get("agree") else "no difference has an effect"
 
 
 def _memory(probe: Probe) -> str:
@@ -171,6 +185,7 @@ _TEXTS: Mapping[str, Callable[[Probe], str]] = {
     "state": _state,
     "capture": _capture,
     "replay": _replay,
+    "twin": _twin,
     "memory": _memory,
     "timing": _timing,
 }

@@ -189,7 +189,7 @@ class _Twins:
         elif change.kind == "tensor":
             put_back_host(start.reach, change.path, earlier.tensors[change.path])
         else:
-            self._before.bindings.put_back_one(change.path)
+            self._before.bindings.put_back_container(change.path)
 
     def _gone(self, keys: set[tuple[int, str]], change: Callable[[], None], start: Before, seed: int) -> bool:
         """Whether the differences go away when the step is captured again after `change`."""
@@ -215,7 +215,7 @@ def _changes(before: Reach, after: Reach) -> list[_Change]:
     found = [
         _Change("attribute", path, before.hosts[path], text)
         for path, text in after.hosts.items()
-        if path in before.values and path in after.owners and before.hosts[path] != text
+        if path in before.values and path in after.owners and before.hosts.get(path) != text
     ]
     found += [
         _Change("tensor", path, None, None)
@@ -225,7 +225,7 @@ def _changes(before: Reach, after: Reach) -> list[_Change]:
     found += [
         _Change("length", path, str(before.lengths[path]), str(length))
         for path, length in after.lengths.items()
-        if before.lengths.get(path, length) != length
+        if path in before.sized and before.lengths[path] != length
     ]
     return found
 

@@ -7,11 +7,12 @@ tensor that wraps others is asked for them by `__tensor_flatten__`.
 
 from graphsafe.capture.state.containers import MISSING, StateError, put_back_host
 from graphsafe.capture.state.reach import HostValue, Reach
-from graphsafe.capture.state.snapshot import Snapshot
+from graphsafe.capture.state.snapshot import Bindings, Snapshot
 from graphsafe.capture.state.walk import inputs_of, reach_of, walk
 
 __all__ = [
     "MISSING",
+    "Bindings",
     "HostValue",
     "Reach",
     "Snapshot",

@@ -147,6 +147,7 @@ def _take_host_generator(walk: Walk, path: str, value: Any) -> None:
 
 def _take_dict(walk: Walk, path: str, value: Any) -> None:
     walk.reach.lengths[path] = dict.__len__(value)
+    walk.reach.sized[path] = value
     walk.reach.containers.append(value)
     if dict.__len__(value) > _LONG and are_scalars(dict.values(value)) and are_scalars(dict.keys(value)):
         walk.reach.hosts[path] = digest(dict.__repr__(value))
@@ -157,6 +158,7 @@ def _take_dict(walk: Walk, path: str, value: Any) -> None:
 def _take_list(walk: Walk, path: str, value: Any) -> None:
     base: Any = list if issubclass(type(value), list) else deque
     walk.reach.lengths[path] = base.__len__(value)
+    walk.reach.sized[path] = value
     walk.reach.containers.append(value)
     if base.__len__(value) > _LONG and are_scalars(list(base.__iter__(value))):
         walk.reach.hosts[path] = digest(repr(list(base.__iter__(value))))
@@ -176,6 +178,7 @@ def _take_tuple(walk: Walk, path: str, value: Any) -> None:
 def _take_set(walk: Walk, path: str, value: Any) -> None:
     base: Any = set if issubclass(type(value), set) else frozenset
     walk.reach.lengths[path] = base.__len__(value)
+    walk.reach.sized[path] = value
     if base is set:
         walk.reach.containers.append(value)
     elements = list(base.__iter__(value))

@@ -24,9 +24,9 @@ class Reach:
     values: dict[str, Any] = field(default_factory=dict)
     "The objects behind those `hosts` that are small and immutable."
     owners: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    """Host path -> the container that holds the value, and the key: a dict and its key (attributes and variables of
-    modules too: the dict that holds them), a list, deque or tuple and the index, a class and the variable's name, a
-    slot, a closure's cell, attributes of a TorchScript module and the name."""
+    """Path of a host value or a tensor -> the container that holds it, and the key: a dict and its key (attributes and
+    variables of modules too: the dict that holds them), a list, deque or tuple and the index, a class and the variable's
+    name, a slot, a closure's cell, attributes of a TorchScript module and the name."""
     tuples: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     "Those have an owner too, so that a new tuple can be put in the place of one whose element changed."
     generators: dict[str, torch.Generator] = field(default_factory=dict)
@@ -34,6 +34,8 @@ class Reach:
     "`random.Random`, `numpy.random.Generator` and `numpy.random.RandomState`."
     lengths: dict[str, int] = field(default_factory=dict)
     "Of lists, tuples, sets and dicts."
+    sized: dict[str, Any] = field(default_factory=dict)
+    "The same lists, sets and dicts, by path."
     containers: list[Any] = field(default_factory=list)
     "What `Snapshot` refills."
     unreadable: dict[str, str] = field(default_factory=dict)

@@ -1,8 +1,8 @@
-"""State as it was, to put back."""
+"""State as it was, to put back: what names are bound to, and what tensors hold."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.state import generators
 from graphsafe.capture.state.containers import StateError, contents, put_back_host, refill
@@ -14,10 +14,45 @@ if TYPE_CHECKING:
     import torch
 
     from graphsafe.capture.device.protocol import Device
+    from graphsafe.capture.state.reach import Reach
     from graphsafe.capture.targets import Subject
 
 _VALUE_BYTES = 4 << 30
 "Tensors up to this many bytes in all are kept by value for putting back; above it, only their digests."
+
+
+class Bindings:
+    """What containers and host generators held; of tensors, which ones there were and not their values."""
+
+    def __init__(self, reach: Reach) -> None:
+        """Raises StateError where something cannot even be copied."""
+        self._reach = reach
+        self._containers = [(container, contents(container)) for container in reach.containers]
+        self._generators = {path: generators.state_of(found) for path, found in reach.host_generators.items()}
+
+    def put_back(self) -> None:
+        """Raises StateError where a container refuses."""
+        for container, before in self._containers:
+            _refill(container, before)
+        for path, value in self._reach.values.items():
+            if is_count(type(value)) and path in self._reach.owners:
+                put_back_host(self._reach, path, value)
+        for path, state in self._generators.items():
+            generators.set_state(self._reach.host_generators[path], state)
+
+    def put_back_container(self, path: str) -> None:
+        """The elements of one list, dict or set alone. Raises StateError where it refuses."""
+        wanted = self._reach.sized[path]
+        for container, before in self._containers:
+            if container is wanted:
+                _refill(container, before)
+
+
+def _refill(container: Any, before: Any) -> None:
+    try:
+        refill(container, before)
+    except Exception as error:
+        raise StateError(f"a {type(container).__name__} cannot be put back: {type(error).__name__}") from error
 
 
 class Snapshot:
@@ -27,10 +62,9 @@ class Snapshot:
         """Raises StateError where something cannot even be copied."""
         self._device = device
         self._subject = subject
-        self._reach = reach = reach_of(subject)
-        self._containers = [(container, contents(container)) for container in reach.containers]
-        self._generators = {path: generators.state_of(found) for path, found in reach.host_generators.items()}
-        self._tensors = reach.tensors
+        reach = reach_of(subject)
+        self._bindings = Bindings(reach)
+        self.tensors = reach.tensors
         self.digests = {path: device.digest(tensor) for path, tensor in reach.tensors.items()}
         self.values: dict[str, torch.Tensor] = {}
         "Host copies, of as many tensors as the budget allows, the small ones first."
@@ -43,18 +77,8 @@ class Snapshot:
 
     def put_back(self) -> None:
         """Raises StateError where a container refuses, or a tensor too large to be kept was changed."""
-        for container, before in self._containers:
-            try:
-                refill(container, before)
-            except Exception as error:
-                text = f"a {type(container).__name__} cannot be put back: {type(error).__name__}"
-                raise StateError(text) from error
-        for path, value in self._reach.values.items():
-            if is_count(type(value)) and path in self._reach.owners:
-                put_back_host(self._reach, path, value)
-        for path, state in self._generators.items():
-            generators.set_state(self._reach.host_generators[path], state)
-        for path, tensor in self._tensors.items():
+        self._bindings.put_back()
+        for path, tensor in self.tensors.items():
             if self._device.digest(tensor) == self.digests[path]:
                 continue
             if path not in self.values:

@@ -113,7 +113,7 @@ class Walk:
             seen.add(id(value))
             self._alive.append(value)
             handler(self, path, value)
-            if container is not None and (path in reach.hosts or path in reach.tuples):
+            if container is not None and (path in reach.hosts or path in reach.tuples or path in reach.tensors):
                 reach.owners[path] = (container, key)
         return reach
 

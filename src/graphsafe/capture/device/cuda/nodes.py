@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from dataclasses import dataclass
@@ -97,7 +98,7 @@ def differences(
         for before, after in zip(one.words, other.words, strict=False):
             what = _changed(before, after, pools, segments)
             if what is not None:
-                found.append(_difference(number, what, second, _number(before), _number(after), places))
+                found.append(_difference(number, what, second, *_numbers(what, before, after), places))
     return tuple(found)
 
 
@@ -134,8 +135,25 @@ def _named(node: GraphNode) -> str:
     return node.name or node.kind
 
 
-def _number(word: int) -> str:
-    return hex(word) if word > 0xFFFF_FFFF else str(word)
+def _numbers(what: What, before: int, after: int) -> tuple[str, str]:
+    """Two words as a person reads them: of a scalar the half that differs, as an integer and as a float32."""
+    if what == "address":
+        return hex(before), hex(after)
+    halves = [(word & 0xFFFF_FFFF, word >> 32) for word in (before, after)]
+    differing = [half for half in (0, 1) if halves[0][half] != halves[1][half]]
+    if len(differing) == 2:
+        return _double(before), _double(after)
+    return _single(halves[0][differing[0]]), _single(halves[1][differing[0]])
+
+
+def _single(bits: int) -> str:
+    number = struct.unpack("<f", struct.pack("<I", bits))[0]
+    return f"{number:.6g}" if 1e-20 < abs(number) < 1e20 else str(bits)
+
+
+def _double(bits: int) -> str:
+    number = struct.unpack("<d", struct.pack("<Q", bits))[0]
+    return f"{number:.6g}" if 1e-100 < abs(number) < 1e100 else str(bits)
 
 
 class _KernelParameters(ctypes.Structure):
