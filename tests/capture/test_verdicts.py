@@ -16,7 +16,7 @@ EXPECTED = {
     "constant_inputs": ("inconclusive", []),
     "ignores_inputs": ("inconclusive", []),
     "nothing_on_the_device": ("not-ready", ["GS602"]),
-    "unstable": ("inconclusive", []),
+    "unstable": ("not-ready", ["GS702"]),
     "unseeded": ("ready", []),
     "dropout": ("ready", []),
     "private_generator": ("not-ready", ["GS502"]),

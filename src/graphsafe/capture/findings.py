@@ -12,7 +12,7 @@ from typing import Any
 
 from graphsafe.capture.classify import code_of
 from graphsafe.capture.places import chain, location, shown, text_at
-from graphsafe.report.model import Finding, Level, Limit, Source, Verdict
+from graphsafe.report.model import Finding, Level, Limit, Region, Source, Verdict
 from graphsafe.rulebook import Rule, Rulebook
 
 Result = Mapping[str, Any]
@@ -89,6 +89,7 @@ class _Writer:
         count: int = 1,
         data: Mapping[str, Any] | None = None,
         repair: str = "",
+        region: Region | None = "captured",
     ) -> None:
         rule = self._book.rules.get(code)
         if rule is None:
@@ -117,6 +118,7 @@ class _Writer:
             source=self._seen.source,
             device=self._seen.device,
             location=at,
+            region=region,
             call_chain=chain(frames),
             message=_message(rule, how).format_map(_Words(str, expr=expr, value=value)),
             why=_first_paragraph(rule.why),
@@ -144,10 +146,10 @@ class _Writer:
                 text = f"{failure['message']}{_at(failure['frames'])}"
                 data = {**says, "first_error": error}
                 at = (attempt["frames"], attempt["span"])
-                self.add("GS501", *at, level="error", expr=text, data=data, repair=_repair(works))
-            self.add("GS605", attempt["frames"], attempt["span"], data={"first_error": error})
+                self.add("GS501", *at, level="error", expr=text, data=data, repair=_repair(works), region=None)
+            self.add("GS605", attempt["frames"], attempt["span"], data={"first_error": error}, region=None)
         if broken and not failed:
-            self.add("GS501", self._entry, level="error", expr=draw, data=says, repair=_repair(works))
+            self.add("GS501", self._entry, level="error", expr=draw, data=says, repair=_repair(works), region=None)
 
     @property
     def _entry(self) -> Sequence[Mapping[str, Any]]:

@@ -70,6 +70,9 @@ class _Twins:
         self._captures = 1
 
     def run(self) -> dict[str, Any]:
+        # Collecting before each capture is cheap when what is there already is left out.
+        gc.collect()
+        gc.freeze()
         begun = time.monotonic()
         ineffective: list[Difference] = []
         while self._captures <= _MOST_CAPTURES:

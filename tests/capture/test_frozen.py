@@ -1,0 +1,61 @@
+"""What Python froze at capture is found by capturing again, with what changed, its line, and what it froze."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import DEVICES, TARGETS, Prove, Report, codes_of, probes_of
+
+FROZEN = {
+    # target: (code, text of the guilty line, attribute)
+    "born_counting": ("GS702", "self.count = 1 if self.count is None else self.count + 1", "count"),
+    "counter_in_a_dict": ("GS702", 'group["step"] += 1', "group['step']"),
+    "shrinking": ("GS702", "self.left -= 1", "left"),
+    "clock": ("GS702", "age = time.monotonic() - started", None),
+    "private_random": ("GS504", "keep = source.random()", None),
+}
+READY = ["idle_counter", "offsets", "atomics"]
+OTHERS = ["ping_pong", "every_fourth"]
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+    names = [*FROZEN, *READY, *OTHERS]
+    found = prove([f"{TARGETS / 'frozen.py'}:{name}" for name in names], request.param)
+    return dict(zip(names, found, strict=True))
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_the_line_that_changes_is_named_with_what_it_froze(name: str, reports: dict[str, Report]) -> None:
+    code, text, attribute = FROZEN[name]
+    assert reports[name]["verdict"] == "not-ready"
+    [finding] = [finding for finding in reports[name]["findings"] if finding["level"] == "error"]
+    lines = (TARGETS / "frozen.py").read_text(encoding="utf-8").splitlines()
+    assert (finding["code"], lines[finding["location"]["line"] - 1].strip()) == (code, text)
+    assert finding["data"].get("attribute") == attribute
+    assert finding["data"]["froze"]["what"] in ("scalar", "extent")
+    assert probes_of(reports[name])["twin"]["status"] == "fail"
+
+
+@pytest.mark.parametrize("name", READY)
+def test_what_freezes_nothing_is_ready(name: str, reports: dict[str, Report]) -> None:
+    assert reports[name]["verdict"] == "ready"
+    assert codes_of(reports[name], "error", "warning") == []
+    assert probes_of(reports[name])["twin"]["agree"] is True
+
+
+def test_buffers_that_change_places_are_memory_that_a_graph_does_not_follow(reports: dict[str, Report]) -> None:
+    report = reports["ping_pong"]
+    assert report["verdict"] == "not-ready"
+    assert codes_of(report, "error") == ["GS703"]
+    assert {one["what"] for one in probes_of(report)["twin"]["differences"]} == {"address"}
+
+
+def test_a_branch_of_every_fourth_step_is_met(reports: dict[str, Report]) -> None:
+    twin = probes_of(reports["every_fourth"])["twin"]
+    assert reports["every_fourth"]["verdict"] == "not-ready"
+    assert {one["what"] for one in twin["differences"]} <= {"count", "operation"}
+
+
+def test_offsets_are_varied_and_stay_in_order(reports: dict[str, Report]) -> None:
+    assert probes_of(reports["offsets"])["replay"]["unvaried"] == []
