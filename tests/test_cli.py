@@ -148,11 +148,11 @@ def test_scan_writes_a_valid_report_to_a_file_instead_of_stdout(
 
 
 def test_scan_fails_from_the_fail_level_on(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    warning = HOT.replace("x * x.sum().item()", "torch.empty_like(x).copy_(x)")
-    (project / "hot.py").write_text(warning, encoding="utf-8")
+    note = HOT.replace("x * x.sum().item()", "torch.empty_like(x).copy_(x)")
+    (project / "hot.py").write_text(note, encoding="utf-8")
     assert here(capsys, "scan", "hot.py")[0] == 0
-    assert here(capsys, "scan", "hot.py", "--fail-level", "warning")[0] == 1
-    (project / "graphsafe.toml").write_text('fail-level = "warning"\n', encoding="utf-8")
+    assert here(capsys, "scan", "hot.py", "--fail-level", "note")[0] == 1
+    (project / "graphsafe.toml").write_text('fail-level = "note"\n', encoding="utf-8")
     assert here(capsys, "scan", "hot.py")[0] == 1
     assert here(capsys, "scan", "hot.py", "--fail-level", "error")[0] == 0
 

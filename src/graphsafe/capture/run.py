@@ -95,7 +95,8 @@ class Run:
             self.limits.append(Limit(INTERNAL, f"{child.name} on {self.device}", child.how_it_ended()))
             return result
         for probe in ("step", "capture"):
-            for what in (result.get(probe) or {}).get("unknown_operations") or ():
+            told: Any = result.get(probe) or {}
+            for what in told.get("unknown_operations") or ():
                 limit = Limit("simulated", what, "the simulated device cannot vouch for it")
                 if limit not in self.limits:
                     self.limits.append(limit)

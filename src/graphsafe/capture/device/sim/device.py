@@ -17,6 +17,7 @@ from graphsafe.capture.device.protocol import (
     Difference,
     Memory,
     RandomState,
+    Recording,
     StepEvent,
 )
 from graphsafe.capture.device.sim import generators, substitutes
@@ -28,6 +29,7 @@ from graphsafe.capture.device.sim.lie import Lie
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import index_of
 from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.last_place import nudge
 from graphsafe.capture.tensor_bytes import tensor_bytes
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Limit
@@ -51,8 +53,9 @@ class SimRecording:
         """Unknown: how the allocator reuses blocks within a graph's pool is not simulated."""
         return None
 
-    def differences(self, other: SimRecording) -> tuple[Difference, ...]:
+    def differences(self, other: Recording) -> tuple[Difference, ...]:
         """In what two recordings are not the same graph, node by node; see `graphsafe.capture.device.protocol`."""
+        assert isinstance(other, SimRecording)
         with self._world.unseen():
             return differences(self.graph, other.graph)
 
@@ -199,6 +202,10 @@ class SimDevice:
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
         with self.world.unseen():
             tensor.detach().copy_(values)
+
+    def nudge(self, tensor: torch.Tensor, up: bool) -> None:
+        with self.world.unseen():
+            nudge(tensor, up)
 
     def poison(self, tensor: torch.Tensor) -> None:
         with self.world.unseen():
