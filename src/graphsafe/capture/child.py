@@ -11,6 +11,7 @@ from dataclasses import asdict
 from graphsafe.capture.frames import error_frames
 from graphsafe.capture.job import FAILED, Channel, Job
 from graphsafe.capture.originals import complain, leave
+from graphsafe.capture.preparation import note_modules
 from graphsafe.capture.processes import die_with_parent
 from graphsafe.capture.state import StateError
 from graphsafe.capture.targets import TargetError
@@ -32,6 +33,7 @@ def main(job: Job) -> None:
     """Never returns: the process ends here, without running what the user's code registered for its end."""
     die_with_parent()
     channel = Channel(job)
+    note_modules()
     sys.argv = [job.target]
     status = 0
     try:

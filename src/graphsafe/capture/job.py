@@ -43,6 +43,10 @@ class Job:
         return Job(**{**data, "inputs": tuple(data["inputs"]), "kept": tuple(data["kept"])})
 
 
+IMPORTS = "imports"
+"The file in which a build child tells what it has imported."
+
+
 class Channel:
     """A child's side: phases as they change, results as they are known, files for its siblings."""
 
@@ -65,6 +69,12 @@ class Channel:
 
     def publish(self, name: str) -> None:
         rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
+
+
+def forget(job: Job) -> None:
+    """What a child has answered, before the same is run again."""
+    for kind in ("result", "phases"):
+        Path(job.folder, f"{job.child}.{kind}").unlink(missing_ok=True)
 
 
 def read_result(folder: Path, child: str) -> dict[str, Any]:

@@ -12,30 +12,37 @@ ends all of them with the child.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
-from graphsafe.capture import child
-from graphsafe.capture.job import Job
+from graphsafe.capture import child, preparation
+from graphsafe.capture.job import Channel, Job
 from graphsafe.capture.originals import decode, encode, leave
+from graphsafe.capture.preparation import NotShareable, asking_without_cuda
 from graphsafe.capture.processes import adopt_orphans, die_with_parent, end_descendants, kill_group
 
 _MESSAGE_BYTES = 1 << 20
 
 
-def start(descriptor: int, *, with_torch: bool) -> NoReturn:
+def start(descriptor: int, prepare: Callable[[], None]) -> NoReturn:
     """Serve the parent at the other end of this socket, and leave nothing behind when it is gone."""
     try:
         adopt_orphans()
-        if with_torch:
-            import_torch()
         parent = socket.socket(fileno=descriptor)
-        _tell(parent, ready=True)
-        serve(parent)
+        _tell(parent, pid=os.getpid())
+        try:
+            prepare()
+        except NotShareable as reason:
+            _tell(parent, refused=str(reason))
+        else:
+            _tell(parent, ready=True)
+            serve(parent)
     finally:
         end_descendants()
         # At once: to take down an interpreter that has imported torch takes a second.
@@ -43,7 +50,7 @@ def start(descriptor: int, *, with_torch: bool) -> NoReturn:
 
 
 def serve(parent: socket.socket) -> None:
-    """Fork what the parent asks for: `job` a child, `branch` another server. Each ask brings its descriptors along."""
+    """Fork what the parent asks for: `job` a child, `branch` a server that has imported more."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)
         _reap()
@@ -51,9 +58,9 @@ def serve(parent: socket.socket) -> None:
             return
         request = decode(message.decode())
         if os.fork() == 0:
-            if "job" in request:
+            if "id" in request:
                 _keep(parent, request["id"], Job.from_json(request["job"]), descriptors[0])
-            _branch(parent, descriptors[0])
+            _branch(parent, request, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -80,34 +87,40 @@ def _keep(parent: socket.socket, number: int, job: Job, output: int) -> NoReturn
         leave(0)
 
 
-def _branch(parent: socket.socket, descriptor: int) -> NoReturn:
-    """Become a server with a parent's socket of its own."""
+def _branch(parent: socket.socket, request: Mapping[str, Any], descriptor: int, output: int) -> NoReturn:
+    """Become a server with a parent's socket of its own, in which the user's modules may be imported."""
     parent.close()
     die_with_parent()
-    start(descriptor, with_torch=False)
+    _become(output)
+    what = request["branch"]
+
+    def prepare() -> None:
+        if what is None:
+            return
+        job = Job.from_json(request["job"])
+        sys.argv = [job.target]
+        if what == "follow":
+            preparation.follow(Path(job.folder))
+        else:
+            Channel(job).phase("import")
+            preparation.prepare(job)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+
+    start(descriptor, prepare)
 
 
 def import_torch() -> None:
     """And what torch imports late: the first use of a dispatch mode imports 800 modules, for seconds; once here instead
-    of in every child."""
+    of in every child. The same for graphsafe's own modules."""
     import torch
     from torch.utils._python_dispatch import BaseTorchDispatchMode
 
-    with asking_the_library_only(), BaseTorchDispatchMode():  # type: ignore[no-untyped-call]
+    with asking_without_cuda(), BaseTorchDispatchMode():  # type: ignore[no-untyped-call]
         torch.empty(0)
-
-
-@contextmanager
-def asking_the_library_only() -> Iterator[None]:
-    """Modules that are imported here may ask whether there is a GPU, which must not start CUDA: torch then asks the
-    driver's management library only."""
-    name = "PYTORCH_NVML_BASED_CUDA_CHECK"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(name) if before is None else os.environ.__setitem__(name, before)
+        for name in child.CHILDREN.values():
+            importlib.import_module(name)
 
 
 def _tell(parent: socket.socket, **message: Any) -> None:

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from graphsafe.capture.job import Job
+from graphsafe.capture.processes import kill_group
 
 _START_SECONDS = 120.0
 _END_SECONDS = 5.0
@@ -26,17 +27,21 @@ class Server:
     """A process to fork from. Closing it ends all that descends from it."""
 
     def __init__(self, connection: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.ready = False
         self.gone = False
+        self.refused: str | None = None
+        "Why it is of no use: what it imported must not be shared."
         self._socket = connection
         self._process = process
-        self._messages: list[dict[str, Any]] = []
+        self._pid: int | None = None
 
     @staticmethod
     def start(*, with_torch: bool) -> Server | None:
         """A process of its own; None where it does not start."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            code = f"from graphsafe.capture import server; server.start({theirs.fileno()}, with_torch={with_torch})"
+            imports = "server.import_torch" if with_torch else "lambda: None"
+            code = f"from graphsafe.capture import server; server.start({theirs.fileno()}, {imports})"
             process = subprocess.Popen(
                 [sys.executable, "-c", CLEAN_PATH + code],
                 pass_fds=[theirs.fileno()],
@@ -46,40 +51,68 @@ class Server:
                 start_new_session=True,
                 env={**os.environ, "GRAPHSAFE": "1"},
             )
-        return Server(ours, process)._if_ready()
+        server = Server(ours, process)
+        deadline = time.monotonic() + _START_SECONDS
+        while not (server.ready or server.gone) and time.monotonic() < deadline:
+            server.messages(0.5)
+        if server.ready:
+            return server
+        server.close()
+        return None
 
-    def branch(self) -> Server | None:
-        """Another server, forked from this one. May be called by several threads at once."""
+    def branch(self, what: Literal["prepare", "follow"] | None, job: Job | None, output: int) -> Server | None:
+        """Another server, forked from this one: alike, or with the job's imports made; None where this one is gone.
+
+        It is `ready` or `gone` some time later. May be called by several threads at once.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            if not self._ask({"branch": True}, theirs.fileno()):
-                ours.close()
-                return None
-        return Server(ours)._if_ready()
+            request = {"branch": what, "job": None if job is None else job.to_json()}
+            if self._ask(request, theirs.fileno(), output):
+                return Server(ours)
+        ours.close()
+        return None
 
     def fork(self, number: int, job: Job, output: int) -> bool:
         """A child, whose `pid` and `status` arrive as messages with that number; False where the server is gone."""
         return self._ask({"id": number, "job": job.to_json()}, output)
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def messages(self, patience: float = 0.0) -> list[dict[str, Any]]:
-        """What has arrived; waits for the first one for `patience` seconds."""
-        messages, self._messages = self._messages, []
-        while not self.gone and select.select([self._socket], [], [], 0.0 if messages else patience)[0]:
+        """What has arrived about children; waits for anything to arrive for `patience` seconds."""
+        messages: list[dict[str, Any]] = []
+        while not self.gone and select.select([self._socket], [], [], patience)[0]:
+            patience = 0.0
             try:
                 text = self._socket.recv(65536)
             except OSError:
                 text = b""
-            if text:
-                messages.append(json.loads(text))
-            else:
-                self.gone = True
+            if not text:
+                self.gone, self.ready = True, False
+                break
+            message = json.loads(text)
+            if "id" in message:
+                messages.append(message)
+                continue
+            self._pid = message.get("pid", self._pid)
+            self.ready = message.get("ready", self.ready)
+            self.refused = message.get("refused", self.refused)
         return messages
+
+    def kill(self) -> None:
+        """Where it does not listen, since the user's code runs in it."""
+        if self._pid is not None:
+            kill_group(self._pid)
 
     def close(self) -> None:
         """Returns when all is ended, or after some seconds."""
         deadline = time.monotonic() + _END_SECONDS
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
+        if not self.ready:
+            self.kill()
         while not self.gone and time.monotonic() < deadline:
             self.messages(0.1)
         self._socket.close()
@@ -94,18 +127,6 @@ class Server:
         try:
             socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
         except OSError:
-            self.gone = True
+            self.gone, self.ready = True, False
             return False
         return True
-
-    def _if_ready(self) -> Server | None:
-        deadline = time.monotonic() + _START_SECONDS
-        while not self.gone and time.monotonic() < deadline:
-            self._messages = self.messages(0.5)
-            if self._messages:
-                self._messages.pop(0)
-                return self
-        if self._process is not None:
-            self._process.kill()
-        self.close()
-        return None

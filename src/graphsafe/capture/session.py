@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture import preparation
 from graphsafe.capture.device import open_device
 from graphsafe.capture.originals import open_file
 from graphsafe.capture.state import Reach, inputs_of, reach_of, walk
@@ -107,18 +108,26 @@ def opened(job: Job, channel: Channel, watched: list[CaptureAttempt] | None = No
     """
     channel.phase("open the device")
     with ExitStack() as stack:
+        ready = preparation.prepared(job)
         try:
-            device = open_device(job.device)
-            stack.enter_context(device.entered())
+            if ready is not None and ready.device is not None:
+                device = ready.device
+            else:
+                device = open_device(job.device)
+                stack.enter_context(device.entered())
         except (RuntimeError, AssertionError) as error:
             raise TargetError("build", f"cannot use {job.device}: {' '.join(str(error).split())[:300]}") from error
-        seed_all(device, job.seed * 1_000_003)
+        seed_all(device, first_seed(job))
+        if ready is not None:
+            preparation.restore_random_state(ready)
         if watched is not None:
             stack.enter_context(device.watch_captures(watched.append))
         channel.phase("import")
-        factory = load_factory(job.target)
+        factory = load_factory(job.target) if ready is None else ready.factory
         channel.phase("build")
         subject = build(factory, device.torch_device, job.axes, job.inputs)
+        if job.child == "build":
+            preparation.tell_imports(channel.folder)
         if watched is None:
             for name in device.random_states():
                 if device.draw(name) is not None:
@@ -126,8 +135,18 @@ def opened(job: Job, channel: Channel, watched: list[CaptureAttempt] | None = No
         yield Session(job, channel, device, subject)
 
 
+def first_seed(job: Job) -> int:
+    """Current when the target is imported and built."""
+    return job.seed * 1_000_003
+
+
 def seed_all(device: Device, value: int) -> None:
     device.seed(value)
+    seed_host(value)
+
+
+def seed_host(value: int) -> None:
+    """What torch does not seed."""
     random.seed(value)
     numpy = sys.modules.get("numpy")
     if numpy is not None:

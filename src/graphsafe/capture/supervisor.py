@@ -7,22 +7,34 @@ fresh interpreter.
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal
 
 from graphsafe.capture.child_process import Child, Ending
-from graphsafe.capture.job import Job
+from graphsafe.capture.job import IMPORTS, Job, forget
 from graphsafe.capture.processes import kill_group
 from graphsafe.capture.servers import CLEAN_PATH, Server
 
 _POLL = 0.02
+_FORKED = "forked subprocess"
+"torch says so where CUDA had been started before the fork."
+Key = tuple[str, str]
+"A target, and a simulated device or `cuda` for all others: what imports are made for."
 
 
 class Supervisor:
-    """Runs the jobs of one target in children. Use as a context manager: nothing is left running after it."""
+    """Runs the jobs of one target in children. Use as a context manager: nothing is left running after it.
+
+    Children fork from the process that saves them most: one that has imported torch; then one that has imported the
+    target's module too, where that can be shared (`preparation`); after the build child one that has also imported the
+    libraries which the factory imported.
+    """
 
     def __init__(
         self,
@@ -36,27 +48,34 @@ class Supervisor:
         """
         self.timeout = 300.0
         "Seconds that a child may take."
+        self.not_shared: dict[Key, str] = {}
+        "Why children make their imports themselves."
         self._progress = progress
         self._clean = clean
         self._interrupted = interrupted or threading.Event()
         self._servers: list[Server] = []
-        "The last one is forked from."
+        "Each after the one that it branched off from; the first has imported nothing of the user's."
+        self._sources: dict[Key, Server] = {}
+        "What to fork from, where it is not the first."
+        self._following: dict[Key, Server] = {}
+        "Those that are still importing what the build child has imported."
         self._running: dict[int, Child] = {}
+        self._origins: dict[int, Server] = {}
         self._spawned: dict[int, subprocess.Popen[bytes]] = {}
         self._next = 0
         self._said: dict[int, str] = {}
 
     def __enter__(self) -> Supervisor:
         if sys.platform == "linux":
-            self._use(Server.start(with_torch=True) if self._clean is None else self._clean.branch())
+            server = Server.start(with_torch=True) if self._clean is None else _branch(self._clean, None, None)
+            self._servers += [server] if server is not None else []
         return self
 
     def __exit__(self, *error: object) -> None:
         for child in self._running.values():
             if child.pid is not None:
                 kill_group(child.pid)
-        for server in reversed(self._servers):
-            server.close()
+        self._close_servers()
         for process in self._spawned.values():
             kill_group(process.pid)
             process.wait()
@@ -64,18 +83,21 @@ class Supervisor:
     def run(self, job: Job) -> Child:
         child = self.start(job)
         self.wait([child])
+        while child.name == "build" and self._may_be_due_to_forking(child):
+            forget(job)
+            child = self.start(job)
+            self.wait([child])
         return child
 
     def start(self, job: Job) -> Child:
+        key = _key(job)
+        if key in self._following:
+            self._adopt(key, self._following.pop(key), time.monotonic() + self.timeout)
         child = Child(job)
-        number = self._next = self._next + 1
-        read, write = os.pipe()
-        self._running[number] = child
-        if not (self._servers and self._servers[-1].fork(number, job, write)):
-            self._spawned[number] = self._spawn(job, write)
-            child.pid = self._spawned[number].pid
-        os.close(write)
-        child.drain(read)
+        if job.child == "build" and self._servers and key not in self._sources and key not in self.not_shared:
+            self._import_once(key, child)
+        if child.ending is None:
+            self._launch(child, self._sources.get(key, self._servers[0] if self._servers else None))
         return child
 
     def wait(self, children: Iterable[Child], ended: Callable[[Child], None] = lambda child: None) -> None:
@@ -87,9 +109,10 @@ class Supervisor:
                 ended(child)
             if not waited:
                 return
-            if self._interrupted.is_set():
-                raise KeyboardInterrupt
+            self._check()
             self._listen()
+            for child in waited:
+                self._follow(child)
             now = time.monotonic()
             for child in list(self._running.values()):
                 if now - child.started > self.timeout:
@@ -106,24 +129,86 @@ class Supervisor:
             self._end(next(number for number, running in self._running.items() if running is child), None, ending)
 
     def use_fresh_interpreters(self) -> bool:
-        """From now on start children anew instead of forking them from what has imported torch; whether that changes
-        anything."""
+        """From now on fork children from a process that has not imported torch; whether that changes anything."""
         if not self._servers:
             return False
-        while self._servers:
-            self._servers.pop().close()
-        if sys.platform == "linux":
-            self._use(Server.start(with_torch=False))
+        self._close_servers()
+        server = Server.start(with_torch=False) if sys.platform == "linux" else None
+        self._servers += [server] if server is not None else []
         return True
 
-    def _use(self, server: Server | None) -> None:
+    def _launch(self, child: Child, source: Server | None) -> None:
+        number = self._next = self._next + 1
+        read, write = os.pipe()
+        self._running[number] = child
+        if source is not None and source.fork(number, child.job, write):
+            self._origins[number] = source
+        else:
+            self._spawned[number] = _spawn(child.job, write)
+            child.pid = self._spawned[number].pid
+        os.close(write)
+        child.drain(read)
+
+    def _import_once(self, key: Key, child: Child) -> None:
+        """Have the target's module imported for all children to come. Its time is the build child's, and so is its
+        end where it takes too long."""
+        server = _branch(self._servers[0], "prepare", child.job)
+        if server is None:
+            return
+        self._adopt(key, server, child.started + self.timeout)
+        if time.monotonic() - child.started > self.timeout:
+            child.ended(None, "timeout")
+        elif key not in self._sources:
+            forget(child.job)
+
+    def _follow(self, child: Child) -> None:
+        """While a build child goes on, have imported once more what its factory imported."""
+        key = _key(child.job)
+        source = self._sources.get(key)
+        imports = Path(child.job.folder, IMPORTS)
+        if child.name != "build" or source is None or key in self._following or not imports.exists():
+            return
+        imports.rename(imports.with_suffix(".taken"))
+        server = _branch(source, "follow", child.job)
         if server is not None:
+            self._following[key] = server
+
+    def _adopt(self, key: Key, server: Server, deadline: float) -> None:
+        """Fork from this server once it is ready; if it is of no use, from the one before."""
+        while not (server.ready or server.gone) and time.monotonic() < deadline:
+            self._check()
+            server.messages(_POLL)
+        if server.ready:
             self._servers.append(server)
+            self._sources[key] = server
+        else:
+            self.not_shared[key] = server.refused or "the import did not end"
+            server.close()
+
+    def _may_be_due_to_forking(self, child: Child) -> bool:
+        """Whether a build child failed in a way in which it might not have without what had been imported before its
+        fork; the next one goes without."""
+        key, told = _key(child.job), child.result
+        failed = child.ending == "failed" or "target_error" in told
+        if not failed and (child.ending != "crashed" or child.phase.startswith("try")):
+            return False
+        if self._sources.pop(key, None) is not None:
+            self.not_shared[key] = "the build failed after it"
+            return True
+        return _FORKED in str(told) and self.use_fresh_interpreters()
+
+    def _check(self) -> None:
+        if self._interrupted.is_set():
+            raise KeyboardInterrupt
 
     def _listen(self, killed_as: Ending | None = None) -> None:
         """Take in what the servers and the children have said since; wait a moment for it."""
-        for server in self._servers[-1:]:
-            for message in server.messages(_POLL):
+        if self._servers:
+            select.select(self._servers, [], [], _POLL)
+        else:
+            time.sleep(_POLL)
+        for server in list(self._servers):
+            for message in server.messages():
                 child = self._running.get(message["id"])
                 if child is not None and "pid" in message:
                     child.pid = message["pid"]
@@ -131,8 +216,6 @@ class Supervisor:
                     self._end(message["id"], message["status"], killed_as)
             if server.gone:
                 self._lose(server)
-        if not self._servers:
-            time.sleep(_POLL)
         for number, process in list(self._spawned.items()):
             status = process.poll()
             if status is not None:
@@ -143,13 +226,28 @@ class Supervisor:
             self._say(number, child)
 
     def _end(self, number: int, status: int | None, killed_as: Ending | None) -> None:
+        self._origins.pop(number, None)
         self._running.pop(number).ended(status, killed_as)
 
     def _lose(self, server: Server) -> None:
-        """The server died, and its children with it (they ask the kernel for that): later ones are started anew."""
-        for number in [number for number in self._running if number not in self._spawned]:
+        """It died, and its children with it (they ask the kernel for that)."""
+        for number in [number for number, origin in self._origins.items() if origin is server]:
             self._end(number, None, None)
-        self.use_fresh_interpreters()
+        if server is self._servers[0]:
+            self.use_fresh_interpreters()
+            return
+        self._servers.remove(server)
+        self._sources = {key: source for key, source in self._sources.items() if source is not server}
+        server.close()
+
+    def _close_servers(self) -> None:
+        for server in [*self._following.values(), *reversed(self._servers)]:
+            server.close()
+        self._servers.clear()
+        self._following.clear()
+        for key in self._sources:
+            self.not_shared[key] = "children are fresh interpreters"
+        self._sources.clear()
 
     def _say(self, number: int, child: Child) -> None:
         phase = child.phase
@@ -159,13 +257,27 @@ class Supervisor:
             where = " ".join(part for part in (child.job.device, axes, child.name) if part)
             self._progress(f"{where}: {phase}")
 
-    def _spawn(self, job: Job, output: int) -> subprocess.Popen[bytes]:
-        code = CLEAN_PATH + "from graphsafe.capture import child, job; child.main(job.Job.from_json(sys.argv[1]))"
-        return subprocess.Popen(
-            [sys.executable, "-c", code, job.to_json()],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            env={**os.environ, "GRAPHSAFE": "1"},
-        )
+
+def _key(job: Job) -> Key:
+    """Imports are made outside of CUDA, so for all real devices; on a simulated one inside of it."""
+    return job.target, job.device if job.device.startswith("sim") else "cuda"
+
+
+def _branch(server: Server, what: Literal["prepare", "follow"] | None, job: Job | None) -> Server | None:
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        return server.branch(what, job, nothing)
+    finally:
+        os.close(nothing)
+
+
+def _spawn(job: Job, output: int) -> subprocess.Popen[bytes]:
+    code = CLEAN_PATH + "from graphsafe.capture import child, job; child.main(job.Job.from_json(sys.argv[1]))"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, job.to_json()],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        env={**os.environ, "GRAPHSAFE": "1"},
+    )

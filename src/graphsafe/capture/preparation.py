@@ -1,0 +1,249 @@
+"""Imports that children share: made once in a process that they fork from, wherever that changes nothing for them.
+
+A fork copies memory and one thread. So what was imported is shared only if it left CUDA untouched, started no thread
+that a fork would lose and no process, opened no file, and left torch's random numbers alone. Else every child imports
+for itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib
+import os
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.device import open_device
+from graphsafe.capture.job import IMPORTS, Job, write_json
+from graphsafe.capture.originals import decode, leave, read_text
+from graphsafe.capture.processes import descendants
+from graphsafe.capture.targets import TargetError, load_factory
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.protocol import CaptureAttempt, Device
+
+_NOT_INITIALIZED = 3
+"CUDA_ERROR_NOT_INITIALIZED"
+_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
+_SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_SHAREABLE_FILES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/nvidia")
+
+
+class NotShareable(Exception):
+    """Why children have to import for themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    target: str
+    factory: Callable[..., Any]
+    device: Device | None
+    "The simulated device, entered; a real one is entered by each child, for CUDA does not survive a fork."
+    random_state: tuple[Any, ...]
+    "Of Python and numpy, after the import."
+
+
+_prepared: Prepared | None = None
+_entered = ExitStack()
+"What stays entered for good."
+_modules_at_start: frozenset[str] = frozenset()
+
+
+def prepared(job: Job) -> Prepared | None:
+    """What the process that this one was forked from has made ready for the job."""
+    if _prepared is None or _prepared.target != job.target:
+        return None
+    return _prepared if _prepared.device is None or _prepared.device.name == job.device else None
+
+
+def restore_random_state(ready: Prepared) -> None:
+    """As it was when the module had been imported, which may draw from it (`rich` does). Python seeds itself anew in
+    every fork."""
+    python, numpys = ready.random_state
+    random.setstate(python)
+    if numpys is not None:
+        sys.modules["numpy"].random.set_state(numpys)
+
+
+def prepare(job: Job) -> None:
+    """Import the target's module, for the children that will be forked here. Raises NotShareable."""
+    global _prepared
+    device: Device | None = None
+    if job.device.startswith("sim"):
+        device = open_device(job.device)
+        _entered.enter_context(device.entered())
+    attempts: list[CaptureAttempt] = []
+    _seed(device, job)
+    with _watched(device), nullcontext() if device is None else device.watch_captures(attempts.append):
+        try:
+            factory = load_factory(job.target)
+        except TargetError as error:
+            raise NotShareable(error.line) from None
+    if attempts:
+        raise NotShareable("it captures a graph when it is imported")
+    _prepared = Prepared(job.target, factory, device, _random_state())
+
+
+def note_modules() -> None:
+    """At the start of a child: what is imported from now on is its own."""
+    global _modules_at_start
+    _modules_at_start = frozenset(sys.modules)
+
+
+def tell_imports(folder: Path) -> None:
+    """What a build child has imported since its start, so that its siblings need not do it again."""
+    modules = [[name, _origin(name)] for name in list(sys.modules) if name not in _modules_at_start]
+    write_json(folder / IMPORTS, {"modules": modules, "surroundings": _surroundings(), "random": _random_digest()})
+
+
+def follow(folder: Path) -> None:
+    """Import the libraries that the build child has imported while it built. Raises NotShareable, also where that does
+    not give the same modules in the same surroundings: what the factory did before it imported them counts then."""
+    told = decode(read_text(f"{folder}/{IMPORTS}.taken"))
+    origins: dict[str, str | None] = dict(told["modules"])
+    before = frozenset(sys.modules)
+    assert _prepared is not None
+    restore_random_state(_prepared)
+    with _watched(_prepared.device):
+        for name, origin in origins.items():
+            if origin is not None and any(site in origin for site in _SITES) and name not in sys.modules:
+                try:
+                    importlib.import_module(name)
+                except BaseException:
+                    continue  # as for the build child, or it will be missing below
+    new = [name for name in list(sys.modules) if name not in before]
+    different = [name for name in new if name not in origins or origins[name] != _origin(name)]
+    if different:
+        raise NotShareable(f"{different[0]} is another module than in the build child")
+    if told["surroundings"] != _surroundings():
+        raise NotShareable("the factory changes the environment or the path")
+    if told["random"] != _random_digest():
+        raise NotShareable("the factory draws random numbers of Python or numpy")
+
+
+@contextmanager
+def _watched(device: Device | None) -> Iterator[None]:
+    """Raises NotShareable where what runs inside leaves something that forked children would not have, or would have in
+    common."""
+    process = os.getpid()
+    files, threads, drawn = _open_files(), threading.active_count(), _torch_state(device)
+    try:
+        with asking_without_cuda():
+            yield
+    finally:
+        if os.getpid() != process:
+            leave(0)  # a copy of this process that the module made
+    if descendants(process):
+        raise NotShareable("it starts a process")
+    if _open_files() - files:
+        raise NotShareable("it leaves a file or a connection open")
+    if _torch_state(device) != drawn:
+        raise NotShareable("it seeds torch or draws random numbers from it")
+    if _cuda_started():
+        raise NotShareable("it starts CUDA")
+    # After a fork, before which OpenBLAS for one ends its threads.
+    if threading.active_count() > threads or len(os.listdir("/proc/self/task")) > threads:
+        raise NotShareable("it starts a thread")
+
+
+@contextmanager
+def asking_without_cuda() -> Iterator[None]:
+    """Modules may ask whether there is a GPU, which must not start CUDA here: torch then asks the driver's management
+    library only."""
+    before = os.environ.get(_NVML)
+    os.environ[_NVML] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_NVML, None) if before is None else os.environ.__setitem__(_NVML, before)
+
+
+def _cuda_started() -> bool:
+    import torch
+
+    if _library_started():
+        return True
+    # torch notes in a forked child that its parent has asked the CUDA runtime, after which it refuses to start CUDA.
+    pid = os.fork()
+    if pid == 0:
+        refuses = True
+        try:
+            refuses = bool(getattr(torch._C, "_cuda_isInBadFork", bool)())
+        finally:
+            leave(1 if refuses else 0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
+
+
+def _library_started() -> bool:
+    """Whether the driver's library is loaded and initialised, by whomever."""
+    for line in read_text("/proc/self/maps").splitlines():
+        path = line.partition("/")[2]
+        if "libcuda.so" in path:
+            return bool(ctypes.CDLL(f"/{path}").cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _NOT_INITIALIZED)
+    return False
+
+
+def _open_files() -> set[str]:
+    """By number and name; those that any number of processes may read from alike do not count."""
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            name = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+        if not name.startswith(_SHAREABLE_FILES):
+            found.add(f"{number} {name}")
+    return found
+
+
+def _seed(device: Device | None, job: Job) -> None:
+    """As a child does before its import; a real device is seeded by each child."""
+    import torch
+
+    from graphsafe.capture.session import first_seed, seed_host
+
+    seed_host(first_seed(job))
+    if device is None:
+        torch.default_generator.manual_seed(first_seed(job))
+    else:
+        device.seed(first_seed(job))
+
+
+def _torch_state(device: Device | None) -> tuple[Any, ...]:
+    import torch
+
+    from graphsafe.capture.session import outside_modes
+
+    with outside_modes():
+        host = torch.default_generator.get_state().numpy().tobytes()
+    return host, None if device is None else dict(device.random_states())
+
+
+def _random_state() -> tuple[Any, ...]:
+    numpy = sys.modules.get("numpy")
+    return random.getstate(), None if numpy is None else numpy.random.get_state()
+
+
+def _random_digest() -> str:
+    python, numpys = _random_state()
+    plain = [part.tobytes() if hasattr(part, "tobytes") else part for part in numpys or ()]
+    return hashlib.sha256(repr((python, plain)).encode()).hexdigest()
+
+
+def _origin(name: str) -> str | None:
+    try:
+        return str(sys.modules[name].__spec__.origin)  # type: ignore[union-attr]
+    except Exception:  # a module may be any object
+        return None
+
+
+def _surroundings() -> list[Any]:
+    variables = sorted(item for item in os.environ.items() if item[0] != _NVML)
+    return [hashlib.sha256(repr(variables).encode()).hexdigest(), [str(path) for path in sys.path], os.getcwd()]

@@ -1,0 +1,146 @@
+"""The user's modules are imported once, wherever that changes nothing for a child, and by each child elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from graphsafe.capture.job import Job
+from graphsafe.capture.servers import Server
+from graphsafe.capture.supervisor import Supervisor
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children fork on Linux only")
+
+END = """
+import torch
+
+
+def build(device):
+    return (lambda x: x * 2), (torch.randn(3, device=device),)
+"""
+NOT_SHARED = {
+    # what the module does when it is imported: why its import is not shared
+    "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()": "a thread",
+    "import torch\ntorch.manual_seed(5)": "seeds torch",
+    "import torch\ntorch.rand(1)": "seeds torch",
+    "kept = open(__file__)": "open",
+    "import subprocess\nkept = subprocess.Popen(['sleep', '60'])": "a process",
+    "import os\nif os.fork() == 0:\n    os._exit(0)": "a process",
+    "import torch\nwith torch.cuda.graph(torch.cuda.CUDAGraph()):\n    torch.ones(1, device='cuda')": "a graph",
+}
+
+
+@pytest.fixture(scope="module")
+def clean() -> Iterator[Server]:
+    server = Server.start(with_torch=True)
+    assert server is not None
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def imports(tmp_path: Path) -> Path:
+    """The file in which modules note that they were imported."""
+    return tmp_path / "imports"
+
+
+def noted(imports: Path) -> str:
+    return f"with open({str(imports)!r}, 'a') as file:\n    file.write(__name__ + '\\n')\n"
+
+
+def run(supervisor: Supervisor, folder: Path, target: str, *children: str) -> list[str | None]:
+    jobs = folder / "jobs"
+    jobs.mkdir()
+    return [supervisor.run(Job(child, str(jobs), target, "sim:0")).ending for child in children]
+
+
+def test_a_module_is_imported_once_for_all_children(tmp_path: Path, imports: Path, clean: Server) -> None:
+    (tmp_path / "steps.py").write_text(noted(imports) + END)
+    with Supervisor(clean=clean) as supervisor:
+        assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step", "reference") == ["done"] * 3
+        assert supervisor.not_shared == {}
+    assert imports.read_text().splitlines() == ["steps"]
+
+
+@pytest.mark.parametrize("does", NOT_SHARED)
+def test_what_a_fork_would_change_is_not_shared(does: str, tmp_path: Path, imports: Path, clean: Server) -> None:
+    (tmp_path / "steps.py").write_text(noted(imports) + does + END)
+    with Supervisor(clean=clean) as supervisor:
+        assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step") == ["done"] * 2
+        assert NOT_SHARED[does] in str(supervisor.not_shared)
+    assert len(imports.read_text().splitlines()) == 3
+
+
+def test_libraries_that_the_factory_imports_are_imported_once_more(
+    tmp_path: Path, imports: Path, clean: Server
+) -> None:
+    library = tmp_path / "site-packages" / "library"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text(noted(imports) + "import random\nrandom.random()\n")
+    (library / "late.py").write_text(noted(imports))
+    (tmp_path / "steps.py").write_text(
+        f"import sys\nsys.path.append({str(library.parent)!r})\n"
+        + END.replace("    return", "    import library.late\n    return")
+    )
+    with Supervisor(clean=clean) as supervisor:
+        assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step", "reference") == ["done"] * 3
+        assert supervisor.not_shared == {}
+    assert imports.read_text().splitlines() == ["library", "library.late"] * 2
+
+
+def test_what_the_factory_does_before_it_imports_counts(tmp_path: Path, imports: Path, clean: Server) -> None:
+    library = tmp_path / "site-packages" / "library"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text(noted(imports))
+    (tmp_path / "steps.py").write_text(
+        f"import os, sys\nsys.path.append({str(library.parent)!r})\n"
+        + END.replace("    return", "    os.environ['LIBRARY_MODE'] = 'fast'\n    import library\n    return")
+    )
+    with Supervisor(clean=clean) as supervisor:
+        assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step") == ["done"] * 2
+        assert "environment" in str(supervisor.not_shared)
+    assert imports.read_text().splitlines() == ["library"] * 3
+
+
+def test_random_numbers_are_those_of_an_import_in_the_child(tmp_path: Path, imports: Path, clean: Server) -> None:
+    """The target draws when it is imported, and again when it is built: the child's numbers are the same either way."""
+    (tmp_path / "steps.py").write_text(
+        "import random\nimport numpy\nrandom.random()\nnumpy.random.rand()\n"
+        + END.replace(
+            "    return",
+            f"    print(random.random(), numpy.random.rand(), file=open({str(imports)!r}, 'a'))\n    return",
+        )
+    )
+    with Supervisor(clean=clean) as supervisor:
+        assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build") == ["done"]
+        assert supervisor.not_shared == {}
+        supervisor.use_fresh_interpreters()
+        (tmp_path / "jobs").rename(tmp_path / "earlier")
+        assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build") == ["done"]
+    shared, alone = imports.read_text().splitlines()
+    assert shared == alone
+
+
+def test_an_import_that_ends_in_any_way_is_answered(tmp_path: Path, clean: Server) -> None:
+    for name, does, says in (
+        ("raises", "raise ValueError('no weights')", "ValueError: no weights"),
+        ("leaves", "import sys\nsys.exit(4)", "SystemExit: 4"),
+    ):
+        (tmp_path / f"{name}.py").write_text(does + END)
+        with Supervisor(clean=clean) as supervisor:
+            (tmp_path / name).mkdir()
+            child = supervisor.run(Job("build", str(tmp_path / name), f"{tmp_path}/{name}.py:build", "sim:0"))
+            assert says in str(child.result["target_error"])
+    for name, does, ending in (
+        ("dies", "import ctypes\nctypes.string_at(0)", "crashed"),
+        ("hangs", "import time\ntime.sleep(600)", "timeout"),
+    ):
+        (tmp_path / f"{name}.py").write_text(does + END)
+        with Supervisor(clean=clean) as supervisor:
+            supervisor.timeout = 4.0
+            (tmp_path / name).mkdir()
+            child = supervisor.run(Job("build", str(tmp_path / name), f"{tmp_path}/{name}.py:build", "sim:0"))
+            assert child.ending == ending and child.how_it_ended().endswith("in phase: import")
