@@ -2,8 +2,8 @@
 
 rules/ops/torch.yaml, edited by hand; PyTorch's op schemas and tags (what an op returns, whether it is a view, writes
 in place, draws random numbers, has an output whose shape depends on data); and what was measured on a GPU: snippets of
-rules/ops/torch-X.Y.json, which the YAML names as evidence, and PyTorch's own test samples (tests/data/op_samples.jsonl),
-which are evidence of their op (`samples/add`) and must not wait where the table is silent.
+rules/ops/torch-X.Y.json, which the YAML names as evidence, and PyTorch's own test samples, which are evidence of their
+op (`samples/add`) and must not wait where the table is silent (tests/data/op_samples.jsonl).
 
     python scripts/build_op_table.py           # write the files
     python scripts/build_op_table.py --check   # exit 1 where they differ from what would be written
