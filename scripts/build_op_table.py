@@ -50,7 +50,9 @@ DTYPE_CASE = {"when": {"literals": {"dtype": ["bool", "uint8"]}}, "result": "mas
 "PyTorch indexes with uint8 as with bool."
 NUMBERS = {"number", "int", "float", "Optional[number]", "Optional[int]", "Optional[float]", "List[int]", "List[float]"}
 "Schema types for which PyTorch's argument parser reads a 0-d tensor."
-FIELDS = ("params", "numbers", "effects", "result", "cases", "placement", "mutates", "view", "pointwise", "evidence")
+PLAIN_FIELDS = ("placement", "mutates", "view", "pointwise", "valueless", "host_arguments", "host_results")
+PLAIN_FIELDS += ("checks_on_cpu", "sums_in_any_order", "inside")
+FIELDS = ("params", "numbers", "effects", "result", "cases", "launches", "evidence", *PLAIN_FIELDS)
 "What a block of torch.yaml may set."
 
 Row = dict[str, Any]
@@ -271,7 +273,7 @@ def lay_over(row: Row, block: Mapping[str, Any]) -> None:
         ]
     if row.get("evidence"):
         row["basis"] = "measured"
-    elif "effects" in block:
+    elif "effects" in block or "sums_in_any_order" in block:
         row["basis"] = "documented"
 
 
@@ -300,6 +302,7 @@ def give_inplace_their_base(rows: list[Row]) -> None:
         if base["params"][:1] != ["input"]:  # `normal_` fills a tensor, `normal` makes one
             continue
         row["effects"] = [effect for effect in base["effects"] if effect["kind"] != "allocates"]
+        row["sums_in_any_order"] = base.get("sums_in_any_order", False)
         row["params"] = base["params"]
         if row["effects"] and row["basis"] != "measured":
             row["basis"] = base["basis"]
@@ -307,8 +310,8 @@ def give_inplace_their_base(rows: list[Row]) -> None:
 
 
 def worth_a_line(row: Row) -> bool:
-    """An op that no Python caller names and that does nothing is in aten-known.json only."""
-    return bool(row["python"] or row["effects"])
+    """An op that no Python caller names and of which nothing is said is in aten-known.json only."""
+    return bool(row["python"] or row["effects"] or row.get("by_hand"))
 
 
 def finished(row: Row) -> Row:
@@ -332,9 +335,11 @@ def finished(row: Row) -> Row:
     done["result"] = result
     if cases:
         done["cases"] = cases
-    for key in ("placement", "mutates", "view", "pointwise"):
+    for key in PLAIN_FIELDS:
         if row.get(key):
             done[key] = row[key]
+    if not row.get("launches", True):
+        done["launches"] = False
     done["basis"] = row["basis"]
     if row.get("evidence"):
         done["evidence"] = row["evidence"]

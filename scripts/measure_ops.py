@@ -46,7 +46,7 @@ from typing import Any
 
 import torch
 from op_snippets import MEASURED_SCHEMA, catalogue
-from op_state import State
+from op_state import State, same
 from torch.cuda import _gpu_trace
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -336,14 +336,6 @@ def generator(device: torch.device) -> str:
     except Exception:
         return "poisoned"
     return "ok"
-
-
-def same(replayed: torch.Tensor, eager: torch.Tensor) -> bool:
-    if replayed.shape != eager.shape or replayed.dtype != eager.dtype:
-        return False
-    if not (eager.is_floating_point() or eager.is_complex()):
-        return torch.equal(replayed, eager)
-    return torch.allclose(replayed, eager, rtol=1e-3, atol=1e-3, equal_nan=True)
 
 
 def node_counts(raw_graph: int) -> dict[str, int]:

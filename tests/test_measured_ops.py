@@ -81,28 +81,23 @@ def test_rules_find_what_was_measured_to_break_a_capture(accuracy: ModuleType, w
 
 
 def test_the_op_table_waits_where_the_gpu_did(entries: Entries, table: OpTable) -> None:
-    """An op that waited has an effect that waits; one that always waits by the table never ran without."""
-    found = set()
+    """An operation that waited has an effect that waits; what always waits by the table is in no captured step."""
+    found: dict[str, str] = {}
     for name, entry in entries.items():
-        for part, look_up in (("ops", by_aten), ("calls", table_python)):
-            for op, waits in (entry.get(part) or {}).items():
-                row = look_up(table, op)
-                if waits and (row is None or not any(effect.kind in WAITS for effect in row.effects)):
-                    print(f"{name}: {op} waited, and the table is silent")
-                    found.add(op)
-                if not waits and row is not None and always_waits(row):
-                    print(f"{name}: {op} did not wait, and the table says that it always does")
-                    found.add(op)
-    assert found - exceptions("table") == set(), "without a reason in op_exceptions.yaml"
-
-
-def by_aten(table: OpTable, name: str) -> Op | None:
-    base, _, overload = name.partition(".")
-    return table.aten(base, overload)
-
-
-def table_python(table: OpTable, name: str) -> Op | None:
-    return table.python(name)
+        for operation, waits in {**(entry.get("ops") or {}), **(entry.get("calls") or {})}.items():
+            if "::" in operation:
+                op = table.aten(*operation.split(".")[:2])
+            elif operation.startswith("torch.") and not operation.startswith("torch._"):
+                op = table.python(operation)
+            else:
+                continue
+            if waits and (op is None or not any(effect.kind in WAITS for effect in op.effects)):
+                found.setdefault(operation.split(".")[0] if "::" in operation else operation, f"waits in {name}")
+            if entry.get("capture") == "ok" and op is not None and always_waits(op):
+                found.setdefault(operation, f"is captured in {name}")
+    print("\n".join(f"{operation}: {what}" for operation, what in found.items()))
+    assert set(found) - exceptions("table") == set(), "without a reason in op_exceptions.yaml"
+    assert exceptions("table") - set(found) == set(), "reasons for nothing"
 
 
 def always_waits(op: Op) -> bool:
@@ -110,3 +105,15 @@ def always_waits(op: Op) -> bool:
         effect.kind in WAITS - {"copies"} and effect.when is None and effect.unless is None and not effect.sometimes
         for effect in op.effects
     )
+
+
+def test_sums_in_any_order_are_marked(entries: Entries, table: OpTable) -> None:
+    """What gave other bits from run to run, or PyTorch calls not deterministic, has an operation that is marked."""
+    found = {
+        name
+        for name, entry in entries.items()
+        if (entry.get("repeats") is False or entry.get("alerts"))
+        and not any(table.is_nondeterministic(*operation.split(".")[:2]) for operation in entry.get("ops") or ())
+    }
+    assert found - exceptions("order") == set(), "without a reason in op_exceptions.yaml"
+    assert exceptions("order") - found == set(), "reasons for nothing"

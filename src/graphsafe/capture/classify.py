@@ -45,7 +45,7 @@ def code_of(event: Event, ops: OpTable) -> str | None:
         return {"reseed": "GS503", "state": "GS503", "private-generator": "GS502", "host-random": "GS504"}.get(
             data.get("how", "")
         )
-    return _tabled(event, ops, ("hidden-sync", "waits", "dynamic-shape", "reads-host")) or "GS106"
+    return _tabled(event, ops, ("hidden-sync", "waits", "dynamic-shape", "reads-host", "branches")) or "GS106"
 
 
 def _read(event: Event, via: str, method: str, ops: OpTable) -> str:
@@ -61,7 +61,7 @@ def _read(event: Event, via: str, method: str, ops: OpTable) -> str:
         return "GS203" if isinstance(node, ast.Call) and _called(node) in _EXTENT_CALLS else "GS101"
     if method in ("numpy", "__array__", "cpu"):
         return "GS103"
-    return _tabled(event, ops, ("dynamic-shape", "hidden-sync", "reads-host")) or "GS101"
+    return _tabled(event, ops, ("dynamic-shape", "hidden-sync", "reads-host", "branches")) or "GS101"
 
 
 def _to_device(event: Event, via: str, method: str, ops: OpTable) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from op_snippets import catalogue
-from op_state import State
+from op_state import State, same
 
 from graphsafe.capture.device.protocol import CaptureFailure
 from graphsafe.capture.device.sim import SimDevice
@@ -48,7 +48,7 @@ def run_row(step: str, table: OpTable) -> Outcome:
         if isinstance(recording, CaptureFailure):
             error = f"{recording.error_type}: {recording.message}"
             return Outcome("fails", error=error, generator=generator, unknown=unknown)
-        same = []
+        replays = []
         for number in range(REPLAYS):
             outputs = []
             for state, call in ((subject, recording.replay), (twin, lambda: twin.run(code))):
@@ -56,5 +56,5 @@ def run_row(step: str, table: OpTable) -> Outcome:
                 device.seed(10 + number)
                 outputs.append(call())
             replayed, eager = device.to_host(recording.outputs), device.to_host(outputs[1])
-            same.append("same" if torch.allclose(replayed, eager, equal_nan=True) else "differs")
-        return Outcome("ok", tuple(same), sum(recording.nodes().values()), generator=generator, unknown=unknown)
+            replays.append("same" if same(replayed, eager) else "differs")
+        return Outcome("ok", tuple(replays), sum(recording.nodes().values()), generator=generator, unknown=unknown)

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING
 
 from graphsafe.optable import UNKNOWN as NO_LITERAL
-from graphsafe.optable import Argument, ArgumentKind, Call, Op, Result
+from graphsafe.optable import Argument, ArgumentKind, Call, EffectKind, Op, Result
 from graphsafe.report.model import Confidence
 from graphsafe.scan.checks import draws, fixed_device, host_clock
 from graphsafe.scan.domain.events import EventKind
@@ -47,42 +47,20 @@ if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
     from graphsafe.scan.interpreter.engine import Engine
 
-EVENT_OF_RULE: dict[str, EventKind] = {
-    "GS101": "HostRead",
-    "GS102": "Branch",
-    "GS103": "Transfer",
-    "GS104": "HostRead",
-    "GS105": "StreamOp",
-    "GS106": "HostRead",
-    "GS201": "Extent",
-    "GS202": "Extent",
-    "GS203": "Extent",
-    "GS301": "Transfer",
-    "GS302": "Transfer",
-    "GS303": "Store",
-    "GS304": "Transfer",
-    "GS401": "Alloc",
-    "GS403": "Alloc",
-    "GS502": "Rng",
-    "GS503": "Rng",
-    "GS504": "Rng",
-    "GS802": "AttrWrite",
+EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
+    "reads-host": "HostRead",
+    "branches": "Branch",
+    "hidden-sync": "HostRead",
+    "waits": "StreamOp",
+    "dynamic-shape": "Extent",
+    "copies": "Transfer",
+    "allocates": "Alloc",
+    "random": "Rng",
 }
 """The kind of event by which scan shows an effect of the op table."""
 
-
-WHATEVER_DEVICE = frozenset(("GS105", "GS403", "GS503", "GS504"))
-"Effects that do not depend on where a tensor lies."
-
-
-_VALUELESS = frozenset(
-    f"aten::{name}"
-    for name in (
-        "empty zeros ones rand randn empty_like zeros_like ones_like rand_like randn_like new_empty new_zeros new_ones"
-        " empty_strided new_empty_strided empty_permuted"
-    ).split()
-)
-"Ops that take nothing from their arguments but shape, dtype and device."
+SIZE_READS = frozenset(("size", "narrow", "split"))
+"Of these effects the host reads other arguments than the tensor that they shape."
 
 
 def is_true(value: Value | None) -> bool:
@@ -153,15 +131,6 @@ def _is_doubtful(device: Value | None) -> bool:
     return type(device) is DeviceValue and device.doubtful
 
 
-_SIZED = frozenset(
-    f"aten::{name}"
-    for name in (
-        "arange empty eye full linspace logspace ones rand randint randn randperm range tril_indices triu_indices zeros"
-    ).split()
-)
-"Factories whose arguments are sizes and bounds."
-
-
 def _placement(
     engine: Engine, frame: Frame, op: Op, involved: list[Tensor], values: Seq[Value], arguments: Arguments
 ) -> Where:
@@ -175,7 +144,7 @@ def _placement(
         return "device" if named.where == "any" else named.where
     if type(given) is Unknown:
         return "device"
-    if op.placement == "argument" and (not involved or op.aten in _SIZED):
+    if op.placement == "argument" and (not involved or op.is_factory):
         # A tensor among the sizes has no say in where the result is.
         if frame.contexts and frame.contexts[-1] in ("device", "host"):
             return frame.contexts[-1]  # type: ignore[return-value]
@@ -212,30 +181,26 @@ def _emit_effects(
     guessed = (receiver is not None and not receiver.sure) or all_doubtful(involved) or any(map(_is_doubtful, values))
     subject = next((tensor for tensor in involved if tensor.where != "host"), None)
     for hit in op.effects_of(call):
-        rule = hit.effect.rule
-        if hit.effect.how == "draw" and where == "host" and op.placement == "argument":
+        effect = hit.effect
+        if effect.how == "draw" and where == "host" and op.placement == "argument":
             engine.emit(frame, "Rng", "host-random", node)
-        if hit.effect.how == "private-generator" and draws.is_registered(engine, frame, node):
+        if effect.how == "private-generator" and draws.is_registered(engine, frame, node):
             continue
-        if rule is None or rule not in EVENT_OF_RULE:
+        if effect.rule is None or effect.kind not in EVENT_OF_EFFECT:
             continue
-        if rule not in WHATEVER_DEVICE and not on_device and not unknown:
+        if not effect.anywhere and not on_device and not unknown:
             continue
-        if rule in ("GS401",) and where == "host":
+        if effect.kind == "allocates" and not effect.anywhere and where == "host":
             continue
-        # A size is read from the other arguments, whatever the tensor is that they shape.
-        doubtful = rule == "GS203" and all_doubtful(tensor for tensor in involved if tensor is not receiver)
+        doubtful = effect.how in SIZE_READS and all_doubtful(tensor for tensor in involved if tensor is not receiver)
         confidence: Confidence = "likely" if hit.certain and not guessed and not doubtful else "possible"
-        if not involved and op.placement == "same" and not unknown and rule not in WHATEVER_DEVICE:
+        if not involved and op.placement == "same" and not unknown and not effect.anywhere:
             confidence = "possible"
-        if (
-            hit.effect.how == "private-generator"
-            and may_be_none(arguments.keywords.get("generator", NONE)) is not False
-        ):
+        if effect.how == "private-generator" and may_be_none(arguments.keywords.get("generator", NONE)) is not False:
             # An option that defaults to None is mostly left at that.
             confidence = "possible"
         words = {"value": describe(subject) if subject is not None else "a device tensor", "op": name}
-        engine.emit(frame, EVENT_OF_RULE[rule], hit.effect.how, node, confidence, None, **words)
+        engine.emit(frame, EVENT_OF_EFFECT[effect.kind], effect.how, node, confidence, None, **words)
 
 
 def _call(op: Op, node: ast.Call, values: list[Value], arguments: Arguments, has_receiver: bool, where: Where) -> Call:
@@ -311,7 +276,7 @@ def _result(
     arguments: Arguments,
     call: Call,
 ) -> Value:
-    step = op.aten not in _VALUELESS and (any(tensor.step for tensor in involved) or any(map(depends_on_step, values)))
+    step = not op.valueless and (any(tensor.step for tensor in involved) or any(map(depends_on_step, values)))
     first = receiver if receiver is not None else involved[0] if involved else None
 
     def made(kind: str, ndim: int | None = None) -> Value:

@@ -60,7 +60,12 @@ def torch(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Ar
         return Handle("module", name)
     if name.startswith(("torch.cuda.", "torch.")) and last.endswith("Tensor") and last[:1].isupper():
         return _typed_tensor(engine, frame, node, name, arguments)
-    if name.startswith("torch.optim.") and last[:1].isupper():
+    if (
+        name.startswith("torch.optim.")
+        and last[:1].isupper()
+        and "lr_scheduler" not in name
+        and "swa_utils" not in name
+    ):
         switches = [switch for switch in ("capturable", "fused") if operations.is_true(arguments.keywords.get(switch))]
         return Handle("optimizer", " ".join([last, *switches]))
     if (

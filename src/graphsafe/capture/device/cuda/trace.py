@@ -25,6 +25,7 @@ _COPIES = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy"})
 _INDEXES = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
 _KINDS: Mapping[str, StepEventKind] = {
     "reads-host": "read",
+    "branches": "read",
     "dynamic-shape": "extent",
     "hidden-sync": "hidden-sync",
     "waits": "wait",

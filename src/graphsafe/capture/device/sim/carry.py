@@ -17,6 +17,7 @@ from graphsafe.capture.device.sim.effects import (
     is_unknown,
     nbytes_of,
     op_name,
+    table_entry,
 )
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session, tensors_in
@@ -24,17 +25,9 @@ from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.frames import user_frames
+from graphsafe.optable import Op
 
-_UNINITIALISED = frozenset(
-    {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided",
-     "aten::empty_permuted", "aten::resize_", "aten::set_", "aten::record_stream"}
-)  # fmt: skip
-"They launch nothing."
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
-_HOST_RESULTS = {"aten::_pack_padded_sequence": (1,)}
-"Results that stay on the host whatever the arguments play."
-_WRITES_UNSAID = {"aten::native_batch_norm": (3, 4), "aten::cudnn_batch_norm": (3, 4)}
-"Arguments that an op writes although its schema does not say so."
 
 
 class Carry(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -73,6 +66,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     if is_unknown(func, world.table):
         world.cannot_vouch(op_name(func))
     doubts = _doubts(world, inputs) if world.doubted else []
+    entry = table_entry(func, world.table)
     stream = world.stream(device)
     session = world.session
     capturing = session if session is not None and stream in session.clocks else None
@@ -83,7 +77,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
     frozen = None
     if capturing is not None:
-        written = _written(func, args, kwargs)
+        written = _written(func, entry, args, kwargs)
         for tensor in written:
             capturing.save(tensor)
         frozen = _freeze((tuple(args), dict(kwargs)), {id(tensor) for tensor in written})
@@ -103,14 +97,15 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         world.cannot_vouch(f"{op_name(func)} (the CPU has no kernel for it)")
         raise
 
-    outputs = [tensor for at, tensor in enumerate(tensors_in(result)) if at not in _HOST_RESULTS.get(op_name(func), ())]
+    on_host = () if entry is None else entry.host_results
+    outputs = [tensor for at, tensor in enumerate(tensors_in(result)) if at not in on_host]
     if any(tensor.is_nested for tensor in (*inputs, *outputs)):
         world.cannot_vouch(f"{op_name(func)} of a nested tensor")
     _tag(world, func, kwargs, inputs, outputs, target, capturing)
-    for tag in tags_of((*outputs, *_written(func, args, kwargs))) if doubts else ():
+    for tag in tags_of((*outputs, *_written(func, entry, args, kwargs))) if doubts else ():
         tag.doubt = tag.doubt or doubts[0]
     if capturing is not None and frozen is not None:
-        node = _node(func, frozen, inputs, outputs, None if draw is None else Draw(draw, offset))
+        node = _node(func, entry, frozen, inputs, outputs, None if draw is None else Draw(draw, offset))
         if node is not None:
             capturing.add(stream, node)
     return result
@@ -198,11 +193,13 @@ def _is_random(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
     return True
 
 
-def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+def _written(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """What the op writes by its schema, or by the op table where the schema does not say so."""
+    unsaid = () if entry is None else entry.mutates
     found = []
     for position, argument in enumerate(func._schema.arguments):
         said = argument.alias_info is not None and argument.alias_info.is_write
-        if said or position in _WRITES_UNSAID.get(op_name(func), ()):
+        if said or argument.name in unsaid:
             value = args[position] if position < len(args) else kwargs.get(argument.name)
             found += tensors_in(value)
     return found
@@ -244,13 +241,18 @@ def _tag(
 
 
 def _node(
-    func: Any, frozen: Any, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], draw: Draw | None
+    func: Any,
+    entry: Op | None,
+    frozen: Any,
+    inputs: Sequence[torch.Tensor],
+    outputs: Sequence[torch.Tensor],
+    draw: Draw | None,
 ) -> Node | None:
     """What a replay runs; `None` for an op that launches nothing, such as a view."""
     name = op_name(func)
-    if name in _UNINITIALISED:
+    if entry is not None and not entry.launches:
         return None
-    mutable = func._schema.is_mutable or name in _WRITES_UNSAID
+    mutable = func._schema.is_mutable or (entry is not None and entry.mutates != ())
     if not mutable and not outputs and func._schema.returns:  # answered on the host (`equal` of different shapes)
         return None
     if not mutable and outputs:

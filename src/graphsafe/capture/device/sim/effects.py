@@ -20,6 +20,7 @@ from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
 
 STOPS: Mapping[str, StepEventKind] = {
     "reads-host": "read",
+    "branches": "read",
     "dynamic-shape": "extent",
     "hidden-sync": "hidden-sync",
     "waits": "wait",
@@ -31,37 +32,11 @@ _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_c
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 _PUTS = frozenset({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"})
 _READS = frozenset({"aten::_local_scalar_dense"})
-_CHECKS_ON_THE_CPU = frozenset(
-    {"torch.quantile", "torch.nanquantile", "torch.Tensor.quantile", "torch.Tensor.nanquantile"}
-)
-"Calls that read values to check them, where they are a CPU's (torch 2.6); a GPU's are left unchecked."
-_BENEATH = {
-    "aten::_to_sparse": "torch.Tensor.to_sparse",
-    "aten::_to_sparse_csr": "torch.Tensor.to_sparse_csr",
-    "aten::_to_sparse_csc": "torch.Tensor.to_sparse_csc",
-    "aten::_to_sparse_bsr": "torch.Tensor.to_sparse_bsr",
-    "aten::_to_sparse_bsc": "torch.Tensor.to_sparse_bsc",
-    "aten::_coalesce": "torch.Tensor.coalesce",
-    "aten::_nested_tensor_from_tensor_list": "torch.nested.nested_tensor",
-    "aten::_grouped_mm": "torch._grouped_mm",
-}
-"What reaches the dispatcher, and the name under which the table speaks of it."
 _OPEN_NAMESPACES = frozenset({"profiler", "prim", "prims"})
 "Bookkeeping and decompositions of PyTorch's own; no op of another namespace than these and aten can be vouched for."
 
 _STRUCTURAL = frozenset({"__getitem__", "__setitem__", "index_put", "index_put_"})
 "Judged by the tags of their arguments."
-_TAKES_HOST_SCALARS = frozenset(
-    {
-        "aten::fill", "aten::fill_", "aten::masked_fill", "aten::masked_fill_", "aten::index_fill", "aten::index_fill_",
-        "aten::_foreach_add", "aten::_foreach_add_", "aten::_foreach_mul", "aten::_foreach_mul_",
-        "aten::_foreach_div", "aten::_foreach_div_", "aten::_fused_adam_", "aten::_fused_adamw_", "aten::_fused_sgd_",
-        "aten::_assert_tensor_metadata",
-    }
-)  # fmt: skip
-_TAKES_HOST_TENSORS = frozenset(
-    {"aten::_pack_padded_sequence", "aten::_pad_packed_sequence", "aten::_ctc_loss", "aten::set_", "aten::_cudnn_rnn"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +53,7 @@ def happenings(
     """What the call does. `target` is the device of its result (`HOST` for the CPU). Raises `RuntimeError` in PyTorch's
     words where it mixes devices."""
     name = op_name(func)
-    if scope.via in _CHECKS_ON_THE_CPU:
+    if scope.via is not None and (via := table.python(scope.via)) is not None and via.checks_on_cpu:
         return ()
     if name in _READS:
         return (Happening("read", NOT_PERMITTED, data={"dtype": _dtype(args[0])}),)
@@ -90,10 +65,11 @@ def happenings(
         return _stored(args[0], args[1], args[2], scope.literal)
     if name == "aten::where" and len(args) == 3:
         return tuple(_upload(value) for value in args[1:] if _is_host_scalar(value))
-    _refuse_mixed(func, name, args, kwargs)
+    entry = table_entry(func, table)
+    _refuse_mixed(func, entry, args, kwargs)
     if _shapes_answer(name, args):
         return ()
-    return _tabled(func, args, kwargs, table)
+    return _tabled(func, entry, args, kwargs)
 
 
 @functools.cache
@@ -187,18 +163,19 @@ def _upload(value: torch.Tensor, **data: Any) -> Happening:
     )
 
 
-def _refuse_mixed(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _refuse_mixed(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """CUDA kernels take tensors of one device; pointwise ones also take a 0-d host tensor, as a number."""
     from graphsafe.capture.device.sim.graphs import tensors_in
 
     found = [(tensor, index_of(tensor)) for tensor in tensors_in((args, dict(kwargs)))]
     devices = {index for _, index in found}
-    if len(devices) < 2 or name in _TAKES_HOST_TENSORS:
+    taken = "none" if entry is None else entry.host_arguments
+    if len(devices) < 2 or taken == "tensors":
         return
     accelerators = sorted(devices - {HOST})
     if len(accelerators) > 1:
         raise _mixed(*accelerators[:2])
-    scalars = name in _TAKES_HOST_SCALARS or (torch.Tag.pointwise in func.tags and "clamp" not in name)
+    scalars = taken == "scalars" or (torch.Tag.pointwise in func.tags and "clamp" not in op_name(func))
     if any(index == HOST and not (scalars and tensor.dim() == 0) for tensor, index in found):
         raise _mixed(accelerators[0], HOST)
 
@@ -221,8 +198,7 @@ def _is_host_scalar(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and index_of(value) == HOST and value.dim() == 0
 
 
-def _tabled(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> tuple[Happening, ...]:
-    entry = table_entry(func, table)
+def _tabled(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Happening, ...]:
     if entry is None or not any(effect.kind in STOPS or effect.kind == "copies" for effect in entry.effects):
         return ()
     found = []
@@ -231,7 +207,7 @@ def _tabled(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], table: Op
         if hit.effect.kind == "copies" and entry.aten is None:
             found.append(Happening("copy-to-device", PAGEABLE, data={"pinned": False, "non_blocking": False}))
         if kind is not None:
-            found.append(Happening(kind, of_hidden_wait(op_name(func)), data={"certain": hit.certain}))
+            found.append(Happening(kind, of_hidden_wait(hit.effect), data={"certain": hit.certain}))
     return tuple(found)
 
 
@@ -247,9 +223,7 @@ _entries: dict[tuple[int, Any], Op | None] = {}
 def table_entry(func: Any, table: OpTable) -> Op | None:
     key = (id(table), func)
     if key not in _entries:
-        name = op_name(func)
-        above = _BENEATH.get(name)
-        _entries[key] = table.aten(name, func._schema.overload_name) if above is None else table.python(above)
+        _entries[key] = table.aten(op_name(func), func._schema.overload_name)
     return _entries[key]
 
 

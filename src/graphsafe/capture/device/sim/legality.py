@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+from graphsafe.optable import Effect
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -46,14 +48,9 @@ OFFSET_ASKED = Refusal(
     invalidates=False,
 )
 
-COPIES_PAGEABLE_INSIDE = frozenset(
-    {"aten::bincount", "aten::histc", "aten::_ctc_loss", "aten::linalg_matrix_exp", "aten::sparse_coo_tensor"}
-)
-"Their first forbidden act is a copy to pageable memory, which PyTorch's own check refuses (rules/ops/torch-2.11.json)."
 
-
-def of_hidden_wait(op: str) -> Refusal:
-    return PAGEABLE if op in COPIES_PAGEABLE_INSIDE else NOT_PERMITTED
+def of_hidden_wait(effect: Effect) -> Refusal:
+    return PAGEABLE if effect.pageable else NOT_PERMITTED
 
 
 def of_transfer(pinned: bool, non_blocking: bool) -> Refusal | None:

@@ -94,9 +94,7 @@ class Lie(TorchFunctionMode):
             kind = STOPS[effect.kind]
             world.emit(kind, name)
             if world.session is not None:
-                entry = world.table.python(name)
-                refusal = of_hidden_wait(entry.aten if entry is not None and entry.aten is not None else name)
-                world.session.refuse(refusal, name, kind)
+                world.session.refuse(of_hidden_wait(effect), name, kind)
 
     def move(
         self,

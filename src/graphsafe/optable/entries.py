@@ -1,30 +1,23 @@
-"""The op table: what PyTorch's operations do to a capture, and what they return.
+"""An entry of the op table, and what it says of a call.
 
-One table, `rules/ops/torch.json`, answers the scan (by Python name), the step probe and the simulated device (by aten
-name). Conditions are data and are evaluated here as pure functions of how a call looks, three-valued: where a call
-leaves an argument open (`*args`, a value of unknown kind) the answer is "perhaps", never a guess.
-
-The file is indexed when loaded and an entry is built when first asked for, so that loading costs milliseconds.
+Conditions are data and are evaluated here as pure functions of how a call looks, three-valued: where a call leaves an
+argument open (`*args`, a value of unknown kind) the answer is "perhaps", never a guess.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from graphsafe.versions import version_matches
 
-OPS_SCHEMA: Final = "graphsafe/ops/1"
-KNOWN_SCHEMA: Final = "graphsafe/aten-known/1"
-
 EffectKind = Literal[
-    "reads-host", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value"
+    "reads-host", "branches", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value"
 ]
-"`waits` is an explicit wait or query; `host-value` a Python value that differs from step to step, frozen in a graph."
+"""`branches` reads the device to choose what runs; `waits` is an explicit wait or query; `host-value` a Python value
+that differs from step to step, frozen in a graph."""
 ResultKind = Literal[
     "tensor", "mask", "int", "float", "same", "reduction", "host", "shape", "none", "tuple", "self", "object"
 ]
@@ -40,6 +33,8 @@ Basis = Literal["measured", "tag", "documented", "schema"]
 """How an entry is known: run on a GPU; by PyTorch's op tags; by PyTorch's documentation and sources, not run; or its
 schema alone, which says what it returns and nothing of waits."""
 Placement = Literal["same", "argument", "host", "accelerator"]
+HostArguments = Literal["none", "scalars", "tensors"]
+"""Which host tensors a device's kernel takes among its arguments: `scalars` are 0-d ones, as numbers."""
 
 
 class _Unknown:
@@ -51,14 +46,6 @@ class _Unknown:
 
 UNKNOWN: Final = _Unknown()
 "The value of an argument that is not a literal."
-
-
-class OpTableError(Exception):
-    """The op table's file is missing or malformed: one line that names the file."""
-
-    def __init__(self, path: Path, message: str) -> None:
-        super().__init__(f"{path}: {message}")
-        self.path = path
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +102,10 @@ class Effect:
     "Versions for which it holds (`>=2.6,<2.12`); `None` for all."
     sometimes: bool = False
     "Depends on sizes or values that no call shows: never certain."
+    anywhere: bool = False
+    "Holds wherever the tensors are, and without any; else one must be on a device."
+    pageable: bool = False
+    "Its first forbidden act is a copy of pageable memory, which PyTorch refuses before CUDA sees anything."
     only_if_certain: bool = False
     'Not worth a "perhaps": nearly every call whose arguments are not known is innocent of it.'
 
@@ -172,9 +163,25 @@ class Op:
     "The result shares storage with the first argument, and nothing is launched."
     pointwise: bool
     "The result has the broadcast shape of the tensor arguments: 0-d from 0-d."
+    valueless: bool
+    "Takes nothing from its arguments but shape, dtype and device (`zeros_like`)."
+    launches: bool
+    "Whether anything runs on the device (`empty` and views launch nothing)."
+    host_arguments: HostArguments
+    host_results: tuple[int, ...]
+    "Positions of results that stay on the host, whatever the arguments are."
+    checks_on_cpu: bool
+    "Reads values to check them only where they are a CPU's."
+    sums_in_any_order: bool
+    "Float sums whose order, and so whose last bits, differ from run to run on CUDA (atomics)."
     basis: Basis
     evidence: tuple[str, ...]
     "Snippets of rules/ops/torch-X.Y.json."
+
+    @property
+    def is_factory(self) -> bool:
+        """Whether it makes a tensor of sizes and values (`zeros`), so that tensors among them do not say where."""
+        return any(effect.how == "factory" for effect in self.effects)
 
     def effects_of(self, call: Call, torch: str | None = None) -> tuple[Hit, ...]:
         """What this call does, under one torch version (any, if `None`)."""
@@ -241,64 +248,6 @@ class Op:
         return len(set(texts)) == 1
 
 
-class OpTable:
-    """The loaded table. `name` goes into reports as the op table used."""
-
-    def __init__(self, data: Mapping[str, Any], known_path: Path) -> None:
-        self.name: str = data["name"]
-        self.measured: Mapping[str, str] = data["measured"]
-        self.tags: Mapping[str, str] = data["tags"]
-        self._rows: list[Mapping[str, Any]] = data["ops"]
-        self._built: dict[int, Op] = {}
-        self._known_path = known_path
-        self._known_names: Mapping[str, Sequence[str]] | None = None
-        self._by_python: dict[str, int] = {}
-        self._by_aten: dict[tuple[str, str | None], int] = {}
-        for index, row in enumerate(self._rows):
-            for name in row["python"]:
-                self._by_python[name] = index
-            if row["aten"] is not None:
-                self._by_aten.setdefault((row["aten"], row["overload"]), index)
-
-    def python(self, name: str) -> Op | None:
-        """The entry of a fully qualified Python name (`torch.nonzero`, `torch.Tensor.nonzero`)."""
-        return self._op(self._by_python.get(name))
-
-    def method(self, name: str) -> Op | None:
-        """The entry of a tensor's method or attribute (`nonzero`, `shape`)."""
-        return self.python(f"torch.Tensor.{name}")
-
-    def aten(self, name: str, overload: str = "") -> Op | None:
-        """The entry of an aten op (`aten::nonzero`): its overload's own, else the one for all overloads."""
-        index = self._by_aten.get((name, overload))
-        return self._op(self._by_aten.get((name, None)) if index is None else index)
-
-    def knows_aten(self, name: str, overload: str = "") -> bool:
-        """Whether the torch version of `tags` has this op at all; one known but without an entry has no effect."""
-        return self.aten(name, overload) is not None or overload in self._known().get(name.removeprefix("aten::"), ())
-
-    def ops(self) -> Sequence[Op]:
-        return tuple(op for index in range(len(self._rows)) if (op := self._op(index)) is not None)
-
-    def _known(self) -> Mapping[str, Sequence[str]]:
-        # No cached_property, which machine code works out each time (mypyc 1.x).
-        if self._known_names is None:
-            self._known_names = _read(self._known_path, KNOWN_SCHEMA)["ops"]
-        return self._known_names
-
-    def _op(self, index: int | None) -> Op | None:
-        if index is None:
-            return None
-        if index not in self._built:
-            self._built[index] = _op(self._rows[index])
-        return self._built[index]
-
-
-def load_op_table(folder: Path) -> OpTable:
-    """The table in `folder` (rules/ops). Raises `OpTableError` with one line where a file is missing or malformed."""
-    return OpTable(_read(folder / "torch.json", OPS_SCHEMA), folder / "aten-known.json")
-
-
 def _any(answers: Iterable[bool | None]) -> bool | None:
     seen = list(answers)
     return True if True in seen else None if None in seen else False
@@ -318,69 +267,3 @@ def _literal_among(values: Sequence[object], argument: Argument) -> bool | None:
     if argument.literal is UNKNOWN:
         return None
     return any(type(argument.literal) is type(value) and argument.literal == value for value in values)
-
-
-def _read(path: Path, schema: str) -> Mapping[str, Any]:
-    try:
-        data: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise OpTableError(path, error.strerror or "cannot be read") from error
-    except ValueError as error:
-        raise OpTableError(path, f"not JSON: {error}") from error
-    if not isinstance(data, dict) or data.get("schema") != schema:
-        raise OpTableError(path, f"not an op table: its schema is not {schema}")
-    return data
-
-
-def _op(row: Mapping[str, Any]) -> Op:
-    return Op(
-        aten=row["aten"],
-        overload=row["overload"],
-        python=tuple(row["python"]),
-        params=tuple(row.get("params", ())),
-        effects=(*map(_effect, row.get("effects", ())), *map(_number_read, row.get("numbers", ()))),
-        result=_result(row["result"]),
-        cases=tuple(ResultCase(_condition(case["when"]), _result(case["result"])) for case in row.get("cases", ())),
-        placement=row.get("placement", "same"),
-        mutates=tuple(row.get("mutates", ())),
-        view=row.get("view", False),
-        pointwise=row.get("pointwise", False),
-        basis=row["basis"],
-        evidence=tuple(row.get("evidence", ())),
-    )
-
-
-def _effect(row: Mapping[str, Any]) -> Effect:
-    return Effect(
-        kind=row["kind"],
-        rule=row["rule"],
-        how=row["how"],
-        when=_condition(row["when"]) if "when" in row else None,
-        unless=_condition(row["unless"]) if "unless" in row else None,
-        torch=row.get("torch"),
-        sometimes=row.get("sometimes", False),
-    )
-
-
-def _number_read(param: str) -> Effect:
-    given_a_tensor = Condition(kinds={param: ("tensor", "tensors")})
-    return Effect("reads-host", "GS101", "cast", when=given_a_tensor, only_if_certain=True)
-
-
-def _condition(row: Mapping[str, Any]) -> Condition:
-    return Condition(
-        given=tuple(row.get("given", ())),
-        absent=tuple(row.get("absent", ())),
-        kinds={param: tuple(kinds) for param, kinds in row.get("kinds", {}).items()},
-        literals={param: tuple(values) for param, values in row.get("literals", {}).items()},
-        same=tuple(row.get("same", ())),
-        dtypes=tuple(row.get("dtypes", ())),
-    )
-
-
-def _result(row: str | Mapping[str, Any]) -> Result:
-    """Written short as its kind, or `reduction of mask`, or in full."""
-    if isinstance(row, str):
-        kind, _, of = row.partition(" of ")
-        return Result(kind, of or "tensor")  # type: ignore[arg-type]
-    return Result(row["kind"], row.get("of", "tensor"), tuple(row.get("elements", ())))

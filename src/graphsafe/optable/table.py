@@ -1,0 +1,108 @@
+"""The op table by Python name, for scan, and by aten name, for the step probe and the simulated device.
+
+The file is indexed when loaded and an entry is built when first asked for, so that loading costs milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from graphsafe.optable.entries import Op
+from graphsafe.optable.rows import entry_of
+
+OPS_SCHEMA: Final = "graphsafe/ops/1"
+KNOWN_SCHEMA: Final = "graphsafe/aten-known/1"
+
+
+class OpTableError(Exception):
+    """The op table's file is missing or malformed: one line that names the file."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+
+
+class OpTable:
+    """The loaded table. `name` goes into reports as the op table used."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "torch.json"
+        data = _read(self._path, OPS_SCHEMA)
+        self.name: str = data["name"]
+        self.measured: Mapping[str, str] = data["measured"]
+        self.tags: Mapping[str, str] = data["tags"]
+        self._rows: list[Mapping[str, Any]] = data["ops"]
+        self._built: dict[int, Op] = {}
+        self._known_path = folder / "aten-known.json"
+        self._known_names: Mapping[str, Sequence[str]] | None = None
+        self._by_python: dict[str, int] = {}
+        self._by_aten: dict[tuple[str, str | None], int] = {}
+        for index, row in enumerate(self._rows):
+            for name in row["python"]:
+                self._by_python[name] = index
+            if row["aten"] is not None:
+                self._by_aten.setdefault((row["aten"], row["overload"]), index)
+        for index, row in enumerate(self._rows):
+            for name in row.get("inside", ()):
+                self._by_aten[f"aten::{name}", None] = index
+
+    def python(self, name: str) -> Op | None:
+        """The entry of a fully qualified Python name (`torch.nonzero`, `torch.Tensor.nonzero`)."""
+        return self._op(self._by_python.get(name))
+
+    def method(self, name: str) -> Op | None:
+        """The entry of a tensor's method or attribute (`nonzero`, `shape`)."""
+        return self.python(f"torch.Tensor.{name}")
+
+    def aten(self, name: str, overload: str = "") -> Op | None:
+        """The entry of an aten op (`aten::nonzero`): its overload's own, else the one for all overloads."""
+        index = self._by_aten.get((name, overload))
+        return self._op(self._by_aten.get((name, None)) if index is None else index)
+
+    def knows_aten(self, name: str, overload: str = "") -> bool:
+        """Whether the torch version of `tags` has this op at all; one known but without an entry has no effect."""
+        return self.aten(name, overload) is not None or overload in self._known().get(name.removeprefix("aten::"), ())
+
+    def is_nondeterministic(self, name: str, overload: str = "") -> bool:
+        """Whether an aten op sums floats in any order on CUDA, so that equal runs differ in their last bits."""
+        op = self.aten(name, overload)
+        return op is not None and op.sums_in_any_order
+
+    def ops(self) -> Sequence[Op]:
+        return tuple(op for index in range(len(self._rows)) if (op := self._op(index)) is not None)
+
+    def _known(self) -> Mapping[str, Sequence[str]]:
+        if self._known_names is None:
+            self._known_names = _read(self._known_path, KNOWN_SCHEMA)["ops"]
+        return self._known_names
+
+    def _op(self, index: int | None) -> Op | None:
+        if index is None:
+            return None
+        if index not in self._built:
+            row = self._rows[index]
+            try:
+                self._built[index] = entry_of(row)
+            except (KeyError, TypeError, ValueError) as error:
+                raise OpTableError(self._path, f"{row.get('aten') or row.get('python')}: {error}") from error
+        return self._built[index]
+
+
+def load_op_table(folder: Path) -> OpTable:
+    """The table in `folder` (rules/ops). Raises `OpTableError` with one line where a file is missing or malformed."""
+    return OpTable(folder)
+
+
+def _read(path: Path, schema: str) -> Mapping[str, Any]:
+    try:
+        data: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OpTableError(path, error.strerror or "cannot be read") from error
+    except ValueError as error:
+        raise OpTableError(path, f"not JSON: {error}") from error
+    if not isinstance(data, dict) or data.get("schema") != schema:
+        raise OpTableError(path, f"not an op table: its schema is not {schema}")
+    return data
