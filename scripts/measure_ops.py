@@ -22,6 +22,7 @@ What an entry says:
     nodes     the graph's nodes by kind
     replays   for three replays on new inputs "same" as an eager twin's step or "differs", or the error
     modes     the error where PyTorch's modes, which see operations and calls, do not bear the step
+    instruments  the error where a step does not run under the GPU trace; then what it would have said is not known
     raised    the error where a measurement itself failed
 """
 
@@ -79,18 +80,18 @@ def main() -> int:
     names = arguments.names or list(catalogue().snippets)
     SERVER.set_forkserver_preload(["torch", "numpy", "yaml"])
     (head,) = measured(environment, ["environment"], 1, {}).values()
-    eager = measured(eager_row, names, arguments.jobs, {"eager": "the process ended"})
-    runs = [name for name in names if eager[name].get("eager") is None]
-    captured = measured(capture_row, runs, arguments.jobs, {"capture": "dies"})
-    entries = {name: entry(name, eager[name], captured.get(name, {})) for name in sorted(names)}
+    captured = measured(capture_row, names, arguments.jobs, {"capture": "dies"})
+    runs = [name for name in names if captured[name].get("eager") is None]
+    watched = measured(instrumented_row, runs, arguments.jobs, {"instruments": "the process ended"})
+    entries = {name: entry(name, watched.get(name, {}), captured[name]) for name in sorted(names)}
     arguments.out.write_text(file_text(head, entries), encoding="utf-8")
     counts = Counter(entry.get("capture", "not eager") for entry in entries.values())
     print(f"{arguments.out}: {len(entries)} snippets, {dict(sorted(counts.items()))}")
     return 0
 
 
-def entry(name: str, eager: Row, captured: Row) -> Row:
-    return {"step": catalogue().snippets[name].step, "eager": None, **eager, **captured}
+def entry(name: str, watched: Row, captured: Row) -> Row:
+    return {"step": catalogue().snippets[name].step, "eager": None, **watched, **captured}
 
 
 def file_text(head: Row, entries: Mapping[str, Row]) -> str:
@@ -163,7 +164,7 @@ def received(connection: Connection) -> Iterator[Row]:
 WAITS: Counter[str] = Counter()
 
 
-def eager_row(name: str) -> Row:
+def instrumented_row(name: str) -> Row:
     snippets, device = catalogue(), torch.device("cuda", 0)
     step = snippets.snippets[name].step
     code = compile(step, f"<{name}>", "exec")
@@ -178,7 +179,7 @@ def eager_row(name: str) -> Row:
             s.run(code)
         torch.cuda.synchronize()
     except Exception as error:
-        return {"eager": summary(error), "broken": True}
+        return {"instruments": summary(error), "broken": True}
     row["warnings"], row["waits"] = sync_warnings(lambda: s.run(code))
     row["alerts"] = alerts(lambda: s.run(code))
     row["repeats"] = repeats(lambda: State(snippets, device).run(code))
@@ -287,26 +288,35 @@ def capture_row(name: str) -> Row:
         start_process_group(device)
     subject, twin = State(snippets, device), State(snippets, device)
     stream = torch.cuda.Stream(device)
-    with torch.cuda.stream(stream):
-        for number in range(WARMUP):
-            for s in (subject, twin):
-                s.refresh(number)
-                torch.manual_seed(number)
-                s.run(code)
-    torch.cuda.synchronize()
+    try:
+        for s in (subject, twin):  # built on the default stream, as models are
+            s.make_parts_of(step)
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            for number in range(WARMUP):
+                for s in (subject, twin):
+                    s.refresh(number)
+                    torch.manual_seed(number)
+                    s.run(code)
+        torch.cuda.synchronize()
+    except Exception as error:
+        return {"eager": summary(error), "broken": True}
     graph = torch.cuda.CUDAGraph(keep_graph=True)
     try:
         with torch.cuda.graph(graph, stream=stream):
             out = subject.run(code)
-        graph.instantiate()
+        nodes = node_counts(graph.raw_cuda_graph())
+        if nodes:  # an empty graph that was kept can be neither instantiated nor launched
+            graph.instantiate()
     except Exception as error:
         return {"capture": "fails", "error": summary(first(error)), "generator": generator(device), "broken": True}
-    row: Row = {"capture": "ok", "nodes": node_counts(graph.raw_cuda_graph()), "replays": []}
+    row: Row = {"capture": "ok", "nodes": nodes, "replays": []}
     try:
         for number in range(10, 10 + REPLAYS):
             subject.refresh(number)
             torch.manual_seed(number)
-            graph.replay()
+            if nodes:
+                graph.replay()
             replayed = out.detach().clone()
             twin.refresh(number)
             torch.manual_seed(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,11 @@ class State:
         value = eval(self._parts[name], {"torch": torch, "np": np, "s": self, "dev": self._device})
         setattr(self, name, value)
         return value
+
+    def make_parts_of(self, step: str) -> None:
+        """Make what the source of a snippet names."""
+        for name in re.findall(r"\bs\.(\w+)", step):
+            getattr(self, name)
 
     def refresh(self, number: int) -> None:
         """Give what varies the values of step `number`, the same ones in every state."""
