@@ -11,6 +11,7 @@ import pytest
 from op_snippets import measured, measured_files
 
 from graphsafe.optable import Argument, Call, OpTable, OpTableError, Result, load_op_table
+from graphsafe.optable.rows import EFFECT_KEYS, ENTRY_KEYS
 from graphsafe.versions import version_matches
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -175,6 +176,44 @@ def test_a_malformed_table_is_one_line_that_names_the_file(tmp_path: Path, text:
     with pytest.raises(OpTableError, match=message) as raised:
         load_op_table(tmp_path)
     assert "torch.json" in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"colour": "red"}, "unknown key 'colour'"),
+        ({"placement": "moon"}, "'moon' is none of same, argument"),
+        ({"result": "tensr"}, "'tensr' is none of"),
+        ({"effects": [{"kind": "waits", "rule": None}]}, "'how'"),
+        ({"effects": [{"kind": "naps", "rule": None, "how": "op"}]}, "'naps' is none of"),
+        ({"effects": [{"kind": "waits", "rule": None, "how": "op", "when": {"kinds": {"x": ["tensr"]}}}]}, "'tensr'"),
+    ],
+)
+def test_a_malformed_entry_is_one_line_that_names_it(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    row = {"aten": "aten::new", "overload": None, "python": [], "result": "tensor", "basis": "schema", **change}
+    head = {"schema": "graphsafe/ops/1", "name": "torch-9.9", "measured": {}, "tags": {}}
+    (tmp_path / "torch.json").write_text(json.dumps({**head, "ops": [row]}), encoding="utf-8")
+    with pytest.raises(OpTableError, match=message) as raised:
+        load_op_table(tmp_path).aten("aten::new")
+    assert "aten::new" in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_the_page_about_the_op_table_names_every_field() -> None:
+    page = (ROOT / "rules" / "README.md").read_text(encoding="utf-8")
+    for key in (ENTRY_KEYS | EFFECT_KEYS) - {"aten", "overload", "python", "basis"}:
+        assert f"`{key}`" in page, key
+
+
+def test_sums_in_any_order_are_known_by_aten_name(table: OpTable) -> None:
+    assert table.is_nondeterministic("aten::index_add_") and table.is_nondeterministic("aten::scatter_add")
+    assert table.is_nondeterministic("aten::embedding_dense_backward")
+    assert not table.is_nondeterministic("aten::add", "Tensor")
+    assert not table.is_nondeterministic("aten::index_put", "hacked_twin")
+    assert not table.is_nondeterministic("mylib::scatter")
+
+
+def test_what_a_dispatch_mode_sees_leads_to_the_entry(table: OpTable) -> None:
+    assert table.aten("aten::_to_sparse") is table.method("to_sparse")
 
 
 def test_a_missing_table_is_said_to_be_missing(tmp_path: Path) -> None:
