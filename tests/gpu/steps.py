@@ -39,6 +39,13 @@ def redraw(inputs, firsts, k):
         tensor.detach().copy_(new)
 
 
+def nudge(numbers):
+    """Each by one unit in the last place."""
+    for tensor in numbers:
+        if tensor.is_floating_point():
+            tensor.detach().mul_(1 + torch.finfo(tensor.dtype).eps)
+
+
 def play(file, factory, role, told):
     """Fills `told` while it goes, so that what was reached before an error is kept."""
     told["at"], told["gpu"] = "build", torch.cuda.is_available()
@@ -54,9 +61,8 @@ def play(file, factory, role, told):
     firsts = [tensor.detach().cpu().clone() for tensor in tensors([args, kwargs])]
     told["at"] = "generator"
     torch.rand(1, device=device)
-    for tensor in tensors([args, kwargs, *module.parameters()]) if role == "nudged" else ():
-        if tensor.is_floating_point():
-            tensor.detach().mul_(1 + torch.finfo(tensor.dtype).eps)
+    if role == "nudged":
+        nudge(module.parameters())
     stream, graph = torch.cuda.Stream(device) if gpu else None, None
     told["at"] = "warm-up"
     wait()
@@ -79,6 +85,8 @@ def play(file, factory, role, told):
             seed(k)
             with torch.no_grad():
                 refresh(args, kwargs, k) if refresh else redraw(tensors([args, kwargs]), firsts, k)
+            if role == "nudged":
+                nudge(tensors([args, kwargs]))
             gc.collect()
             junk = [torch.full((2**n,), 7.0, device=device) for n in range(2, 20) for _ in range(4)]
             del junk
