@@ -53,6 +53,15 @@ def apart(one, two):
     return worst
 
 
+def played(module, factory, roots, *roles):
+    """What came of these roles, all at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        for child in [fork(module, factory, role, roots, f"{folder}/{role}") for role in roles]:
+            os.waitpid(child, 0)
+        died = {"at": "crash", "error": "the process died", "gpu": None}
+        return [torch.load(f"{folder}/{role}") if Path(folder, role).exists() else died for role in roles]
+
+
 def judge(target, pure=False, root=""):
     """The label and what it rests on. Without a GPU only eager steps are made, and nothing is ready."""
     path, _, factory = target.rpartition(":")
@@ -60,34 +69,31 @@ def judge(target, pure=False, root=""):
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     folder = os.path.abspath(Path(path).parent)
     sys.path.insert(0, folder)
-    module, roots = importlib.import_module(Path(path).stem), (folder, *filter(None, root.split(os.pathsep)))
-    roles = ["replay", "eager", "path", "again", "nudged"] + ["fresh"] * bool(pure)
-    with tempfile.TemporaryDirectory() as folder:
-        for child in [fork(module, factory, role, roots, f"{folder}/{role}") for role in roles]:
-            os.waitpid(child, 0)
-        died = {"at": "crash", "error": "the process died"}
-        got = {r: torch.load(f"{folder}/{r}") if Path(folder, r).exists() else died for r in roles}
-    eager, replay = got["eager"], got["replay"]
+    source = importlib.import_module(Path(path).stem), factory, (folder, *filter(None, root.split(os.pathsep)))
+    replay, eager = played(*source, "replay", "eager")
     told = {"target": target, "eager": eager.get("error"), "replay": replay.get("error"), "line": replay.get("line")}
     if "error" in eager:
         labels = {"build": None, "generator": "not-ready"}
         return told | {"label": labels.get(eager["at"], "inconclusive"), "why": f"{eager['at']} fails eagerly"}
-    steps = {role: eager["steps"] if "error" in result else result["steps"] for role, result in got.items()}
-    moves = {role: apart(steps[role][-2], steps[role][-1]) for role in ("replay", "path")}
+    if "error" in replay and eager["gpu"]:
+        return told | {"label": "not-ready", "why": f"{replay['at']} fails"}
+    again, *others = played(*source, "again", "path", "nudged", *(["fresh"] if pure else []))
+    path, nudged, fresh = (result.get("steps", []) if "error" not in result else None for result in [*others, {}][:3])
+    path = path or eager["steps"]
     told["differences"] = between = {
-        "floor": apart(steps["path"], steps["again"]),
-        "replay": apart(steps["replay"], steps["path"]) if "error" not in replay else None,
-        "guard": apart(steps["path"], steps["eager"]),
-        "rounding": apart(steps["nudged"], steps["eager"]),
-        "fresh": apart(steps["fresh"], steps["path"][STEPS - 1 : STEPS]) if pure else 0,
+        "floor": apart(path, again["steps"]) if "error" not in again else 0.0,
+        "replay": apart(replay["steps"], path) if "error" not in replay else 0.0,
+        "guard": apart(path, eager["steps"]),
+        "rounding": apart(nudged, eager["steps"]) if nudged else 0.0,
+        "fresh": apart(fresh, path[STEPS - 1 : STEPS]) if fresh else 0.0,
     }
     noise = max(ROUNDING * between["rounding"], 10 * between["floor"], 2e-6)
+    still = not eager["gpu"] or apart(replay["steps"][-2], replay["steps"][-1]) == 0 < 1e-5 < apart(path[-2], path[-1])
     for label, why, holds in (
         (None, "there is no GPU", not eager["gpu"]),
-        ("not-ready", f"{replay['at']} fails", "error" in replay),
         ("not-ready", "the graph is empty", replay.get("empty")),
-        ("not-ready", "replays stand still where eager steps move", moves["path"] > 1e-5 and not moves["replay"]),
-        ("not-ready", "replays differ", (between["replay"] or 0) > 10 * between["floor"]),
+        ("not-ready", "replays stand still where eager steps move", still),
+        ("not-ready", "replays differ", between["replay"] > 10 * between["floor"]),
         ("not-ready", "capture takes another path", between["guard"] > noise),
         ("not-ready", "a fresh build differs", between["fresh"] > noise),
         ("inconclusive", "no output follows the inputs", not apart(eager["steps"][0], eager["steps"][1])),
