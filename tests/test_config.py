@@ -11,7 +11,7 @@ from graphsafe.config import Config, ConfigError, FunctionPattern, Target, load_
 
 FULL = """
 [tool.graphsafe]
-hot-paths = ["engine.runner:Runner.step*", "kernels/"]
+hot-paths = ["engine.runner:Runner.step*", "kernels/", { path = "layers/", compiled = true }]
 cold-paths = ["engine/debug.py"]
 select = ["GS1", "GS203"]
 ignore = ["GS104"]
@@ -31,6 +31,7 @@ breaks = true
 
 [tool.graphsafe.targets.moe]
 factory = "engine.moe:build"
+compiled = true
 """
 
 
@@ -46,7 +47,11 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert load_config(tmp_path / "engine" / "runner.py") == Config(
         root=tmp_path,
         source=source,
-        hot_paths=(FunctionPattern("engine.runner", "Runner.step*"), FunctionPattern("kernels/")),
+        hot_paths=(
+            FunctionPattern("engine.runner", "Runner.step*"),
+            FunctionPattern("kernels/"),
+            FunctionPattern("layers/", compiled=True),
+        ),
         cold_paths=(FunctionPattern("engine/debug.py"),),
         select=("GS1", "GS203"),
         ignore=("GS104",),
@@ -57,7 +62,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         settings=("ENGINE_FALLBACK",),
         targets={
             "decoder": Target("decoder", "model.py:build", ("cuda:1",), {"batch": (1, 2), "mode": ("decode",)}, True),
-            "moe": Target("moe", "engine.moe:build"),
+            "moe": Target("moe", "engine.moe:build", compiled=True),
         },
     )
 
@@ -99,6 +104,10 @@ def test_without_configuration_the_root_is_the_nearest_project(tmp_path: Path) -
         ("ignore = [1]", "tool.graphsafe.ignore[0]: expected a text, got 1"),
         ('fail-level = "fatal"', "tool.graphsafe.fail-level: expected one of note, warning, error, got 'fatal'"),
         ('hot-paths = ["a:"]', "tool.graphsafe.hot-paths[0]: expected module.or.path.py:Qualified.name, got 'a:'"),
+        ("hot-paths = [{ compiled = true }]", "tool.graphsafe.hot-paths[0].path: missing"),
+        ('hot-paths = [{ path = "a", compile = 1 }]', 'hot-paths[0].compile: unknown key (did you mean "compiled"?)'),
+        ('hot-paths = [{ path = "a", compiled = 1 }]', "hot-paths[0].compiled: expected true or false, got 1"),
+        ('cold-paths = [{ path = "a" }]', "tool.graphsafe.cold-paths[0]: expected a text, got {"),
         ("targets = []", "tool.graphsafe.targets: expected a table, got []"),
         ("targets.a = {}", "tool.graphsafe.targets.a.factory: missing"),
         ('targets.a = { factory = "build" }', "targets.a.factory: expected FILE.py:FACTORY or package.module:FACTORY"),

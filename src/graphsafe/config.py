@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ class FunctionPattern:
 
     where: str
     function: str = "*"
+    compiled: bool = False
+    "Of a hot path: torch.compile is at work there, so that `is_compiling()` answers yes."
 
     def matches(self, path: str, module: str, function: str) -> bool:
         """`path` is relative to the project root with forward slashes, `function` the qualified name."""
@@ -56,6 +58,8 @@ class Target:
     buckets: Mapping[str, tuple[AxisValue, ...]] = field(default_factory=dict)
     breaks: bool = False
     "Whether eager breaks between captured regions are accepted: ready-with-breaks is then a success."
+    compiled: bool = False
+    "Whether torch.compile is at work in the step, so that `is_compiling()` answers yes."
 
     def factory_from(self, root: Path, folder: Path) -> str:
         """The factory as one would type it in `folder`, given the project's root."""
@@ -153,13 +157,26 @@ def _level(doc: Document, key: str, value: object) -> Level:
 
 
 def _functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern, ...]:
+    return tuple(_function(doc, name, item) for name, item in doc.items(key, value))
+
+
+def _hot_functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern, ...]:
+    """As `_functions`; in place of a text there may be a table, `{ path = "engine/", compiled = true }`."""
     patterns = []
     for name, item in doc.items(key, value):
-        where, colon, function = doc.text(name, item).partition(":")
-        if not where or (colon and not function) or ":" in function:
-            raise doc.error(name, f"expected module.or.path.py:Qualified.name, got {item!r}")
-        patterns.append(FunctionPattern(where, function or "*"))
+        if isinstance(item, dict):
+            read = doc.read(name, item, {"path": _function, "compiled": Document.boolean}, required=("path",))
+            patterns.append(replace(read["path"], compiled=read.get("compiled", False)))
+        else:
+            patterns.append(_function(doc, name, item))
     return tuple(patterns)
+
+
+def _function(doc: Document, key: str, value: object) -> FunctionPattern:
+    where, colon, function = doc.text(key, value).partition(":")
+    if not where or (colon and not function) or ":" in function:
+        raise doc.error(key, f"expected module.or.path.py:Qualified.name, got {value!r}")
+    return FunctionPattern(where, function or "*")
 
 
 def _codes_by_file(doc: Document, key: str, value: object) -> Mapping[str, tuple[str, ...]]:
@@ -217,7 +234,7 @@ def _axis_value(doc: Document, key: str, value: object) -> AxisValue:
 
 
 _KEYS: Mapping[str, Convert] = {
-    "hot-paths": _functions,
+    "hot-paths": _hot_functions,
     "cold-paths": _functions,
     "select": Document.texts,
     "ignore": Document.texts,
@@ -233,4 +250,5 @@ _TARGET_KEYS: Mapping[str, Convert] = {
     "device": _devices,
     "buckets": _buckets,
     "breaks": Document.boolean,
+    "compiled": Document.boolean,
 }

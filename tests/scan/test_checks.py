@@ -219,7 +219,7 @@ def test_state_that_captures_never_change_is_a_note(scan):
                 self.count = 0
 
             def forward(self, x: torch.Tensor) -> torch.Tensor:
-                if not torch.compiler.is_compiling():
+                if not torch.cuda.is_current_stream_capturing():
                     self.count += 1
                 return x * self.count
     """

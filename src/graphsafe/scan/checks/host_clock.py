@@ -36,7 +36,8 @@ def read(engine: Engine, frame: Frame, node: ast.Call) -> Number:
                 reads_self=True,
                 lazy=False,
                 keyed=False,
-                guard=frame.guards[-1] if frame.guards else None,
+                guard=frame.guard,
+                compile_test=frame.compile_test,
                 order=engine.state.tick(),
             )
         )

@@ -147,6 +147,7 @@ def _event(
         write.guard,
         level,
         {"expr": write.text, "value": describe(write.value), "attribute": write.text, **words},
+        compile_test=write.compile_test,
     )
 
 

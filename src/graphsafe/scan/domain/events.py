@@ -34,6 +34,15 @@ Span = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class CompileTest:
+    """A test such as `if not is_compiling():`, which lets only some captures through."""
+
+    compiling: bool
+    "Whether torch.compile has to be at work, or must not be, for the line to run."
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One thing that a line of hot code does.
 
@@ -52,6 +61,8 @@ class Event:
     words: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
     "Stands under a test that something is missing which is made here: after a warm-up no step comes here."
+    compile_test: CompileTest | None = None
+    "The innermost such test around the line."
 
 
 def span_of(node: Any) -> Span:

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain import frozen
-from graphsafe.scan.domain.events import Event, EventKind, Span
+from graphsafe.scan.domain.events import CompileTest, Event, EventKind, Span
 from graphsafe.scan.domain.state_log import StateLog
 
 ENTRY_POINT = "an entry point of an engine"
+TARGET = "target "
+"Before a configured target's name."
 SITE = "code inside torch.cuda.graph"
 
 
@@ -29,6 +31,7 @@ class Edge:
     caller: str
     line: int
     guarded: bool
+    compile_test: CompileTest | None = None
 
 
 @frozen.dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from graphsafe.scan.domain import frozen
-from graphsafe.scan.domain.events import Span
+from graphsafe.scan.domain.events import CompileTest, Span
 from graphsafe.scan.domain.values import Number, Value
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Write:
     "For a lazy value: nothing but its absence leads there."
     rare: bool = False
     "Stands where most steps do not come, or puts the same values in another form."
+    compile_test: CompileTest | None = None
     constructed: bool = False
     "The value is an object made here, of which only its class says what it keeps."
     sources: frozenset[str] = frozenset()

@@ -252,7 +252,7 @@ def _record_write(
     reads_self = augmented or (isinstance(assigned, ast.expr) and mentions(assigned, text))
     base = text.partition("[")[0]
     lazy = is_lazy(frame, text, written if keyed else None)
-    guard = frame.guards[-1] if frame.guards else "an exception handler" if frame.doubts else None
+    guard = frame.guard or ("an exception handler" if frame.doubts else None)
     engine.state.write(
         Write(
             key=key,
@@ -267,6 +267,7 @@ def _record_write(
             lazy=lazy,
             keyed=keyed,
             guard=guard,
+            compile_test=frame.compile_test,
             order=engine.state.tick(),
             grows=grows(assigned, text) or guards.too_small(frame, base),
             borrowed=borrowed or is_born_here(frame, text),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.values import Value
 from graphsafe.scan.symbols.index import FileIndex
 
@@ -39,6 +40,31 @@ class Frame:
     globals: set[str] = field(default_factory=set)
     away: int = 0
     "How many calls lead here from the last file in question, where only few are."
+    compile_tests: list[CompileTest] = field(default_factory=list)
+    "Conditions that let only captures with, or only those without, torch.compile come to the current line."
+
+    @property
+    def guard(self) -> str | None:
+        """The innermost condition that keeps the current line out of all captures."""
+        if self.guards:
+            return self.guards[-1]
+        last = self.compile_tests[-1] if self.compile_tests else None
+        # `if is_compiling():` around `if not is_compiling():`
+        return last.text if last and any(test.compiling is not last.compiling for test in self.compile_tests) else None
+
+    @property
+    def compile_test(self) -> CompileTest | None:
+        return self.compile_tests[-1] if self.compile_tests else None
+
+    @property
+    def conditions(self) -> tuple[int, int]:
+        """How many guards and tests stand around the current line; `leave` goes back to that."""
+        return len(self.guards), len(self.compile_tests)
+
+    def leave(self, conditions: tuple[int, int]) -> None:
+        guards, tests = conditions
+        del self.guards[guards:]
+        del self.compile_tests[tests:]
 
     @property
     def path(self) -> str:

@@ -93,18 +93,21 @@ def _truth_of_parts(engine: Engine, frame: Frame, node: ast.BoolOp, how: str) ->
     is_and = isinstance(node.op, ast.And)
     before = dict(frame.env)
     known: list[Number | None] = []
-    depth = len(frame.guards)
+    around = frame.conditions
     for part in node.values:
         value = truth(engine, frame, part, how, node)
         known.append(value)
         if value is not None and value.soft is None and bool(value.const) is not is_and:
             break
-        verdict = guards.judge(frame, part, value)
+        verdict = guards.judge(engine, frame, part, value)
+        test = verdict.test_of(is_and)
         if verdict.guarded is is_and:
             # `debug and t.any()`: what follows is asked only where captures do not go.
             frame.guards.append(verdict.text)
+        elif test is not None:
+            frame.compile_tests.append(test)
         guards.narrow(engine, frame, frame.env, part, is_and)
-    del frame.guards[depth:]
+    frame.leave(around)
     frame.env = {**frame.env, **before}
     decisive = [value for value in known if value is not None and bool(value.const) is not is_and]
     if decisive:
@@ -123,7 +126,7 @@ def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> Value:
         branch_effects.is_maths(engine, frame, node.body) or branch_effects.is_maths(engine, frame, node.orelse)
     ):
         engine.forget_uses(uses)
-    verdict = guards.judge(frame, node.test, known)
+    verdict = guards.judge(engine, frame, node.test, known)
     capturing_branch.conditional(engine, frame, node)
     before = frame.env
     results: list[Value] = []
@@ -132,10 +135,13 @@ def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> Value:
             continue
         frame.env = dict(before)
         guards.narrow(engine, frame, frame.env, node.test, branch)
+        around = frame.conditions
+        test = verdict.test_of(branch)
         if verdict.guarded is branch:
             frame.guards.append(verdict.text)
+        elif test is not None:
+            frame.compile_tests.append(test)
         results.append(expressions.evaluate(engine, frame, part))
-        if verdict.guarded is branch:
-            frame.guards.pop()
+        frame.leave(around)
     frame.env = before
     return join_all(results)

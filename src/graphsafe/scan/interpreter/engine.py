@@ -21,7 +21,7 @@ from graphsafe.scan.checks.provenance import first_step_only, is_filled_here
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.events import Event, EventKind, expression_text, span_of
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.record import ENTRY_POINT, SITE, Edge, Failure, Place, Record
+from graphsafe.scan.domain.record import ENTRY_POINT, SITE, TARGET, Edge, Failure, Place, Record
 from graphsafe.scan.domain.state_log import Use
 from graphsafe.scan.domain.values import (
     NONE,
@@ -99,7 +99,7 @@ class Engine:
         span = span_of(node)
         if frame.doubts:
             confidence = "possible"
-        guard = frame.guards[-1] if frame.guards else None
+        guard = frame.guard
         once = first_step_only(frame)
         if guard is None and once and (kind == "Rng" or how == "literal-device" or is_filled_here(self, frame)):
             guard = "a test that only a first step passes"
@@ -112,7 +112,9 @@ class Engine:
         if self.record.would_change(place, guard, confidence):
             if "expr" not in words:
                 words["expr"] = expression_text(node)
-            self.record.events[place] = Event(kind, how, span, confidence, guard, level, words, once)
+            self.record.events[place] = Event(
+                kind, how, span, confidence, guard, level, words, once, frame.compile_test
+            )
 
     # names
 
@@ -138,14 +140,14 @@ class Engine:
         hot = frame.hot and not facts.captures and not self.cold(ref, facts)
         if hot:
             line = getattr(node, "lineno", facts.line)
-            self.record.edge(ref, Edge(frame.ref, line, bool(frame.guards)))
+            self.record.edge(ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test))
         if function.partial or function.partial_keywords:
             arguments = Arguments(
                 (*function.partial, *arguments.positional),
                 {**dict(function.partial_keywords), **arguments.keywords},
                 arguments.open,
             )
-        guarded = bool(frame.guards) or bool(frame.doubts) or (bool(frame.lazy) and is_filled_here(self, frame))
+        guarded = frame.guard is not None or bool(frame.doubts) or (bool(frame.lazy) and is_filled_here(self, frame))
         return self.read(Call(ref, function.bound, arguments, hot, guarded, frame.depth + 1), away)
 
     def read(self, call: Call, away: int = 0) -> Value:
@@ -228,6 +230,7 @@ class Engine:
             list(frame.guards),
             frame.doubts,
             away=frame.away,
+            compile_tests=list(frame.compile_tests),
         )
         key = f"{function.ref}#{function.closure_id}"
         if key in self.memo.active:
@@ -235,7 +238,7 @@ class Engine:
         self.memo.active.add(key)
         if frame.hot and function.ref != frame.ref:
             line = getattr(call, "lineno", getattr(node, "lineno", 1))
-            self.record.edge(function.ref, Edge(frame.ref, line, bool(frame.guards)))
+            self.record.edge(function.ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test))
         try:
             if isinstance(node, ast.Lambda):
                 parameters.bind_lambda(self, inner, node, arguments)
@@ -276,13 +279,16 @@ class Engine:
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
         """Have a function read that a call may mean, with arguments that are not followed."""
         if self.horizon.holds(ref):
-            self.record.edge(ref, Edge(frame.ref, getattr(node, "lineno", 1), bool(frame.guards)))
-            guarded = bool(frame.guards) or bool(frame.doubts)
+            self.record.edge(
+                ref, Edge(frame.ref, getattr(node, "lineno", 1), frame.guard is not None, frame.compile_test)
+            )
+            guarded = frame.guard is not None or bool(frame.doubts)
             self.queue.append((ref, receiver, guarded))
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
         if self.horizon.holds(ref):
-            self.record.roots.setdefault(ref, why)
+            if why.startswith(TARGET) or ref not in self.record.roots:
+                self.record.roots[ref] = why
             self.queue.append((ref, receiver, False))
 
     # roots

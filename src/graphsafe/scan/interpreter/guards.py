@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks import provenance
+from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import (
     NONE,
@@ -26,6 +27,7 @@ from graphsafe.scan.domain.values import (
     options,
     without_none,
 )
+from graphsafe.scan.interpreter.capture_answers import answer
 from graphsafe.scan.models import platforms
 from graphsafe.scan.sources.node_memo import kept, source_text
 from graphsafe.scan.symbols.index import dotted
@@ -34,13 +36,6 @@ if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
     from graphsafe.scan.interpreter.engine import Engine
 
-TRUE_IN_CAPTURE = re.compile(
-    r"(^|\.)(is_compiling|is_dynamo_compiling|is_torchdynamo_compiling|is_torch_compile|is_exporting|is_export_mode|is_tracing|is_jit_tracing"
-    r"|is_fx_tracing|is_torch_fx_proxy|is_in_onnx_export|is_current_stream_capturing|is_cuda_stream_capturing|is_stream_capturing"
-    r"|is_capturing|is_graph_capturing|is_in_cuda_graph_capture|get_is_capture_mode|_is_tracing|is_graph_capture_mode)$"
-)
-"Functions that answer yes while a step is traced or captured; what they keep out is kept out of captures."
-FALSE_IN_CAPTURE = re.compile(r"(^|\.)(is_scripting)$")
 DEBUG_NAME = re.compile(
     r"(^|[._])(debug\w*|\w*_debug|verbose|verbosity|trace_\w+|log_level|profil\w+|sanity_check\w*|check_nan\w*|dump\w*|isEnabledFor)$",
     re.I,
@@ -52,11 +47,22 @@ READY_FLAG = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a condition means for captures. `dead` and `guarded` name the branch (True, False), or neither."""
+    """What a condition means for captures. All but `text` name the branch (True, False), or neither."""
 
     dead: bool | None = None
     guarded: bool | None = None
+    "Kept out of every capture."
     text: str = ""
+    compiled: bool | None = None
+    "Taken under torch.compile only, but for what no capture takes."
+    plain: bool | None = None
+    "Taken without torch.compile only."
+
+    def test_of(self, branch: bool) -> CompileTest | None:
+        """What has to be so for a capture to take a branch that not every capture takes."""
+        if branch is self.compiled or branch is self.plain:
+            return CompileTest(branch is self.compiled, self.text)
+        return None
 
 
 NOTHING = Verdict()
@@ -65,11 +71,19 @@ MAX_LOCALS = 3
 "Local names that are followed, one out of the other."
 
 
-def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
+def judge(engine: Engine, frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
     """`known` is the test's value as far as the host knows it."""
-    captured = _captured(frame, test)
-    if captured is not None:
-        return Verdict(guarded=not captured, text=_text(test))
+    plain, compiled = _captured(engine, frame, test, False), _captured(engine, frame, test, True)
+    if plain is not None and plain is compiled:
+        return Verdict(guarded=not plain, text=_text(test))
+    if plain is not None:
+        # None beside an answer: what decides under torch.compile is not known.
+        return Verdict(text=_text(test), compiled=not plain, plain=None if compiled is None else not compiled)
+    verdict = _judge_value(test, known)
+    return verdict if compiled is None else replace(verdict, plain=not compiled, text=verdict.text or _text(test))
+
+
+def _judge_value(test: ast.expr, known: Number | None) -> Verdict:
     if known is not None:
         value = bool(known.const)
         if known.soft is None:
@@ -83,22 +97,22 @@ def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
     return NOTHING
 
 
-def _captured(frame: Frame, test: ast.expr, depth: int = 0) -> bool | None:
+def _captured(engine: Engine, frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
     """The truth of a test during a capture, also where locals hold the answer: `capturing`, `buffers is None`."""
-    direct = _in_capture(test)
+    direct = answer(engine, frame, test, compiled)
     if direct is not None or depth > MAX_LOCALS:
         return direct
     if isinstance(test, ast.Name):
         bound = provenance.origin(frame, test)
         if bound is None or bound is test:
             return False if depth and platforms.is_other(frame, test) else None
-        return _captured(frame, bound, depth + 1)
+        return _captured(engine, frame, bound, compiled, depth + 1)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _captured(frame, test.operand, depth)
+        inner = _captured(engine, frame, test.operand, compiled, depth)
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp) and depth:
         decisive = isinstance(test.op, ast.Or)
-        parts = {_captured(frame, part, depth) for part in test.values}
+        parts = {_captured(engine, frame, part, compiled, depth) for part in test.values}
         return decisive if decisive in parts else not decisive if parts == {not decisive} else None
     if (
         isinstance(test, ast.Compare)
@@ -108,37 +122,16 @@ def _captured(frame: Frame, test: ast.expr, depth: int = 0) -> bool | None:
         chosen = provenance.origin(frame, test.left)
         right = test.comparators[0]
         if isinstance(chosen, ast.IfExp) and isinstance(right, ast.Constant) and right.value is None:
-            answer = _in_capture(chosen.test)
-            value = chosen.body if answer else chosen.orelse
-            other = chosen.orelse if answer else chosen.body
-            if answer is not None and _is_none(other) and not _is_none(value):
+            asked = answer(engine, frame, chosen.test, compiled)
+            value = chosen.body if asked else chosen.orelse
+            other = chosen.orelse if asked else chosen.body
+            if asked is not None and _is_none(other) and not _is_none(value):
                 return isinstance(test.ops[0], ast.IsNot)
     return None
 
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-@kept
-def _in_capture(test: ast.expr) -> bool | None:
-    """The truth of a test while a step is captured, where it asks for just that."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _in_capture(test.operand)
-        return None if inner is None else not inner
-    if isinstance(test, ast.BoolOp):
-        parts = [_in_capture(value) for value in test.values]
-        if isinstance(test.op, ast.And):
-            return False if False in parts else True if all(part is True for part in parts) else None
-        return True if True in parts else False if all(part is False for part in parts) else None
-    if isinstance(test, ast.Call):
-        name = dotted(test.func)
-        if name is not None:
-            if TRUE_IN_CAPTURE.search(name):
-                return True
-            if FALSE_IN_CAPTURE.search(name):
-                return False
-    return None
 
 
 @kept

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan.checks import branch_effects, capturing_branch
 from graphsafe.scan.checks.provenance import capacity_tests, has_alternative
+from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.joins import join
 from graphsafe.scan.domain.values import (
     NONE,
@@ -123,11 +124,12 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
     known = truth(engine, frame, node.test, "if", node)
     if engine.has_used(uses) and not branch_effects.touches_device(engine, frame, [*node.body, *node.orelse]):
         engine.forget_uses(uses)
-    verdict = guards.judge(frame, node.test, known)
+    verdict = guards.judge(engine, frame, node.test, known)
     capturing_branch.branch(engine, frame, node)
     before = frame.env
     outcomes: list[Env] = []
     left: str | None = None
+    left_test: CompileTest | None = None
     lazy_count, missing = len(frame.lazy), list[str]()
     for branch, body in ((True, node.body), (False, node.orelse)):
         if verdict.dead is branch:
@@ -141,11 +143,14 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
         frame.lazy.extend(LazyTest(f"size of {text}", node.lineno) for text in sizes)
         if branch:
             frame.lazy.extend(LazyTest(text, node.lineno) for text in capacity_tests(node.test))
-        depth = len(frame.guards)
+        around = frame.conditions
+        test = verdict.test_of(branch)
         if verdict.guarded is branch:
             frame.guards.append(verdict.text)
+        elif test is not None:
+            frame.compile_tests.append(test)
         runs_on = execute(engine, frame, body)
-        del frame.guards[depth:]
+        frame.leave(around)
         del frame.lazy[lazy_count:]
         if not runs_on:
             # `if self.plan is not None: return self.plan`: what follows runs where it is missing.
@@ -155,9 +160,13 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
         elif verdict.guarded is (not branch):
             # The way that captures take has left the function: what follows is what they never reach.
             left = verdict.text
+        else:
+            left_test = verdict.test_of(not branch)
     frame.env = _merge(outcomes, before)
     if left is not None:
         frame.guards.append(left)
+    elif left_test is not None:
+        frame.compile_tests.append(left_test)
     if not node.orelse:
         frame.lazy.extend(LazyTest(text, node.lineno) for text in missing)
     return bool(outcomes)
@@ -206,16 +215,16 @@ def _for(engine: Engine, frame: Frame, node: ast.For | ast.AsyncFor) -> None:
     item = element(engine, iterable)
     if isinstance(node.iter, ast.Call) and dotted(node.iter.func) == "enumerate" and type(item) is Unknown:
         item = UNKNOWN
-    depth = len(frame.guards)
+    around = frame.conditions
     _loop_body(engine, frame, node.body, lambda: assign(engine, frame, node.target, item, node))
-    del frame.guards[depth:]
+    frame.leave(around)
     execute(engine, frame, node.orelse)
 
 
 def _while(engine: Engine, frame: Frame, node: ast.While) -> None:
-    depth = len(frame.guards)
+    around = frame.conditions
     _loop_body(engine, frame, node.body, lambda: _enter_while(engine, frame, node))
-    del frame.guards[depth:]
+    frame.leave(around)
     execute(engine, frame, node.orelse)
 
 
@@ -226,7 +235,7 @@ def _enter_while(engine: Engine, frame: Frame, node: ast.While) -> None:
 
 def _try(engine: Engine, frame: Frame, node: ast.Try) -> bool:
     before = dict(frame.env)
-    depth = len(frame.guards)
+    around = guards_before, tests_before = frame.conditions
     frame.tries.append(node)
     runs_on = execute(engine, frame, node.body)
     frame.tries.pop()
@@ -236,8 +245,8 @@ def _try(engine: Engine, frame: Frame, node: ast.Try) -> bool:
         runs_on = execute(engine, frame, node.orelse)
         if runs_on:
             outcomes.append(frame.env)
-    body_guards = frame.guards[depth:]
-    del frame.guards[depth:]
+    body_guards, body_tests = frame.guards[guards_before:], frame.compile_tests[tests_before:]
+    frame.leave(around)
     for handler in node.handlers:
         frame.env = _merge([before, after], before)
         if handler.name:
@@ -247,6 +256,7 @@ def _try(engine: Engine, frame: Frame, node: ast.Try) -> bool:
             outcomes.append(frame.env)
         frame.doubts -= 1
     frame.guards.extend(body_guards)
+    frame.compile_tests.extend(body_tests)
     frame.env = _merge(outcomes, after)
     ends = execute(engine, frame, node.finalbody)
     return ends and bool(outcomes)
@@ -254,7 +264,7 @@ def _try(engine: Engine, frame: Frame, node: ast.Try) -> bool:
 
 def _with(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool | None:
     contexts, entered_count = len(frame.contexts), len(frame.entered)
-    hot, guard_count = frame.hot, len(frame.guards)
+    hot, around = frame.hot, frame.conditions
     for item in node.items:
         value = evaluate(engine, frame, item.context_expr)
         entered = _enter(engine, frame, node, item.context_expr, value)
@@ -265,8 +275,8 @@ def _with(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool 
     frame.hot = hot
     del frame.contexts[contexts:]
     del frame.entered[entered_count:]
-    if len(frame.guards) > guard_count and not runs_on:
-        del frame.guards[guard_count:]
+    if not runs_on:
+        frame.leave(around)
     return runs_on
 
 

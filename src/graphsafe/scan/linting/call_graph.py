@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from graphsafe.scan.domain.record import ENTRY_POINT, Edge, Record
 
@@ -36,6 +36,37 @@ class CallGraph:
             seen |= found
             stack += found
         return frozenset(seen)
+
+    def captures(self, is_compiled: Callable[[str], bool]) -> Mapping[str, Set[bool]]:
+        """For each hot function the captures that come to it: under torch.compile (True), without (False), or none.
+
+        `is_compiled` says so of a root or function by itself; whatever such a one calls is compiled with it.
+        """
+        waiting = [(ref, is_compiled(ref)) for ref in self._roots]
+        found: dict[str, set[bool]] = {}
+        while waiting:
+            ref, compiled = waiting.pop()
+            if compiled in found.setdefault(ref, set()):
+                continue
+            found[ref].add(compiled)
+            for _, callee, edge in self._calls.get(ref, ()):
+                if edge.compile_test is None or edge.compile_test.compiling is compiled:
+                    waiting.append((callee, compiled or is_compiled(callee)))
+                else:
+                    found.setdefault(callee, set())
+        for ref in [ref for ref, captures in found.items() if not captures]:
+            for callee in self._callees.get(ref, ()):
+                self._nowhere(callee, found)
+        return found
+
+    def _nowhere(self, ref: str, found: dict[str, set[bool]]) -> None:
+        """Note that no capture comes to a function, nor to what only such ones call."""
+        waiting = [ref]
+        while waiting:
+            ref = waiting.pop()
+            if ref not in found:
+                found[ref] = set()
+                waiting += self._callees.get(ref, ())
 
     def chains(self) -> Mapping[str, Sequence[Edge]]:
         """For each hot function its shortest way from a root: the edges from the root on, empty for a root.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -17,11 +18,15 @@ from graphsafe.report.source import line_of
 from graphsafe.rulebook import Match, Rule, Rulebook
 from graphsafe.scan.checks import declared_support, state_across_steps
 from graphsafe.scan.domain.events import Event
-from graphsafe.scan.domain.record import Edge, Place, Record
+from graphsafe.scan.domain.record import TARGET, Edge, Place, Record
 from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.roots.hot_roots import Paths
 from graphsafe.scan.sources.source import Source, Unreadable
 from graphsafe.scan.sources.suppress import Comment, comments
 from graphsafe.scan.symbols.project import Project
+
+COMPILE = re.compile(r"(^|[._])compile(\(|$)")
+"Of decorators: `torch.compile`, `torch.compile(reduce-overhead)`, `support_torch_compile`."
 
 
 class Linter:
@@ -44,6 +49,9 @@ class Linter:
         self._is_whole = is_whole
         self._codes = rulebook.selected(config.select, config.ignore)
         self._display: dict[str, str] = {}
+        self._paths = Paths(config)
+        self._compiled: dict[str, bool] = {}
+        "Function -> whether torch.compile is at work in it."
         self._sites: dict[Edge, CallSite] = {}
         self._texts: dict[tuple[str, int], str] = {}
         "The lines of findings, by the paths that are shown."
@@ -60,7 +68,9 @@ class Linter:
         found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]] = {}
         hazards: dict[str, list[str]] = {}
         calls = CallGraph(self._record)
+        captures = calls.captures(self._is_compiled)
         for place, event in self._events(wanted, calls.in_graphs()):
+            event = _captured(event, captures.get(_ref(place)))
             self._match(place, event, wanted, found, hazards)
         for place, event in declared_support.events(self._project, calls, hazards, told):
             self._match(place, event, wanted, found, hazards)
@@ -113,6 +123,26 @@ class Linter:
             yield place, event
         yield from ((place, event) for place, event in record.replays.items() if place.path in paths)
 
+    def _is_compiled(self, ref: str) -> bool:
+        """Whether torch.compile is at work in a function: its decorators, its class or the configuration say so."""
+        if ref not in self._compiled:
+            facts = self._project.function_facts(ref)
+            path, why = ref.partition("::")[0], self._record.roots.get(ref, "")
+            target = self._config.targets.get(why.removeprefix(TARGET)) if why.startswith(TARGET) else None
+            owner = self._project.class_facts(f"{path}::{facts.owner}") if facts is not None and facts.owner else None
+            decorators = (*(facts.decorators if facts else ()), *(owner.decorators if owner else ()))
+            self._compiled[ref] = (
+                why.startswith("torch.compile")
+                or (target is not None and target.compiled)
+                or any(COMPILE.search(decorator) for decorator in decorators)
+                or (facts is not None and self._paths.is_compiled(path, self._module(path), facts))
+            )
+        return self._compiled[ref]
+
+    def _module(self, path: str) -> str:
+        file = self._project.index(path)
+        return file.module if file is not None else ""
+
     def _enabled(self, code: str, path: str) -> bool:
         if code not in self._codes:
             return False
@@ -137,6 +167,8 @@ class Linter:
         if event.guard is not None:
             level = "note"
             data["guard"] = event.guard
+        elif event.compile_test is not None:
+            data["compile_test"] = event.compile_test.text
         words = _Words(event.words)
         ref = _ref(place)
         chain = chains.get(ref, ())
@@ -165,7 +197,7 @@ class Linter:
             call_chain=tuple(map(self._site, chain)),
             further_roots=max(counts.get(ref, 1) - 1, 0),
             count=len({item[3].span for item in group}),
-            message=(match.message or rule.message).format_map(words),
+            message=(match.message or rule.message).format_map(words) + _about_compile(event),
             why=_first_paragraph(rule.why),
             fix=(match.fix_short or rule.fix_short).format_map(words),
             data=data,
@@ -302,6 +334,27 @@ def _needs_replay(event: Event) -> bool:
 
 def _ref(place: Place) -> str:
     return f"{place.path}::{place.function}"
+
+
+def _captured(event: Event, captures: Set[bool] | None) -> Event:
+    """An event as those captures see it that come to its function; None where that is not known."""
+    test = event.compile_test
+    if event.guard is not None or captures is None:
+        return event
+    if not captures:
+        return replace(event, guard="a test of torch.compile on the way here")
+    if test is None:
+        return event
+    if test.compiling not in captures:
+        return replace(event, guard=test.text)
+    return event if False in captures else replace(event, compile_test=None)
+
+
+def _about_compile(event: Event) -> str:
+    test = event.compile_test
+    if test is None or event.guard is not None:
+        return ""
+    return f"; {test.text} keeps it out of torch.compile, not out of a plain capture" if not test.compiling else ""
 
 
 @cache

@@ -187,7 +187,8 @@ def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, adde
                 reads_self=True,
                 lazy=False,
                 keyed=True,
-                guard=frame.guards[-1] if frame.guards else None,
+                guard=frame.guard,
+                compile_test=frame.compile_test,
                 order=engine.state.tick(),
                 grows=True,
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Call
-from graphsafe.scan.domain.record import ENTRY_POINT
+from graphsafe.scan.domain.record import ENTRY_POINT, TARGET
 from graphsafe.scan.domain.values import Instance, Sequence, Value, options
 from graphsafe.scan.models import torch_functions
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
@@ -113,6 +113,11 @@ class Paths:
             return True
         return any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.hot_paths)
 
+    def is_compiled(self, path: str, module: str, facts: FunctionFacts) -> bool:
+        """Whether the configuration says that torch.compile is at work in a hot function."""
+        patterns = [pattern for pattern in self._config.hot_paths if pattern.compiled]
+        return any(pattern.matches(self.relative(path), module, facts.name) for pattern in patterns)
+
 
 def roots_of(
     engine: Engine, file: FileIndex, paths: Paths, entry_points: frozenset[str]
@@ -194,4 +199,4 @@ def target_roots(engine: Engine, config: Config, files: Iterable[str]) -> None:
         value = engine.read(Call(f"{file.path}::{factory}"))
         for option in options(value):
             first = option.items[0] if type(option) is Sequence and option.items else option
-            torch_functions.root_of(engine, first, f"target {target.name}")
+            torch_functions.root_of(engine, first, f"{TARGET}{target.name}")

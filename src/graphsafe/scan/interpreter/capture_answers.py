@@ -1,0 +1,139 @@
+"""What tests answer while a step is captured: whether the stream is capturing, whether torch.compile is at work.
+
+`is_compiling()` and its kin answer no in a plain capture, so they keep nothing out of it; under torch.compile they
+answer yes. Helpers of the project that ask several of these are read for what they return.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.values import Function, Lib
+from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.symbols.index import dotted
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.engine import Engine
+
+CAPTURING = re.compile(
+    r"(^|\.)(is_current_stream_capturing|is_cuda_stream_capturing|is_stream_capturing|is_capturing|is_graph_capturing"
+    r"|is_in_cuda_graph_capture|get_is_capture_mode|is_graph_capture_mode)$"
+)
+"Yes during every capture."
+COMPILING = re.compile(r"(^|\.)(is_compiling|is_dynamo_compiling|is_torchdynamo_compiling|is_torch_compile)$")
+"Yes under torch.compile only."
+TRACING = re.compile(
+    r"(^|\.)(_?is_tracing|is_jit_tracing|is_fx_tracing|is_torch_fx_proxy|is_exporting|is_torchdynamo_exporting"
+    r"|is_export_mode|is_in_onnx_export|is_scripting)$"
+)
+"No during every capture: other tools trace."
+MAX_HELPERS = 3
+"Helpers that ask helpers."
+MAX_STATEMENTS = 12
+"Of a function that is taken for a helper."
+
+
+def answer(engine: Engine, frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
+    """The truth of a test during a capture, `compiled` under torch.compile; None where it asks for something else."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = answer(engine, frame, test.operand, compiled, depth)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        parts = [answer(engine, frame, part, compiled, depth) for part in test.values]
+        return _either(parts) if isinstance(test.op, ast.Or) else _all(parts)
+    if isinstance(test, ast.Call):
+        return _call(engine, frame, test, compiled, depth)
+    return None
+
+
+def _either(parts: Iterable[bool | None]) -> bool | None:
+    known = set(parts)
+    return True if True in known else None if None in known else False
+
+
+def _all(parts: Iterable[bool | None]) -> bool | None:
+    known = set(parts)
+    return False if False in known else None if None in known else True
+
+
+def _call(engine: Engine, frame: Frame, call: ast.Call, compiled: bool, depth: int) -> bool | None:
+    name = dotted(call.func) or ""
+    if isinstance(call.func, ast.Name) and call.func.id not in frame.env:
+        called = engine.name(frame, call.func.id)
+        if type(called) is Function and called.node is None:
+            helped = _helper(engine, called.ref, compiled, depth)
+            if helped is not None:
+                return helped
+        elif type(called) is Lib:
+            name = called.name
+    if CAPTURING.search(name):
+        return True
+    if COMPILING.search(name):
+        return compiled
+    if TRACING.search(name):
+        # What other libraries call tracing is most often both, as in transformers.
+        return name.endswith("is_tracing") and not name.startswith(("torch.", "self."))
+    return None
+
+
+def _helper(engine: Engine, ref: str, compiled: bool, depth: int) -> bool | None:
+    """What a function of the project answers that does nothing but ask."""
+    known: dict[tuple[str, bool], bool | None] = engine.project.files.table("capture answers", dict)
+    if (ref, compiled) not in known:
+        known[ref, compiled] = None  # for a function that calls itself
+        if depth < MAX_HELPERS:
+            known[ref, compiled] = _read(engine, ref, compiled, depth + 1)
+    return known[ref, compiled]
+
+
+def _read(engine: Engine, ref: str, compiled: bool, depth: int) -> bool | None:
+    node = engine.project.function_node(ref)
+    file = engine.project.index(ref.partition("::")[0])
+    if node is None or file is None:
+        return None
+    statements = list(_tried(node.body))
+    if len(statements) > MAX_STATEMENTS:
+        return None
+    frame = Frame(file, ref, {}, hot=False)
+    returned = [statement.value for statement in statements if isinstance(statement, ast.Return)]
+    answers: set[bool | None] = set()
+    for value in returned:
+        if isinstance(value, ast.Name):
+            answers.add(_either_assigned(engine, frame, statements, value.id, compiled, depth))
+        else:
+            answers.add(answer(engine, frame, value, compiled, depth) if value is not None else None)
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a function, without those that handle errors."""
+    for statement in body:
+        if isinstance(statement, ast.Try):
+            yield from _tried([*statement.body, *statement.orelse, *statement.finalbody])
+        elif isinstance(statement, (ast.If, ast.With)):
+            yield from _tried([*statement.body, *getattr(statement, "orelse", ())])
+        elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+            yield statement
+
+
+def _either_assigned(
+    engine: Engine, frame: Frame, statements: Iterable[ast.stmt], name: str, compiled: bool, depth: int
+) -> bool | None:
+    """The truth of a local name that one assignment makes and `|=` adds to: a yes stays one."""
+    found: list[bool | None] = []
+    for statement in statements:
+        if isinstance(statement, ast.Assign) and [dotted(target) for target in statement.targets] == [name]:
+            found.append(answer(engine, frame, statement.value, compiled, depth))
+        elif isinstance(statement, ast.AugAssign) and dotted(statement.target) == name:
+            if not isinstance(statement.op, ast.BitOr):
+                return None
+            found.append(answer(engine, frame, statement.value, compiled, depth))
+    if sum(isinstance(statement, ast.Assign) for statement in statements) > 1:
+        return None
+    return _either(found) if found else None
+
+
+__all__ = ["answer"]
