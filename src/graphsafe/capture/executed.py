@@ -11,13 +11,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from graphsafe.capture.frames import is_user_file, user_frames
 from graphsafe.report.model import CallSite
 
-_GROWERS = frozenset({"append", "extend", "insert", "add", "update", "setdefault", "appendleft"})
+_MUTATORS = frozenset(
+    "append extend insert add update setdefault appendleft pop popleft popitem remove discard clear rotate".split()
+)
 
 
 @dataclass
@@ -26,6 +28,12 @@ class Executed:
 
     lines: dict[str, set[int]] = field(default_factory=dict)
     stores: dict[tuple[str, int], tuple[CallSite, ...]] = field(default_factory=dict)
+    callers: dict[CodeType, tuple[CallSite, ...]] = field(default_factory=dict)
+    "A function that ran -> the user's frames that called it first."
+
+    def caller_of(self, function: Any) -> tuple[CallSite, ...]:
+        """Of a plain Python function; empty where it did not run."""
+        return self.callers.get(function.__code__, ()) if isinstance(function, FunctionType) else ()
 
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
         """The frames of the last line that ran and stores under the name that a state's path ends in; empty if none."""
@@ -50,7 +58,11 @@ def lines_traced(ran: Executed) -> Iterator[None]:
         return local
 
     def calls(frame: FrameType, event: str, argument: Any) -> Any:
-        return local if is_user_file(frame.f_code.co_filename) else None
+        if not is_user_file(frame.f_code.co_filename):
+            return None
+        if frame.f_code not in ran.callers:
+            ran.callers[frame.f_code] = user_frames(frame.f_back)[0] if frame.f_back is not None else ()
+        return local
 
     before = sys.gettrace()
     sys.settrace(calls)
@@ -76,7 +88,9 @@ def stores_of(file: str) -> Mapping[int, frozenset[str]]:
     for node in nodes:
         for target in _targets(node):
             name = _name(target)
-            if name is not None and (name in outer or not isinstance(target, ast.Name)):
+            # A call that changes its argument may change what a closure or a module holds; an assignment cannot.
+            reaches_out = isinstance(node, ast.Call) or not isinstance(target, ast.Name)
+            if name is not None and (name in outer or reaches_out):
                 found.setdefault(node.lineno, set()).add(name)  # type: ignore[attr-defined]
     return {line: frozenset(names) for line, names in found.items()}
 
@@ -86,8 +100,10 @@ def _targets(node: ast.AST) -> list[ast.expr]:
         return [part for target in node.targets for part in _parts(target)]
     if isinstance(node, (ast.AugAssign, ast.AnnAssign)):
         return [node.target]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWERS:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATORS:
         return [node.func.value]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next" and node.args:
+        return [node.args[0]]
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)

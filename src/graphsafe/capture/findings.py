@@ -176,7 +176,8 @@ class _Writer:
     def state(self) -> None:
         lazy = self._seen.reference.get("lazy") or []
         told: list[str] = []
-        for change in (self._seen.step.get("state") or {}).get("changed", ()):
+        changed = (self._seen.step.get("state") or {}).get("changed", ())
+        for change in changed:
             name, frames = change["name"], change["frames"]
             if change["how"] == "born":
                 if any(_within(path, name) for path in lazy):
@@ -192,6 +193,10 @@ class _Writer:
         for path in lazy:
             if not any(_within(path, name) for name in told):
                 self._lazy(path, self._entry)
+        if not lazy and (self._seen.probes.get("replay") or {}).get("first_step") == "fail":
+            births = {change["name"]: change["frames"] for change in changed if change["how"] == "born"}
+            for path in self._seen.reference.get("lazy_caches") or ():
+                self._lazy(path, births.get(path, ()))
 
     @property
     def _twin(self) -> Mapping[str, Any]:
@@ -224,7 +229,7 @@ class _Writer:
         for path, cause in self._causes.items():
             change = changes.get(path) or next((changes[name] for name in changes if _within(path, name)), None)
             frames = (change or {}).get("frames") or first["frames"] or self._entry
-            code = {"tensor": "GS703", "length": "GS402", "generator": "GS504"}.get(cause["kind"], "GS702")
+            code = _cause_code(cause)
             values = {key: cause[key] for key in ("before", "after") if cause[key] is not None}
             data = {"attribute": path, **values, "froze": froze}
             self.add(code, frames, value=f"`{path}`", expr=f"{path}", level="error", data=data)
@@ -235,7 +240,11 @@ class _Writer:
         for call in calls:
             code = "GS504" if wanted == "random" else "GS702"
             self.add(code, call["frames"], call["span"], level="error", data={"call": call["function"], "froze": froze})
-        if not calls:
+        hidden = [change for change in changes.values() if change["how"] == "opaque" and change["frames"]]
+        for change in hidden if not calls and wanted == "clock" else ():
+            data = {"attribute": change["name"], "froze": froze}
+            self.add("GS702", change["frames"], level="error", data=data)
+        if not calls and not hidden:
             frames = first["frames"] or self._entry
             code = "GS504" if wanted == "random" else "GS702"
             span = first["span"] if first["frames"] else None
@@ -326,6 +335,13 @@ class _Writer:
             return
         names = ", ".join(check["name"] for check in differing[:3]) or "the random numbers"
         self.add("GS704", self._entry, expr=names, value=names, data={"checks": differing[:8]})
+
+
+def _cause_code(cause: Mapping[str, Any]) -> str:
+    if cause["kind"] == "tensor":
+        return "GS703"
+    grows = cause["kind"] == "length" and int(cause["after"]) > int(cause["before"])
+    return "GS402" if grows else "GS702"
 
 
 def _repair(works: bool) -> str:

@@ -60,6 +60,7 @@ def run(job: Job, channel: Channel) -> None:
         channel.tell(
             varied=reference.varied,
             lazy=reference.lazy,
+            lazy_caches=reference.lazy_caches,
             stable=not reference.noise.unbounded,
             path=reference.path,
         )
@@ -100,6 +101,7 @@ class _Reference:
         self.varied = sum(
             _moved(self.first.steps[at], control.steps[at], self.noise, self._inputs) for at in range(REPLAYS)
         )
+        self.lazy_caches: list[str] = []
         self.lazy, self.first_step = self._first_step()
 
     @property
@@ -172,7 +174,7 @@ class _Reference:
     def _first_step(self) -> tuple[list[str], dict[str, Any] | None]:
         """The first step on the inputs of replay 1, and what was born in step 1, follows its inputs, and stays."""
         first, session = self.first, self._session
-        if not first.born:
+        if not first.born and not first.filled:
             return [], None
         session.channel.phase("a first step on new inputs")
         self._start.put_back()
@@ -187,7 +189,10 @@ class _Reference:
             for path, value in first.born.items()
             if path in follows and follows[path] != value and first.settled.get(path) == value
         ]
-        if not lazy:
+        # What a cache keeps cannot be compared; whether it matters shows in the outputs.
+        kept = reach_of(session.subject).caches
+        self.lazy_caches = [path for path, size in first.filled.items() if path in kept and kept[path][1] == size]
+        if not lazy and not self.lazy_caches:
             return [], None
         return lazy, {"outputs": host_values(session.device, outputs.tensors), "hosts": dict(outputs.hosts)}
 
@@ -203,6 +208,8 @@ class _Series:
     steps: list[Step] = field(default_factory=list)
     born: dict[str, str] = field(default_factory=dict)
     "Attribute born in step 1 -> its value then, as a digest."
+    filled: dict[str, int] = field(default_factory=dict)
+    "Caches of functions that were empty before step 1 -> how many results they keep after it."
     settled: dict[str, str] = field(default_factory=dict)
     "The same attributes at the end of the series."
     changed: set[str] = field(default_factory=set)
@@ -216,6 +223,10 @@ class _Series:
             session.seed(FIRST_SEED)
             session.step()
             self.born = _born(session, before.tensors, before.hosts)
+            caches = reach_of(session.subject).caches
+            self.filled = {
+                path: size for path, (_, size) in caches.items() if size and before.caches.get(path, (None, 1))[1] == 0
+            }
         session.warm_up(done=1)
         session.channel.phase(name)
         warm = _digests(session)

@@ -249,7 +249,9 @@ class Run:
     def _after(self) -> None:
         capture, replay = self._probes["capture"], self._probes["replay"]
         died = capture["status"] == "crashed" and capture.get("phase") == "capture"
-        wrong = capture["status"] == "pass" and (capture.get("empty") or replay["status"] == "fail")
+        # What twin captures explain needs no other explanation.
+        unexplained = replay["status"] == "fail" and self._probes["twin"]["status"] != "fail"
+        wrong = capture["status"] == "pass" and (capture.get("empty") or unexplained)
         if capture["status"] == "fail" or died or wrong:
             self._alone("diagnose")
         if (

@@ -102,7 +102,8 @@ class RegisteredNoise(nn.Module):
 
 
 def build_registered_noise(device):
-    return RegisteredNoise(device), (torch.randn(4, 16, device=device),)
+    x = torch.randn(4, 16, device=device)  # before the module: there are no default generators until a device is used
+    return RegisteredNoise(device), (x,)
 
 
 class AwareMask(nn.Module):

@@ -110,6 +110,8 @@ class Difference:
     frames: tuple[CallSite, ...] = ()
     "The user's frames that launched the node; empty where they are not known."
     span: Span | None = None
+    argument: int = 0
+    "Which piece of the node's arguments, where they differ."
 
 
 @dataclass(frozen=True, slots=True)

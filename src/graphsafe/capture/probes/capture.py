@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.compare import INCOMPARABLE, Check, Difference, Spread, difference
 from graphsafe.capture.device.protocol import CaptureFailure
-from graphsafe.capture.probes.twin import Before, compare_captures
+from graphsafe.capture.probes.twin import compare_captures
 from graphsafe.capture.session import (
     CAPTURE_SEED,
     FIRST_SEED,
@@ -47,7 +47,6 @@ def run(job: Job, channel: Channel) -> None:
         with session.device.capture_stream():
             session.warm_up()
         channel.tell(capture={"status": "skipped", "phase": "capture", "reason": "the attempt did not end"})
-        before = Before(session)
         session.seed(CAPTURE_SEED)
         gc.collect()
         channel.phase("capture")
@@ -63,7 +62,7 @@ def run(job: Job, channel: Channel) -> None:
         channel.tell(twin={"status": "crashed", "reason": "it was not reached"})
         _replay(session, answer, unmatched, built)
         channel.tell(twin={"status": "crashed", "reason": "the process died while capturing the step again"})
-        channel.tell(twin=compare_captures(session, answer, before))
+        channel.tell(twin=compare_captures(session, answer))
 
 
 def _replay(session: Session, recording: Recording, unmatched: list[str], built: Mapping[str, torch.Tensor]) -> None:

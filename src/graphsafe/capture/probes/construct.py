@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.capture.frames import function_name, is_user_file
 from graphsafe.capture.session import opened
 from graphsafe.capture.state import Snapshot, StateError, reach_of
+from graphsafe.capture.targets import TargetError
 from graphsafe.capture.trial import Broken, try_inputs
 
 if TYPE_CHECKING:
@@ -25,6 +26,17 @@ def run(job: Job, channel: Channel) -> None:
     """The build child: first and alone. Looks at what construction left, then finds inputs that can be varied."""
     attempts: list[CaptureAttempt] = []
     threads = set(threading.enumerate())
+    try:
+        _look(job, channel, attempts, threads)
+    except TargetError as error:
+        # A constructor that leaves a capture open often fails for that very reason, later and elsewhere.
+        if attempts and error.stage != "step":
+            captures = [asdict(attempt) for attempt in attempts]
+            channel.tell(construct={"status": "fail", "built": False, "captures": captures})
+        raise
+
+
+def _look(job: Job, channel: Channel, attempts: list[CaptureAttempt], threads: set[threading.Thread]) -> None:
     with opened(job, channel, attempts) as session:
         channel.phase("look at what construction left")
         device = session.device

@@ -14,8 +14,9 @@ def changes(census: Sequence[Reach], ran: Executed) -> list[dict[str, Any]]:
     """From the state before step 1 and after steps 1, 2 and 3: `{name, how, before, after, frames}` each.
 
     `how` is born (missing or None before step 1), grows, rebound (another storage under the same name after every
-    step), host (a Python value that every step changes), changes (one that some step changes) or cached (a new entry in
-    step 2 or 3). What is born may count or be rebound afterwards: it then has two entries.
+    step), host (a Python value that every step changes), changes (one that some step changes), cached (a new entry in
+    step 2 or 3), or opaque (an iterator whose position cannot be seen). What is born may count or be rebound after
+    that: it then has two entries.
     """
     start, one, two, three = census
     grown = {
@@ -25,12 +26,13 @@ def changes(census: Sequence[Reach], ran: Executed) -> list[dict[str, Any]]:
     }
     found: dict[tuple[str, bool], dict[str, Any]] = {}
 
-    def add(path: str, how: str, before: Any = None, after: Any = None) -> None:
+    def add(path: str, how: str, before: Any = None, after: Any = None, function: Any = None) -> None:
         # One cause, one entry: the first one told, and an object's own parts with it.
         born = how == "born"
         known = [name for name, is_birth in found if is_birth == born]
         if path not in known and not any(path.startswith((f"{outer}.", f"{outer}[")) for outer in known):
-            frames = [asdict(frame) for frame in ran.writer_of(path)]
+            writer = ran.writer_of(path) if function is None else ran.caller_of(function)
+            frames = [asdict(frame) for frame in writer]
             found[path, born] = {"name": path, "how": how, "before": before, "after": after, "frames": frames}
 
     for path in sorted(grown):
@@ -56,6 +58,11 @@ def changes(census: Sequence[Reach], ran: Executed) -> list[dict[str, Any]]:
         cache = path.rpartition("[")[0]
         if path not in one.tensors and one.lengths.get(cache, 0) < three.lengths.get(cache, 0):
             add(cache, "cached", one.lengths.get(cache), three.lengths[cache])
+    for path, (cache, size) in one.caches.items():
+        if size and path in start.caches and not start.caches[path][1]:
+            add(path, "born", 0, size, cache.__wrapped__)
+    for path in three.opaque:
+        add(path, "opaque")
     return list(found.values())
 
 

@@ -244,6 +244,7 @@ def _take_method(walk: Walk, path: str, value: Any) -> None:
 
 def _take_cache(walk: Walk, path: str, value: Any) -> None:
     walk.reach.containers.append(value)
+    walk.reach.caches[path] = (value, value.cache_info().currsize)
     walk.todo.append((path, value.__wrapped__, None, None))
 
 

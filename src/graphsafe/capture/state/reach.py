@@ -36,6 +36,8 @@ class Reach:
     "Of lists, tuples, sets and dicts."
     sized: dict[str, Any] = field(default_factory=dict)
     "The same lists, sets and dicts, by path."
+    caches: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    "Functions behind `functools.lru_cache`, and how many results they keep."
     containers: list[Any] = field(default_factory=list)
     "What `Snapshot` refills."
     unreadable: dict[str, str] = field(default_factory=dict)

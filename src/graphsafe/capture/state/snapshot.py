@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.state import generators
@@ -24,10 +25,15 @@ _VALUE_BYTES = 4 << 30
 class Bindings:
     """What containers and host generators held; of tensors, which ones there were and not their values."""
 
-    def __init__(self, reach: Reach) -> None:
-        """Raises StateError where something cannot even be copied."""
+    def __init__(self, reach: Reach, clear_caches: bool = True) -> None:
+        """What an `lru_cache` holds can only be cleared, not put back. Raises StateError where something cannot even be
+        copied."""
         self._reach = reach
-        self._containers = [(container, contents(container)) for container in reach.containers]
+        self._containers = [
+            (container, contents(container))
+            for container in reach.containers
+            if clear_caches or type(container) is not functools._lru_cache_wrapper
+        ]
         self._generators = {path: generators.state_of(found) for path, found in reach.host_generators.items()}
 
     def put_back(self) -> None:
@@ -58,12 +64,12 @@ def _refill(container: Any, before: Any) -> None:
 class Snapshot:
     """What containers and generators held, and the tensors' values."""
 
-    def __init__(self, device: Device, subject: Subject) -> None:
+    def __init__(self, device: Device, subject: Subject, clear_caches: bool = True) -> None:
         """Raises StateError where something cannot even be copied."""
         self._device = device
         self._subject = subject
         reach = reach_of(subject)
-        self._bindings = Bindings(reach)
+        self._bindings = Bindings(reach, clear_caches)
         self.tensors = reach.tensors
         self.digests = {path: device.digest(tensor) for path, tensor in reach.tensors.items()}
         self.values: dict[str, torch.Tensor] = {}

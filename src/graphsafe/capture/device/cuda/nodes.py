@@ -11,7 +11,7 @@ import functools
 import struct
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Literal
 
@@ -23,7 +23,7 @@ from graphsafe.report.model import CallSite
 
 _WORD = 8
 "Bytes that are compared at once: an address, or one or two scalars."
-_MOST_DIFFERENCES = 16
+_MOST_DIFFERENCES = 64
 _HOST_MEMORY = 1
 "`CU_MEMORYTYPE_HOST` of cuda.h."
 
@@ -95,10 +95,11 @@ def differences(
             break  # what follows is shifted against the first graph, and differs everywhere
         if one.launch != other.launch:
             found.append(_difference(number, "extent", second, str(one.launch), str(other.launch), places))
-        for before, after in zip(one.words, other.words, strict=False):
+        for at, (before, after) in enumerate(zip(one.words, other.words, strict=False)):
             what = _changed(before, after, pools, segments)
             if what is not None:
-                found.append(_difference(number, what, second, *_numbers(what, before, after), places))
+                told = _difference(number, what, second, *_numbers(what, before, after), places)
+                found.append(replace(told, argument=at))
     return tuple(found)
 
 
