@@ -51,7 +51,7 @@ DTYPE_CASE = {"when": {"literals": {"dtype": ["bool", "uint8"]}}, "result": "mas
 NUMBERS = {"number", "int", "float", "Optional[number]", "Optional[int]", "Optional[float]", "List[int]", "List[float]"}
 "Schema types for which PyTorch's argument parser reads a 0-d tensor."
 PLAIN_FIELDS = ("placement", "mutates", "view", "pointwise", "valueless", "host_arguments", "host_results")
-PLAIN_FIELDS += ("checks_on_cpu", "sums_in_any_order", "inside")
+PLAIN_FIELDS += ("checks_on_cpu", "sums_in_any_order", "inside", "ndim", "attribute")
 FIELDS = ("params", "numbers", "effects", "result", "cases", "launches", "evidence", *PLAIN_FIELDS)
 "What a block of torch.yaml may set."
 

@@ -167,6 +167,10 @@ class Op:
     "Takes nothing from its arguments but shape, dtype and device (`zeros_like`)."
     launches: bool
     "Whether anything runs on the device (`empty` and views launch nothing)."
+    ndim: int | Literal["size", "same", "one-more"] | None
+    "Of the result: a number, that of the `size` given, or the first argument's; `None` where nothing is said."
+    attribute: bool
+    "Read of a tensor without a call."
     host_arguments: HostArguments
     host_results: tuple[int, ...]
     "Positions of results that stay on the host, whatever the arguments are."

@@ -43,6 +43,8 @@ def entry_of(row: Mapping[str, Any]) -> Op:
         pointwise=row.get("pointwise", False),
         valueless=row.get("valueless", False),
         launches=row.get("launches", True),
+        ndim=_one_of(row.get("ndim"), (None, 0, 1, "size", "same", "one-more")),
+        attribute=row.get("attribute", False),
         host_arguments=_one_of(row.get("host_arguments", "none"), get_args(HostArguments)),
         host_results=tuple(row.get("host_results", ())),
         checks_on_cpu=row.get("checks_on_cpu", False),
@@ -104,7 +106,7 @@ def _result_kind(value: str) -> ResultKind:
 
 def _one_of(value: Any, allowed: tuple[Any, ...]) -> Any:
     if value not in allowed:
-        raise ValueError(f"{value!r} is none of {', '.join(allowed)}")
+        raise ValueError(f"{value!r} is none of {', '.join(map(str, allowed))}")
     return value
 
 

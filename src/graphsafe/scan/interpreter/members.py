@@ -40,30 +40,15 @@ if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
     from graphsafe.scan.interpreter.engine import Engine
 
-_VIEWS = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
 _RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
 "Modules whose `bias` is a flag: their parameters have a layer's number in the name."
-_HOST = frozenset(
-    (
-        "ndim",
-        "itemsize",
-        "nbytes",
-        "is_leaf",
-        "requires_grad",
-        "is_sparse",
-        "layout",
-        "is_nested",
-        "names",
-        "retains_grad",
-    )
-)
 
 
 def attribute(engine: Engine, frame: Frame, node: ast.AST, owner: Value, name: str, text: str | None) -> Value:
     """`owner.name`; `text` is how the code writes it, where it is a plain chain of names."""
     if isinstance(owner, Tensor):
-        return _of_tensor(owner, name)
+        return _of_tensor(engine, owner, name)
     if isinstance(owner, Instance):
         return of_instance(engine, frame, node, owner, name, text or f"….{name}")
     if isinstance(owner, Lib):
@@ -100,7 +85,7 @@ def attribute(engine: Engine, frame: Frame, node: ast.AST, owner: Value, name: s
     return UNKNOWN
 
 
-def _of_tensor(tensor: Tensor, name: str) -> Value:
+def _of_tensor(engine: Engine, tensor: Tensor, name: str) -> Value:
     if name == "shape":
         return SIZE
     if name == "device":
@@ -111,13 +96,12 @@ def _of_tensor(tensor: Tensor, name: str) -> Value:
         known = tensor.where != "any" and tensor.sure
         on_cuda = number(tensor.where == "device") if known else ON_CUDA
         return on_cuda if name == "is_cuda" else replace(on_cuda, const=not on_cuda.const)
-    if name in _HOST:
-        return NUMBER
-    if name in _VIEWS:
-        return replace(tensor, fresh=False)
     if name == "grad":
         return Tensor(where=tensor.where, dtype="float", step=tensor.step)
-    return UNKNOWN
+    op = engine.ops.method(name)
+    if op is None or not op.attribute:
+        return UNKNOWN
+    return replace(tensor, fresh=False) if op.view else NUMBER
 
 
 def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, name: str, text: str) -> Value:

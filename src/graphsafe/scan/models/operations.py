@@ -330,39 +330,27 @@ def _ndim(
     if op.pointwise:
         ndims = [tensor.ndim for tensor in involved]
         return None if None in ndims or not ndims else max(n for n in ndims if n is not None)
-    name = (op.aten or "").removeprefix("aten::")
-    if name in ("zeros", "ones", "empty", "rand", "randn"):
-        size = arguments.keywords.get("size")
-        sizes = values if size is None else [size]
-        if len(sizes) == 1 and type(sizes[0]) is Sequence:
-            return len(sizes[0].items) if sizes[0].items is not None else None
-        return len(sizes) if sizes and all(type(size) is Number for size in sizes) else None
-    if name in ("full", "randint"):
-        size = arguments.get(0 if name == "full" else len(arguments.positional) - 1, "size")
-        return len(size.items) if type(size) is Sequence and size.items is not None else None
-    if name in ("arange", "linspace", "logspace", "randperm"):
-        return 1
-    if name == "tensor":
+    if op.ndim == "size":
+        return _ndim_of_size(op, values, arguments)
+    if op.ndim == "same" or op.ndim == "one-more":
+        return None if first is None or first.ndim is None else first.ndim + (op.ndim == "one-more")
+    if op.ndim is not None:
+        return op.ndim
+    if op.aten == "aten::tensor":
         data = values[0] if values else UNKNOWN
         if type(data) is Number:
             return 0
-        if type(data) is Sequence:
-            return 1 if type(data.elem) is Number else None
-        return None
-    if name in (
-        "zeros_like",
-        "ones_like",
-        "empty_like",
-        "full_like",
-        "rand_like",
-        "randn_like",
-        "clone",
-        "detach",
-        "contiguous",
-    ):
-        return first.ndim if first is not None else None
-    if name == "unsqueeze" and first is not None and first.ndim is not None:
-        return first.ndim + 1
-    if name in ("flatten", "ravel") and len(values) == 1:
+        return 1 if type(data) is Sequence and type(data.elem) is Number else None
+    if op.aten in ("aten::flatten", "aten::ravel") and len(values) == 1:
         return 1
     return None
+
+
+def _ndim_of_size(op: Op, values: list[Value], arguments: Arguments) -> int | None:
+    size = arguments.keywords.get("size")
+    sizes = values if size is None else [size]
+    listed = next((value for value in sizes if type(value) is Sequence), None)
+    if listed is not None:
+        return len(listed.items) if listed.items is not None else None
+    spread = "size*" in op.params and len(sizes) > 0 and all(type(value) is Number for value in sizes)
+    return len(sizes) if spread else None
