@@ -89,6 +89,7 @@ def judge(target, pure=False, root=""):
     }
     noise = max(ROUNDING * between["rounding"], 10 * between["floor"], 2e-6)
     still = not eager["gpu"] or apart(replay["steps"][-2], replay["steps"][-1]) == 0 < 1e-5 < apart(path[-2], path[-1])
+    outputs = [step[: eager["outputs"] or len(step)] for step in eager["steps"]]
     for label, why, holds in (
         (None, "there is no GPU", not eager["gpu"]),
         ("not-ready", "the graph is empty", replay.get("empty")),
@@ -96,7 +97,7 @@ def judge(target, pure=False, root=""):
         ("not-ready", "replays differ", between["replay"] > 10 * between["floor"]),
         ("not-ready", "capture takes another path", between["guard"] > noise),
         ("not-ready", "a fresh build differs", between["fresh"] > noise),
-        ("inconclusive", "no output follows the inputs", not apart(eager["steps"][0], eager["steps"][1])),
+        ("inconclusive", "no output follows the inputs", not apart(outputs[0], outputs[1])),
         ("ready", None, True),
     ):
         if holds:

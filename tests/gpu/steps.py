@@ -93,6 +93,7 @@ def play(file, factory, role, told):
             seed(k)
             out = (graph.replay(), out)[1] if graph else fn(*args, **kwargs)
             wait()
+            told["outputs"] = len(tensors(out))
             told["steps"].append(
                 [tensor.detach().cpu().clone() for tensor in tensors([out, args, kwargs, *module.buffers()])]
             )
