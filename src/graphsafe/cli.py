@@ -25,6 +25,7 @@ from graphsafe.console import (
     put,
     put_hotness,
     put_page,
+    put_summary,
 )
 from graphsafe.errors import RequestError
 
@@ -345,6 +346,10 @@ def capture(
         written = reports if all_targets else reports[0]
         put(written, file_form, file, _rules(requests[0].config))
         put(written, form or "terminal", None, _rules(requests[0].config))
+    if all_targets and form in (None, "terminal"):
+        put_summary(
+            [(request.name or request.target, report) for request, report in zip(requests, reports, strict=True)]
+        )
     if any(limit.kind == CUT_SHORT for report in reports for limit in report.limits):
         complain("interrupted")
         return 128 + (ended_by[0] if ended_by else signal.SIGINT)
@@ -482,6 +487,7 @@ def _requests(text: str | None, **options: Any) -> list[CaptureRequest]:
                 "devices": options["devices"] or target.devices,
                 "buckets": options["buckets"] or target.buckets,
                 "breaks": target.breaks,
+                "name": target.name,
             },
         )
         for target in targets

@@ -80,6 +80,14 @@ def put(reports: Report | Sequence[Report], form: str, output: Path | None, rule
         raise RequestError(f"-o {output}: {error.strerror}") from None
 
 
+def put_summary(named: Sequence[tuple[str, Report]]) -> None:
+    """A line each: name, verdict, seconds and devices."""
+    from graphsafe.report.capture_text import summary_lines
+    from graphsafe.report.text import painter
+
+    click.echo("\n" + "\n".join(summary_lines(named, painter(_colour()))), color=True)
+
+
 def put_page(markdown: str) -> None:
     """Set on a terminal; plain Markdown when piped."""
     if _colour():

@@ -87,7 +87,7 @@ def test_a_fault_of_graphsafe_in_a_child_is_a_limit_and_no_verdict(command: Call
 def test_a_fault_of_graphsafe_elsewhere_exits_with_3_after_all_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from graphsafe.capture import api
+    from graphsafe.capture import proof
     from graphsafe.cli import main
 
     def broken(*_: object, **__: object) -> None:
@@ -98,7 +98,7 @@ def test_a_fault_of_graphsafe_elsewhere_exits_with_3_after_all_reports(
         f'[targets.second]\nfactory = "{BAD}:nowhere"\ndevice = "sim"\n'
     )
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(api, "findings_of", broken)
+    monkeypatch.setattr(proof, "findings_of", broken)
     assert main(["capture", "--all"]) == 3
     assert "IndexError: out of range" in capsys.readouterr().err
     first, second = json.loads((tmp_path / "graphsafe-report.json").read_text())["reports"]

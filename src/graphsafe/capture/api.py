@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-import itertools
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from graphsafe import __version__
-from graphsafe.capture.environment import environment
-from graphsafe.capture.findings import Seen, findings_of, merged
+from graphsafe.capture.device_use import DeviceUse
 from graphsafe.capture.job import Job
-from graphsafe.capture.join import joined
-from graphsafe.capture.lookup import what_is_missing
-from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED, CaptureRequest
-from graphsafe.capture.run import Run, reported
+from graphsafe.capture.proof import Proof
+from graphsafe.capture.request import CaptureRequest
+from graphsafe.capture.servers import Server
 from graphsafe.capture.supervisor import Supervisor
 from graphsafe.errors import RequestError
-from graphsafe.failure import in_one_line
-from graphsafe.files import ensure_working_directory
-from graphsafe.report.fingerprint import fingerprinted
-from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit, Report, Tool, in_order
-from graphsafe.report.source import file_line
-from graphsafe.report.verdict import worst
-from graphsafe.rulebook import Rulebook, load_rulebook
+from graphsafe.report.model import Report
+from graphsafe.rulebook import load_rulebook
 
 Progress = Callable[[str], None]
+
+_CORES = 3
+"A target at a time for so many."
+_BYTES = 8 << 30
+"A target at a time for so much memory of the host."
 
 
 class CaptureFault(Exception):
@@ -58,7 +56,7 @@ def capture_all(requests: Sequence[CaptureRequest], progress: Progress | None = 
     `capture_target` does."""
     if importlib.util.find_spec("torch") is None:
         raise RequestError('capture needs PyTorch: pip install "graphsafe[capture]"')
-    proofs = [_Proof(request, load_rulebook(request.config.rule_packs)) for request in requests]
+    proofs = [Proof(request, load_rulebook(request.config.rule_packs)) for request in requests]
     waiting = [proof for proof in proofs if not proof.is_impossible()]
     if waiting:
         _prove(waiting, progress)
@@ -69,16 +67,80 @@ def capture_all(requests: Sequence[CaptureRequest], progress: Progress | None = 
     return reports
 
 
-def _prove(proofs: Sequence[_Proof], progress: Progress | None) -> None:
-    left = list(proofs)
+def _prove(proofs: Sequence[Proof], progress: Progress | None) -> None:
+    """Side by side in threads, which do nothing but wait for children; Ctrl-C comes to this one."""
+    interrupted = threading.Event()
+    left = deque(enumerate(proofs))
+    threads: list[threading.Thread] = []
     try:
-        with _temporary_folder() as folder, Supervisor(progress) as supervisor:
-            for number, proof in enumerate(proofs):
-                proof.run(supervisor, Path(folder, str(number)))
-                left.remove(proof)
+        with _temporary_folder() as folder, _clean_server() as clean:
+            devices = DeviceUse()
+
+            def supervisor(show: Progress | None) -> Supervisor:
+                return Supervisor(show, clean, devices, interrupted)
+
+            def work() -> None:
+                while left and not interrupted.is_set():
+                    with contextlib.suppress(IndexError):
+                        number, proof = left.popleft()
+                        show = _named_progress(proof, progress) if len(proofs) > 1 else progress
+                        proof.run(supervisor(show), present, Path(folder, str(number)))
+
+            try:
+                present: Sequence[str] = ()
+                if any(proof.wants_gpu for proof in proofs):
+                    with supervisor(progress) as children:
+                        present = _gpus(children, folder)
+                for _ in range(min(len(proofs), _side_by_side())):
+                    threads.append(threading.Thread(target=work))
+                    threads[-1].start()
+                for thread in threads:
+                    while thread.is_alive():
+                        thread.join(0.1)
+            except BaseException:
+                interrupted.set()
+                for thread in threads:
+                    thread.join()
+                raise
     except KeyboardInterrupt:
-        for proof in left:
-            proof.limits.append(Limit(INTERRUPTED, proof.target, "stopped by the user before it was done"))
+        for _, proof in left:
+            proof.interrupt()
+
+
+def _side_by_side() -> int:
+    """How many targets at a time: each has up to three children that compute, of a few GB of memory in all."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores // _CORES, _free_memory() // _BYTES))
+
+
+def _free_memory() -> int:
+    """Of the host; without bound where it does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            told = dict(line.split(":", 1) for line in lines)
+        return int(told["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, KeyError, IndexError):
+        return sys.maxsize
+
+
+def _named_progress(proof: Proof, progress: Progress | None) -> Progress | None:
+    return None if progress is None else lambda line: progress(f"{proof.target}, {line}")
+
+
+def _gpus(supervisor: Supervisor, folder: str) -> Sequence[str]:
+    told: Any = supervisor.run(Job("devices", folder, "", "")).result.get("devices")
+    return told or ()
+
+
+@contextmanager
+def _clean_server() -> Iterator[Server | None]:
+    """Shared by all targets; None where children cannot fork."""
+    server = Server.start(with_torch=True) if sys.platform == "linux" else None
+    try:
+        yield server
+    finally:
+        if server is not None:
+            server.close()
 
 
 @contextmanager
@@ -92,150 +154,3 @@ def _temporary_folder() -> Iterator[str]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@dataclass
-class _Device:
-    name: str
-    runs: list[tuple[Mapping[str, Any], Seen]] = field(default_factory=list)
-
-
-class _Proof:
-    def __init__(self, request: CaptureRequest, book: Rulebook) -> None:
-        self._request = request
-        self._book = book
-        self._devices: list[_Device] = []
-        self._findings: list[Finding] = []
-        self._built: list[Mapping[str, Any]] = []
-        self.limits: list[Limit] = []
-        self.fault: Exception | None = None
-        "What failed in graphsafe itself, outside of children."
-        self._lines: dict[str, set[int]] = {}
-        self._directory = os.getcwd()
-
-    @property
-    def target(self) -> str:
-        return self._request.target
-
-    def is_impossible(self) -> bool:
-        """Whether a look at the target shows that it cannot be run; the report then says why."""
-        missing = what_is_missing(self.target)
-        if missing is not None:
-            self.limits.append(Limit(BAD_REQUEST, self.target, missing))
-        return missing is not None
-
-    def run(self, supervisor: Supervisor, folder: Path) -> None:
-        """Never raises but KeyboardInterrupt: the next target is not to suffer from this one."""
-        try:
-            self._run(supervisor, folder)
-        except Exception as error:
-            self.fault = error
-            self.limits.append(Limit(INTERNAL, self.target, in_one_line(error)))
-
-    def _run(self, supervisor: Supervisor, folder: Path) -> None:
-        folder.mkdir()
-        supervisor.timeout = self._request.timeout
-        for name in self._device_names(supervisor, folder):
-            device = _Device(name)
-            self._devices.append(device)
-            for number, axes in enumerate(_points(self._request.buckets)):
-                place = folder / f"{name.replace(':', '-')}-{number}"
-                place.mkdir()
-                run = Run(supervisor, self._request, name, axes, place)
-                try:
-                    seen = run.prove()
-                except KeyboardInterrupt:
-                    device.runs.append((axes, run.seen()))
-                    raise
-                if any(limit.kind == INTERNAL for limit in run.limits):
-                    seen = replace(seen, verdict=worst((seen.verdict, "inconclusive")))
-                device.runs.append((axes, seen))
-                self._take(seen, run.limits)
-                if any(limit.kind == BAD_REQUEST for limit in run.limits):
-                    return
-
-    def _take(self, seen: Seen, limits: Sequence[Limit]) -> None:
-        ensure_working_directory(self._directory)
-        findings, without_line = findings_of(seen, self._book)
-        self._findings += findings
-        self.limits += [*limits, *without_line]
-        self._built.append(seen.build.get("environment") or {})
-        for file, numbers in (seen.step.get("lines") or {}).items():
-            self._lines.setdefault(file, set()).update(numbers)
-
-    def _device_names(self, supervisor: Supervisor, folder: Path) -> list[str]:
-        """The request's devices on this machine; a wrong one becomes a limit, and nothing is run."""
-        child = supervisor.run(Job("devices", str(folder), self._request.target, ""))
-        present: Any = child.result.get("devices") or []
-        names: list[str] = []
-        for asked in self._request.devices or (("cuda",) if present else ("sim",)):
-            found = _named(asked, present)
-            if not found:
-                have = ", ".join(present) or "no CUDA device"
-                self.limits.append(Limit(BAD_REQUEST, f"--device {asked}", f"this machine has {have}"))
-                return []
-            names += found
-        if not self._request.devices and not present:
-            self.limits.append(Limit("simulated", "sim:0", "this machine has no GPU: the result is predicted"))
-        return list(dict.fromkeys(names))
-
-    def report(self) -> Report:
-        """Whatever happens; where graphsafe fails at its findings, without them."""
-        ensure_working_directory(self._directory)
-        try:
-            return self._report(*joined(merged(self._findings), self._lines, self._request.config))
-        except Exception as error:
-            self.fault = self.fault or error
-            return self._report((), [Limit(INTERNAL, self.target, in_one_line(error))])
-
-    def _report(self, findings: Sequence[Finding], limits: Sequence[Limit]) -> Report:
-        devices = tuple(_device_result(device) for device in self._devices)
-        verdict = worst(device.verdict for device in devices)
-        root = self._request.config.root
-        return Report(
-            tool=Tool("graphsafe", __version__),
-            command="capture",
-            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            environment=environment(self._built, self._book.ops.name, self._request.config.settings),
-            target=self._request.target,
-            verdict=verdict if self.fault is None else worst((verdict, "inconclusive")),
-            evidence="predicted" if any(device.device.startswith("sim") for device in devices) else "measured",
-            findings=tuple(in_order(fingerprinted(findings, file_line, lambda path: _from_root(path, root)))),
-            limits=tuple(dict.fromkeys((*self.limits, *limits))),
-            devices=devices,
-        )
-
-
-def _named(asked: str, present: Sequence[str]) -> list[str]:
-    if asked.startswith("sim"):
-        return [asked if ":" in asked else "sim:0"]
-    if asked == "all":
-        return list(present)
-    if asked == "cuda":
-        return list(present[:1])
-    return [asked] if asked in present else []
-
-
-def _points(buckets: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(buckets, values, strict=True)) for values in itertools.product(*buckets.values())]
-
-
-def _device_result(device: _Device) -> DeviceResult:
-    buckets = tuple(_bucket(axes, seen) for axes, seen in device.runs)
-    verdict = worst(bucket.verdict for bucket in buckets)
-    probes = next((bucket.probes for bucket in buckets if bucket.verdict == verdict), {})
-    named = buckets if any(axes for axes, _ in device.runs) else ()
-    return DeviceResult(device.name, verdict, named, probes)
-
-
-def _bucket(axes: Mapping[str, Any], seen: Seen) -> Bucket:
-    probes = reported(seen.probes)
-    return Bucket(axes, seen.verdict, probes, (probes.get("memory") or {}).get("pool_bytes"))
-
-
-def _from_root(path: str, root: Path) -> str:
-    """A location's path from the project root; one of a library stays as it is."""
-    try:
-        return Path(path).resolve().relative_to(root.resolve()).as_posix()
-    except ValueError:
-        return path

@@ -16,11 +16,16 @@ Ending = Literal["done", "crashed", "timeout", "stopped", "failed"]
 "`failed`: graphsafe's own code did, in the child."
 
 _KEPT_BYTES = 64 * 1024
+_PART_OF = {"start": "start", "open the device": "start", "import": "import", "build": "build"}
 
 
 class Child:
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.begin()
+
+    def begin(self) -> None:
+        """For the first time, or once more from the start."""
         self.started = time.monotonic()
         self.seconds = 0.0
         self.pid: int | None = None
@@ -41,7 +46,19 @@ class Child:
     @property
     def phase(self) -> str:
         """What it was doing last."""
-        return (read_phases(Path(self.job.folder), self.name) or ["start"])[-1]
+        phases = read_phases(Path(self.job.folder), self.name)
+        return phases[-1].name if phases else "start"
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Seconds until it had `start`ed, on the target's `import`, `build` and `steps`, and to `wait` for siblings."""
+        phases = read_phases(Path(self.job.folder), self.name)
+        ends = [*(phase.began for phase in phases[1:]), self.started + self.seconds]
+        spent = {"start": phases[0].began - self.started if phases else self.seconds}
+        for phase, end in zip(phases, ends, strict=False):
+            part = _PART_OF.get(phase.name, "wait" if phase.name.startswith("wait ") else "steps")
+            spent[part] = spent.get(part, 0.0) + end - phase.began
+        return {part: round(seconds, 2) for part, seconds in spent.items()}
 
     def last_lines(self, count: int = 20) -> list[str]:
         """The end of what it printed, each line cut to 400 characters."""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphsafe.capture.originals import decode, encode, read_text, rename, write_bytes
+from graphsafe.capture.originals import decode, encode, monotonic, read_text, rename, write_bytes
 
 FAILED = 70
 "The exit status of a child in which graphsafe itself failed."
@@ -56,7 +56,7 @@ class Channel:
         self._result: dict[str, Any] = {}
 
     def phase(self, text: str) -> None:
-        write_bytes(f"{self.folder}/{self.name}.phases", f"{text}\n".encode(errors="replace"), append=True)
+        write_bytes(f"{self.folder}/{self.name}.phases", _line(text), append=True)
 
     def tell(self, **result: Any) -> None:
         """Add to the result; what was told survives the child's death."""
@@ -77,6 +77,10 @@ def forget(job: Job) -> None:
         Path(job.folder, f"{job.child}.{kind}").unlink(missing_ok=True)
 
 
+def _line(phase: str) -> bytes:
+    return f"{monotonic():.3f} {' '.join(phase.splitlines())}\n".encode(errors="replace")
+
+
 def read_result(folder: Path, child: str) -> dict[str, Any]:
     try:
         result: dict[str, Any] = decode(read_text(f"{folder}/{child}.result"))
@@ -85,11 +89,20 @@ def read_result(folder: Path, child: str) -> dict[str, Any]:
     return result
 
 
-def read_phases(folder: Path, child: str) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Phase:
+    began: float
+    "By the clock that `time.monotonic` reads in every process."
+    name: str
+
+
+def read_phases(folder: Path, child: str) -> list[Phase]:
     try:
-        return read_text(f"{folder}/{child}.phases").splitlines()
+        lines = read_text(f"{folder}/{child}.phases").splitlines()
     except OSError:
         return []
+    parts = [line.partition(" ") for line in lines]
+    return [Phase(float(began), name) for began, _, name in parts if name]
 
 
 def write_json(path: Path, data: Any) -> None:

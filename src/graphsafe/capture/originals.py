@@ -9,10 +9,12 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import time
 
 open_file = builtins.open
 rename = os.replace
 leave = os._exit
+monotonic = time.monotonic
 encode = json.JSONEncoder(allow_nan=False).encode
 "JSON text; escapes everything beyond ASCII, so lone surrogates get through."
 decode = json.JSONDecoder().decode

@@ -76,6 +76,8 @@ class CaptureRequest:
     seed: int = 0
     breaks: bool = False
     "Whether ready-with-breaks is a success."
+    name: str | None = None
+    "What the configuration calls the target."
 
 
 def parse_device(text: str) -> str:

@@ -45,6 +45,7 @@ class Run:
         self.axes = axes
         self.limits: list[Limit] = []
         self.seconds: dict[str, float] = {}
+        self.spent: dict[str, Mapping[str, float]] = {}
         self._supervisor = supervisor
         self._request = request
         self._folder = folder
@@ -90,6 +91,7 @@ class Run:
         """Note how a child ended; what it told is its answer, however far it came."""
         result = child.result
         self.seconds[child.name] = round(child.seconds, 2)
+        self.spent[child.name] = child.spent
         self._results[child.name] = result
         if child.ending == "failed":
             self.limits.append(Limit(INTERNAL, f"{child.name} on {self.device}", child.how_it_ended()))
@@ -264,7 +266,6 @@ class Run:
                 self._probes[name] = dict(measured.get(name) or {"status": "skipped"})
             if "growth" in measured:
                 self._probes["memory"]["growth"] = measured["growth"]
-        self._probes.setdefault("timing", {"status": "skipped"})["children"] = dict(self.seconds)
 
 
 def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:

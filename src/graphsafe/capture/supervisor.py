@@ -14,14 +14,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from graphsafe.capture.child_process import Child, Ending
+from graphsafe.capture.device_use import DeviceUse, Stay, ran_out_of_memory
 from graphsafe.capture.job import IMPORTS, Job, forget
 from graphsafe.capture.processes import kill_group
 from graphsafe.capture.servers import CLEAN_PATH, Server
 
 _POLL = 0.02
+_ALONE = "measure"
+"The child that has its device for itself."
 _FORKED = "forked subprocess"
 "torch says so where CUDA had been started before the fork."
 Key = tuple[str, str]
@@ -40,18 +43,18 @@ class Supervisor:
         self,
         progress: Callable[[str], None] | None = None,
         clean: Server | None = None,
+        devices: DeviceUse | None = None,
         interrupted: threading.Event | None = None,
     ) -> None:
-        """`clean`: a server that has imported torch, shared with others; else one is started.
-
-        When `interrupted` is set, waiting raises KeyboardInterrupt.
-        """
+        """What is given is shared with supervisors of other threads. `clean`: a server that has imported torch, else
+        one is started. When `interrupted` is set, waiting raises KeyboardInterrupt."""
         self.timeout = 300.0
         "Seconds that a child may take."
         self.not_shared: dict[Key, str] = {}
         "Why children make their imports themselves."
         self._progress = progress
         self._clean = clean
+        self._devices = devices or DeviceUse()
         self._interrupted = interrupted or threading.Event()
         self._servers: list[Server] = []
         "Each after the one that it branched off from; the first has imported nothing of the user's."
@@ -61,6 +64,11 @@ class Supervisor:
         "Those that are still importing what the build child has imported."
         self._running: dict[int, Child] = {}
         self._origins: dict[int, Server] = {}
+        self._stays: dict[int, Stay] = {}
+        self._memory: dict[str, tuple[int | None, int | None]] = {}
+        "Device -> bytes that the target takes and that there are, from its build child."
+        self._crowded: list[Child] = []
+        "What ended without memory while others were on its device."
         self._spawned: dict[int, subprocess.Popen[bytes]] = {}
         self._next = 0
         self._said: dict[int, str] = {}
@@ -76,6 +84,8 @@ class Supervisor:
             if child.pid is not None:
                 kill_group(child.pid)
         self._close_servers()
+        for stay in self._stays.values():
+            self._devices.leave(stay)
         for process in self._spawned.values():
             kill_group(process.pid)
             process.wait()
@@ -97,7 +107,7 @@ class Supervisor:
         if job.child == "build" and self._servers and key not in self._sources and key not in self.not_shared:
             self._import_once(key, child)
         if child.ending is None:
-            self._launch(child, self._sources.get(key, self._servers[0] if self._servers else None))
+            self._launch(child, alone=job.child == _ALONE)
         return child
 
     def wait(self, children: Iterable[Child], ended: Callable[[Child], None] = lambda child: None) -> None:
@@ -105,18 +115,21 @@ class Supervisor:
         waited = list(children)
         while True:
             for child in [child for child in waited if child.ending is not None]:
-                waited.remove(child)
-                ended(child)
+                if child in self._crowded:
+                    self._crowded.remove(child)
+                    forget(child.job)
+                    child.begin()
+                    self._launch(child, alone=True)
+                else:
+                    waited.remove(child)
+                    ended(child)
             if not waited:
                 return
             self._check()
             self._listen()
             for child in waited:
                 self._follow(child)
-            now = time.monotonic()
-            for child in list(self._running.values()):
-                if now - child.started > self.timeout:
-                    self.stop(child, "timeout")
+            self._stop_late()
 
     def stop(self, child: Child, ending: Ending = "stopped") -> None:
         """Kill a child and its whole group; one that has ended already stays as it ended."""
@@ -137,8 +150,12 @@ class Supervisor:
         self._servers += [server] if server is not None else []
         return True
 
-    def _launch(self, child: Child, source: Server | None) -> None:
+    def _launch(self, child: Child, *, alone: bool) -> None:
+        stay = self._enter(child, alone)
+        source = self._sources.get(_key(child.job), self._servers[0] if self._servers else None)
         number = self._next = self._next + 1
+        if stay is not None:
+            self._stays[number] = stay
         read, write = os.pipe()
         self._running[number] = child
         if source is not None and source.fork(number, child.job, write):
@@ -148,6 +165,30 @@ class Supervisor:
             child.pid = self._spawned[number].pid
         os.close(write)
         child.drain(read)
+
+    def _enter(self, child: Child, alone: bool) -> Stay | None:
+        """Wait for room on the child's device; on a simulated one there always is."""
+        if not child.job.device.startswith("cuda"):
+            return None
+        needed, total = self._memory.get(child.job.device, (None, None))
+        stay = Stay(child.job.device, self, needed, total, alone)
+        before = time.monotonic()
+        while not self._devices.enter(stay):
+            try:
+                self._check()
+            except KeyboardInterrupt:
+                self._devices.leave(stay)
+                raise
+            self._listen()
+            self._stop_late()
+        child.started += time.monotonic() - before
+        return stay
+
+    def _stop_late(self) -> None:
+        now = time.monotonic()
+        for child in list(self._running.values()):
+            if now - child.started > self.timeout:
+                self.stop(child, "timeout")
 
     def _import_once(self, key: Key, child: Child) -> None:
         """Have the target's module imported for all children to come. Its time is the build child's, and so is its
@@ -227,7 +268,18 @@ class Supervisor:
 
     def _end(self, number: int, status: int | None, killed_as: Ending | None) -> None:
         self._origins.pop(number, None)
-        self._running.pop(number).ended(status, killed_as)
+        child = self._running.pop(number)
+        child.ended(status, killed_as)
+        stay = self._stays.pop(number, None)
+        if stay is None:
+            return
+        self._devices.leave(stay)
+        told = child.result
+        memory: Any = told.get("memory") or {}
+        if child.name == "build" and memory:
+            self._memory[stay.device] = memory.get("peak"), memory.get("total")
+        if stay.company and ran_out_of_memory(told):
+            self._crowded.append(child)
 
     def _lose(self, server: Server) -> None:
         """It died, and its children with it (they ask the kernel for that)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graphsafe.report.model import PROBE_KEYS, DeviceResult, Report, Verdict
@@ -36,6 +36,27 @@ def capture_blocks(report: Report, width: int, paint: Paint) -> list[list[str]]:
         said = "Predicted on the simulated device; only a run on a GPU measures."
         blocks.append(wrapped(said, width))
     return blocks
+
+
+def summary_lines(named: Sequence[tuple[str, Report]], paint: Paint) -> list[str]:
+    """Many targets, a line each and in their order: name, verdict, seconds and devices."""
+    rows = [(printable(name), report.verdict or "inconclusive", _seconds(report), report) for name, report in named]
+    name_width = max(len(name) for name, *_ in rows)
+    verdict_width = max(len(verdict) for _, verdict, *_ in rows)
+    lines = []
+    for name, verdict, seconds, report in rows:
+        devices = " ".join(device.device for device in report.devices or ()) or "not run"
+        shown = paint(VERDICT_STYLES[verdict], verdict) + " " * (verdict_width - len(verdict))
+        lines.append(f"{name:<{name_width}}  {shown}  {seconds:6.1f} s  {devices}")
+    return lines
+
+
+def _seconds(report: Report) -> float:
+    return sum(
+        (part.probes.get("timing") or {}).get("seconds") or 0.0
+        for device in report.devices or ()
+        for part in (device.buckets or (device,))
+    )
 
 
 def reason(probes: Mapping[str, Probe], plan: Any, verdict: Verdict) -> str:

@@ -1,0 +1,76 @@
+"""Which children are on which GPU: side by side as far as its memory goes, and alone where times are measured."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+_SHARE = 0.8
+"Of a device's memory, that children of several targets may take together."
+_OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
+
+
+@dataclass(eq=False, slots=True)
+class Stay:
+    """One child on a device, from before its start to its end."""
+
+    device: str
+    owner: object
+    "Children of one owner are never kept apart from each other here, unless one is to be alone."
+    bytes: int | None
+    "What it is known to take; None before the target has been built once."
+    total: int | None
+    "The device's memory, where known."
+    alone: bool
+    company: bool = False
+    "Whether a child of another owner was there too, at any time."
+
+
+class DeviceUse:
+    """Shared by the threads of a command."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stays: list[Stay] = []
+        self._next: dict[str, Stay] = {}
+        "Who waits to be alone; nobody else enters before, or it would wait for ever."
+
+    def enter(self, stay: Stay) -> bool:
+        """Whether there is room now; to be asked again until there is."""
+        with self._lock:
+            others = [other for other in self._stays if other.device == stay.device]
+            if not self._has_room(stay, others):
+                return False
+            if self._next.get(stay.device) is stay:
+                del self._next[stay.device]
+            for other in others:
+                if other.owner is not stay.owner:
+                    other.company = stay.company = True
+            self._stays.append(stay)
+            return True
+
+    def leave(self, stay: Stay) -> None:
+        """Also for one that gave up waiting."""
+        with self._lock:
+            if stay in self._stays:
+                self._stays.remove(stay)
+            if self._next.get(stay.device) is stay:
+                del self._next[stay.device]
+
+    def _has_room(self, stay: Stay, others: list[Stay]) -> bool:
+        if self._next.get(stay.device, stay) is not stay:
+            return False
+        if stay.alone and others:
+            self._next[stay.device] = stay
+            return False
+        if any(other.alone for other in others):
+            return False
+        total = stay.total or max((other.total or 0 for other in others), default=0)
+        taken = sum(other.bytes or 0 for other in [*others, stay])
+        return all(other.owner is stay.owner for other in others) or not total or taken <= _SHARE * total
+
+
+def ran_out_of_memory(told: object) -> bool:
+    """By what a child told; others on the device may have been the reason."""
+    text = str(told)
+    return any(words in text for words in _OUT_OF_MEMORY)
