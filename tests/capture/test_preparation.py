@@ -124,6 +124,17 @@ def test_random_numbers_are_those_of_an_import_in_the_child(tmp_path: Path, impo
     assert shared == alone
 
 
+def test_a_build_that_fails_is_made_once_more_without_shared_imports(
+    tmp_path: Path, imports: Path, clean: Server
+) -> None:
+    (tmp_path / "steps.py").write_text(
+        END.replace("    return", f"    {noted(imports).strip()}\n    return").replace("x * 2", "x.no_such_method()")
+    )
+    with Supervisor(clean=clean) as supervisor:
+        assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build") == ["done"]
+    assert len(imports.read_text().splitlines()) == 2
+
+
 def test_an_import_that_ends_in_any_way_is_answered(tmp_path: Path, clean: Server) -> None:
     for name, does, says in (
         ("raises", "raise ValueError('no weights')", "ValueError: no weights"),

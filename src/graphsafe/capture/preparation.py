@@ -106,7 +106,7 @@ def tell_imports(folder: Path) -> None:
 def follow(folder: Path) -> None:
     """Import the libraries that the build child has imported while it built. Raises NotShareable, also where that does
     not give the same modules in the same surroundings: what the factory did before it imported them counts then."""
-    told = decode(read_text(f"{folder}/{IMPORTS}.taken"))
+    told = decode(read_text(f"{folder}/{IMPORTS}"))
     origins: dict[str, str | None] = dict(told["modules"])
     before = frozenset(sys.modules)
     assert _prepared is not None

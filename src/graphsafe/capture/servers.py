@@ -111,6 +111,7 @@ class Server:
         deadline = time.monotonic() + _END_SECONDS
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
+        self.messages()
         if not self.ready:
             self.kill()
         while not self.gone and time.monotonic() < deadline:

@@ -62,6 +62,8 @@ class Supervisor:
         "What to fork from, where it is not the first."
         self._following: dict[Key, Server] = {}
         "Those that are still importing what the build child has imported."
+        self._followed: set[Key] = set()
+        "For what that has been tried; one child's imports are enough."
         self._running: dict[int, Child] = {}
         self._origins: dict[int, Server] = {}
         self._stays: dict[int, Stay] = {}
@@ -207,9 +209,9 @@ class Supervisor:
         key = _key(child.job)
         source = self._sources.get(key)
         imports = Path(child.job.folder, IMPORTS)
-        if child.name != "build" or source is None or key in self._following or not imports.exists():
+        if child.name != "build" or source is None or key in self._followed or not imports.exists():
             return
-        imports.rename(imports.with_suffix(".taken"))
+        self._followed.add(key)
         server = _branch(source, "follow", child.job)
         if server is not None:
             self._following[key] = server
@@ -233,6 +235,9 @@ class Supervisor:
         failed = child.ending == "failed" or "target_error" in told
         if not failed and (child.ending != "crashed" or child.phase.startswith("try")):
             return False
+        self._followed.add(key)
+        if key in self._following:
+            self._following.pop(key).close()
         if self._sources.pop(key, None) is not None:
             self.not_shared[key] = "the build failed after it"
             return True
