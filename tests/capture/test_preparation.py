@@ -48,7 +48,7 @@ def imports(tmp_path: Path) -> Path:
 
 
 def noted(imports: Path) -> str:
-    return f"with open({str(imports)!r}, 'a') as file:\n    file.write(__name__ + '\\n')\n"
+    return f"open({str(imports)!r}, 'a').write(__name__ + '\\n')\n"
 
 
 def run(supervisor: Supervisor, folder: Path, target: str, *children: str) -> list[str | None]:
