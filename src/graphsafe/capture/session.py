@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.capture import preparation
 from graphsafe.capture.device import open_device
 from graphsafe.capture.originals import open_file
-from graphsafe.capture.state import Reach, inputs_of, reach_of, walk
+from graphsafe.capture.state import Reach, inputs_of, seed_generators, walk
 from graphsafe.capture.targets import Subject, TargetError, build, load_factory, users_code
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Session:
     def seed(self, k: int) -> None:
         value = self.job.seed * 1_000_003 + k
         seed_all(self.device, value)
-        reach_of(self.subject).seed(value)
+        seed_generators(self.subject, value)
 
     def step(self) -> Any:
         with users_code("step", "the step failed"):

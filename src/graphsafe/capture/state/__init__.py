@@ -8,7 +8,7 @@ tensor that wraps others is asked for them by `__tensor_flatten__`.
 from graphsafe.capture.state.containers import MISSING, StateError, put_back_host
 from graphsafe.capture.state.reach import HostValue, Reach
 from graphsafe.capture.state.snapshot import Bindings, Snapshot
-from graphsafe.capture.state.walk import inputs_of, reach_of, walk
+from graphsafe.capture.state.walk import inputs_of, reach_of, seed_generators, walk
 
 __all__ = [
     "MISSING",
@@ -20,5 +20,6 @@ __all__ = [
     "inputs_of",
     "put_back_host",
     "reach_of",
+    "seed_generators",
     "walk",
 ]

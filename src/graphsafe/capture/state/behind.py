@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.capture.frames import is_user_file
 from graphsafe.capture.state.containers import MISSING, ScriptAttributes, Slot, read_slot
 from graphsafe.capture.state.generators import is_host_generator
-from graphsafe.capture.state.objects import attributes_of, bases_of, holds_state, module_name, names_in, slots_of
+from graphsafe.capture.state.objects import attributes_of, bases_of, holds_state, layout_of, module_name, names_in
 from graphsafe.capture.state.positions import count_from, count_text, is_count, is_opaque, is_over_sequence, position_of
 from graphsafe.capture.state.values import SCALARS, are_scalars, digest, dotted, key_text, text_of
 
@@ -49,14 +49,20 @@ def elements_of(path: str, value: Any) -> Iterator[Item]:
 
 
 def stored_in(path: str, value: Any) -> Iterator[Item]:
+    """The attributes of an object."""
     dot = below(path)
     attributes = attributes_of(value)
-    for name, item in list((attributes or {}).items()):
-        yield dotted(dot, name), item, attributes, name
-    for name, descriptor in slots_of(type(value)):
+    if attributes is not None:
+        yield from variables_in(dot, attributes)
+    for name, descriptor in layout_of(type(value)).slots:
         slot = Slot(value, descriptor)
         if (item := read_slot(slot)) is not MISSING:
             yield f"{dot}{name}", item, slot, name
+
+
+def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
+    for name, item in list(variables.items()):
+        yield (dot + name if type(name) is str and name.isascii() else dotted(dot, name)), item, variables, name
 
 
 _handlers: dict[int, tuple[type, Handler | None]] = {}
@@ -76,7 +82,7 @@ def _find_handler(kind: type) -> Handler | None:
     if issubclass(kind, enum.Enum):
         return _take_enum
     if issubclass(kind, SCALARS):
-        return take_scalar
+        return _take_scalar
     for base, handler in (
         (torch.Tensor, _take_tensor),
         (torch._C.Generator, _take_generator),
@@ -109,9 +115,11 @@ def _find_handler(kind: type) -> Handler | None:
     return _take_object if holds_state(kind) else None
 
 
-def take_scalar(walk: Walk, path: str, value: Any) -> None:
+def _take_scalar(walk: Walk, path: str, value: Any) -> None:
+    """Of a subclass; those of Python's own classes are taken as soon as they are seen."""
     walk.reach.hosts[path] = text_of(value)
     walk.reach.values[path] = value
+    walk.forget(value)
 
 
 def _take_enum(walk: Walk, path: str, value: Any) -> None:
@@ -134,7 +142,7 @@ def _take_tensor(walk: Walk, path: str, value: Any) -> None:
     walk.take_tensor(path, value)
     kind: Any = torch.Tensor
     if kind.is_leaf.__get__(value) and (grad := kind.grad.__get__(value)) is not None:
-        walk.todo.append((f"{path}.grad", grad, None, None))
+        walk.look_at([(f"{path}.grad", grad, None, None)])
 
 
 def _take_generator(walk: Walk, path: str, value: Any) -> None:
@@ -152,7 +160,7 @@ def _take_dict(walk: Walk, path: str, value: Any) -> None:
     if dict.__len__(value) > _LONG and are_scalars(dict.values(value)) and are_scalars(dict.keys(value)):
         walk.reach.hosts[path] = digest(dict.__repr__(value))
         return
-    walk.todo.extend(elements_of(path, value))
+    walk.look_at(elements_of(path, value))
 
 
 def _take_list(walk: Walk, path: str, value: Any) -> None:
@@ -163,7 +171,7 @@ def _take_list(walk: Walk, path: str, value: Any) -> None:
     if base.__len__(value) > _LONG and are_scalars(list(base.__iter__(value))):
         walk.reach.hosts[path] = digest(repr(list(base.__iter__(value))))
         return
-    walk.todo.extend(elements_of(path, value))
+    walk.look_at(elements_of(path, value))
 
 
 def _take_tuple(walk: Walk, path: str, value: Any) -> None:
@@ -172,7 +180,7 @@ def _take_tuple(walk: Walk, path: str, value: Any) -> None:
     if tuple.__len__(value) > _LONG and are_scalars(list(tuple.__iter__(value))):
         walk.reach.hosts[path] = digest(repr(list(tuple.__iter__(value))))
         return
-    walk.todo.extend(elements_of(path, value))
+    walk.look_at(elements_of(path, value))
 
 
 def _take_set(walk: Walk, path: str, value: Any) -> None:
@@ -195,7 +203,7 @@ def _take_array(walk: Walk, path: str, value: Any) -> None:
     import numpy
 
     if numpy.ndarray.dtype.__get__(value).hasobject:
-        walk.todo.append((path, numpy.ndarray.tolist(value), None, None))
+        walk.look_at([(path, numpy.ndarray.tolist(value), None, None)])
         return
     walk.reach.containers.append(value)
     walk.reach.hosts[path] = digest(numpy.ndarray.tobytes(value))
@@ -231,21 +239,21 @@ def _take_partial(walk: Walk, path: str, value: Any) -> None:
     dot = below(path)
     read = functools.partial.__dict__
     for name in ("func", "args", "keywords"):
-        walk.todo.append((f"{dot}{name}", read[name].__get__(value), None, None))
-    walk.todo.extend(stored_in(path, value))
+        walk.look_at([(f"{dot}{name}", read[name].__get__(value), None, None)])
+    walk.look_at(stored_in(path, value))
 
 
 def _take_method(walk: Walk, path: str, value: Any) -> None:
     dot = below(path)
-    walk.todo.append((path, value.__self__, None, None))
+    walk.look_at([(path, value.__self__, None, None)])
     if type(value.__func__) is types.FunctionType:
-        walk.todo.append((f"{dot}{value.__func__.__name__}()", value.__func__, None, None))
+        walk.look_at([(f"{dot}{value.__func__.__name__}()", value.__func__, None, None)])
 
 
 def _take_cache(walk: Walk, path: str, value: Any) -> None:
     walk.reach.containers.append(value)
     walk.reach.caches[path] = (value, value.cache_info().currsize)
-    walk.todo.append((path, value.__wrapped__, None, None))
+    walk.look_at([(path, value.__wrapped__, None, None)])
 
 
 def _take_function(walk: Walk, path: str, value: Any) -> None:
@@ -254,18 +262,17 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=False):
         walk.reach.containers.append(cell)
         try:
-            walk.todo.append((f"{dot}{name}", cell.cell_contents, cell, None))
+            walk.look_at([(f"{dot}{name}", cell.cell_contents, cell, None)])
         except ValueError:
             continue
     defaults = value.__defaults__ or ()
     named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
     for name, default in [*zip(named, defaults, strict=True), *(value.__kwdefaults__ or {}).items()]:
         if not issubclass(type(default), SCALARS):
-            walk.todo.append((f"{dot}{name}", default, None, None))
+            walk.look_at([(f"{dot}{name}", default, None, None)])
     if value.__dict__:
         walk.reach.containers.append(value.__dict__)
-        for name, item in list(value.__dict__.items()):
-            walk.todo.append((dotted(dot, name), item, value.__dict__, name))
+        walk.look_at(variables_in(dot, value.__dict__))
     if is_user_file(code.co_filename):
         walk.take_names(dot, value.__globals__, names_in(code))
 
@@ -284,12 +291,10 @@ def _take_module(walk: Walk, path: str, value: Any) -> None:
     for store in (attributes.get(name) for name in ("_parameters", "_buffers", "_modules")):
         if isinstance(store, dict):
             walk.reach.containers.append(store)
-            walk.todo.extend((dotted(dot, name), item, store, name) for name, item in list(dict.items(store)))
+            walk.look_at(variables_in(dot, store))
     machinery = _module_machinery()
-    for name, item in list(attributes.items()):
-        if name not in machinery:
-            walk.todo.append((dotted(dot, name), item, attributes, name))
-    walk.take_class(dot, type(value))
+    walk.look_at(item for item in variables_in(dot, attributes) if item[3] not in machinery)
+    walk.take_class(path, type(value))
 
 
 def _take_script_module(walk: Walk, path: str, value: Any) -> None:
@@ -301,28 +306,26 @@ def _take_script_module(walk: Walk, path: str, value: Any) -> None:
     attributes = attributes_of(value) or {}
     script = attributes.get("_c")
     if script is None:
-        walk.todo.append((path, attributes.get("_actual_script_module"), None, None))
+        walk.look_at([(path, attributes.get("_actual_script_module"), None, None)])
         return
     kept = of_torch.ConcreteModuleType.from_jit_type(script._type()).get_attributes()
     tensors = [*of_torch.ParameterDict(script).items(), *of_torch.BufferDict(script).items()]
     for name, tensor in tensors:
-        walk.todo.append((f"{dot}{name}", tensor, None, None))
+        walk.look_at([(f"{dot}{name}", tensor, None, None)])
     others = {name: script.getattr(name) for name in kept.keys() - dict(tensors).keys()}
     mine = ScriptAttributes(script, tuple(sorted(others)))
     walk.reach.containers.append(mine)
     for name, item in sorted(others.items()):
-        walk.todo.append((f"{dot}{name}", item, mine, name))
+        walk.look_at([(f"{dot}{name}", item, mine, name)])
     modules = attributes.get("_modules")
-    walk.todo.extend(
-        (f"{dot}{name}", item, None, None) for name, item in getattr(modules, "_python_modules", {}).items()
-    )
+    walk.look_at((f"{dot}{name}", item, None, None) for name, item in getattr(modules, "_python_modules", {}).items())
 
 
 def _take_object(walk: Walk, path: str, value: Any) -> None:
-    dot = below(path)
     attributes = attributes_of(value)
     if attributes is not None:
         walk.reach.containers.append(attributes)
-    walk.reach.containers.extend(Slot(value, descriptor) for _, descriptor in slots_of(type(value)))
-    walk.todo.extend(stored_in(path, value))
-    walk.take_class(dot, type(value))
+    for _, descriptor in layout_of(type(value)).slots:
+        walk.reach.containers.append(Slot(value, descriptor))
+    walk.look_at(stored_in(path, value))
+    walk.take_class(path, type(value))

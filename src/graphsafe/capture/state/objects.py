@@ -6,7 +6,8 @@ import functools
 import sys
 import types
 from collections import ChainMap, UserDict, UserList
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.capture.frames import is_user_file
@@ -14,6 +15,7 @@ from graphsafe.capture.frames import is_user_file
 _MRO = type.__dict__["__mro__"].__get__
 _NAMESPACE = type.__dict__["__dict__"].__get__
 _MODULE_VARIABLES = vars(types.ModuleType)["__dict__"].__get__
+_MOST_DECORATORS = 20
 _DATA = (types.SimpleNamespace, UserDict, UserList, ChainMap, functools.partial, functools.partialmethod)
 "Classes of the standard library that are there to hold what one puts into them."
 
@@ -61,23 +63,44 @@ def holds_state(kind: type) -> bool:
     return module_name(kind).startswith("torch.optim") or any(is_users_class(base) for base in bases_of(kind))
 
 
-def attributes_of(value: Any) -> dict[str, Any] | None:
-    """The object's own `__dict__`, which is what holds them; None where it has none."""
-    for base in bases_of(type(value)):
-        found = _NAMESPACE(base).get("__dict__")
-        if type(found) in (types.GetSetDescriptorType, types.MemberDescriptorType):
-            attributes = found.__get__(value)
-            return attributes if type(attributes) is dict else None
-    return None
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where instances of a class keep their attributes."""
+
+    attributes: Callable[[Any], Any] | None
+    "Gives the `__dict__` that holds them."
+    slots: tuple[tuple[str, Any], ...]
+    "Names and descriptors."
 
 
-def slots_of(kind: type) -> Iterator[tuple[str, Any]]:
-    """Name and descriptor of each slot."""
+_layouts: dict[int, tuple[type, Layout]] = {}
+
+
+def layout_of(kind: type) -> Layout:
+    """By the class's address: asking a class for its hash may run code of its metaclass."""
+    known = _layouts.get(id(kind))
+    if known is None:
+        known = _layouts[id(kind)] = (kind, _find_layout(kind))
+    return known[1]
+
+
+def _find_layout(kind: type) -> Layout:
+    attributes = None
+    slots: list[tuple[str, Any]] = []
     for base in bases_of(kind):
+        found = _NAMESPACE(base).get("__dict__")
+        if attributes is None and type(found) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            attributes = found.__get__
         if "__slots__" in _NAMESPACE(base):
-            for name, descriptor in _NAMESPACE(base).items():
-                if type(descriptor) is types.MemberDescriptorType:
-                    yield name, descriptor
+            slots += [(name, of) for name, of in _NAMESPACE(base).items() if type(of) is types.MemberDescriptorType]
+    return Layout(attributes, tuple(slots))
+
+
+def attributes_of(value: Any) -> dict[str, Any] | None:
+    """The object's own `__dict__`; None where it has none."""
+    read = layout_of(type(value)).attributes
+    attributes = None if read is None else read(value)
+    return attributes if type(attributes) is dict else None
 
 
 def names_in(code: types.CodeType) -> set[str]:
@@ -96,6 +119,22 @@ def function_of(item: Any) -> types.FunctionType | None:
     elif type(item) is functools._lru_cache_wrapper:
         item = item.__wrapped__
     return item if type(item) is types.FunctionType else None
+
+
+def code_of(called: Any) -> types.CodeType | None:
+    """What runs when an object is called: a function's own code, behind its decorators; a module's `forward`."""
+    if issubclass(type(called), functools.partial):
+        return code_of(functools.partial.func.__get__(called))
+    if type(called) is types.MethodType:
+        return code_of(called.__func__)
+    function = function_of(called)
+    if function is None:
+        named = [namespace_of(base).get(name) for name in ("forward", "__call__") for base in bases_of(type(called))]
+        function = next((found for found in map(function_of, named) if found is not None), None)
+    for _ in range(_MOST_DECORATORS):
+        wrapped = None if function is None else function_of(function.__dict__.get("__wrapped__"))
+        function = wrapped or function
+    return None if function is None else function.__code__
 
 
 def is_own_file(file: str) -> bool:

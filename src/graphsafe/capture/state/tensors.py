@@ -32,7 +32,7 @@ def parts_of(tensor: torch.Tensor) -> Parts:
     if (kind is torch.Tensor or kind is torch.nn.Parameter) and _is_plain(tensor):
         return {"": tensor}
     with _disable_current_modes():
-        return _laid_out(torch.Tensor.detach(tensor)) if _is_plain_class(kind) else _wrapped(tensor)
+        return _wrapped(tensor) if is_wrapper_class(kind) else _laid_out(torch.Tensor.detach(tensor))
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
@@ -56,12 +56,14 @@ def _is_comparable(dtype: torch.dtype) -> bool:
 
 
 @functools.cache
-def _is_plain_class(kind: Any) -> bool:
-    """A subclass whose operations reach PyTorch's kernels with the memory that it says it has."""
+def is_wrapper_class(kind: Any) -> bool:
+    """A subclass with operations of its own; others reach PyTorch's kernels with the memory that they say they have."""
     import torch
 
     own = next(base for base in bases_of(kind) if "__torch_dispatch__" in namespace_of(base))
-    return own is torch.Tensor or namespace_of(own)["__torch_dispatch__"] is torch._C._disabled_torch_dispatch_impl
+    if own is torch.Tensor:
+        return False
+    return namespace_of(own)["__torch_dispatch__"] is not torch._C._disabled_torch_dispatch_impl
 
 
 def _laid_out(tensor: torch.Tensor) -> Parts:
@@ -69,7 +71,7 @@ def _laid_out(tensor: torch.Tensor) -> Parts:
 
     layout = tensor.layout
     if tensor.is_meta:
-        raise Unreadable("a meta tensor, which has no values")
+        return {}
     if tensor.is_nested:
         return {".values()": tensor.values(), "._nested_tensor_size()": tensor._nested_tensor_size()}
     if layout is torch.sparse_coo:

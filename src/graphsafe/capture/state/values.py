@@ -8,12 +8,11 @@ from typing import Any
 
 _LONGEST = 80
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
-_IDS = frozenset(map(id, SCALARS))
 
 
 def are_scalars(values: Collection[Any]) -> bool:
     """Whether all are numbers or strings of Python's own classes."""
-    return set(map(id, map(type, values))) <= _IDS
+    return set(map(id, map(type, values))) <= WRITERS.keys()
 
 
 def digest(data: str | bytes) -> str:
@@ -24,7 +23,7 @@ def digest(data: str | bytes) -> str:
 
 def text_of(value: Any) -> str:
     """Of a number or a string, whatever its class says of itself: as Python writes it; a digest where that is long."""
-    write = _WRITTEN.get(type(value)) if id(type(value)) in _IDS else None
+    write = WRITERS.get(id(type(value)))
     if write is None:
         write = next(write for scalar, write in _WRITTEN.items() if issubclass(type(value), scalar))
     return write(value)
@@ -52,6 +51,8 @@ _WRITTEN: dict[type, Callable[[Any], str]] = {
     str: _text,
     bytes: _data,
 }
+WRITERS = {id(kind): write for kind, write in _WRITTEN.items()}
+"By the address of Python's own classes: asking a class for its hash may run code of its metaclass."
 
 
 def key_text(key: Any) -> str | None:

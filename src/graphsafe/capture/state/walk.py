@@ -6,11 +6,11 @@ import functools
 import gc
 import types
 from collections import UserDict, UserList, deque
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.state.behind import Item, elements_of, handler_of, stored_in, take_scalar
+from graphsafe.capture.state.behind import Item, below, elements_of, handler_of, stored_in
 from graphsafe.capture.state.containers import ClassVariables, Variables
 from graphsafe.capture.state.objects import (
     attributes_of,
@@ -25,19 +25,31 @@ from graphsafe.capture.state.objects import (
 )
 from graphsafe.capture.state.reach import Reach
 from graphsafe.capture.state.tensors import Unreadable, parts_of
-from graphsafe.capture.state.values import SCALARS, dotted, text_of
+from graphsafe.capture.state.values import SCALARS, WRITERS, dotted
 
 if TYPE_CHECKING:
     import torch
 
     from graphsafe.capture.targets import Subject
 
-_MOST_OBJECTS = 200_000
+_MOST_OBJECTS = 50_000
+_MANY_CONTAINERS = 5_000
+_first_reach: dict[int, tuple[Subject, Reach]] = {}
 
 
 def reach_of(subject: Subject) -> Reach:
     """Everything behind the callable, then behind the arguments."""
     return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs})
+
+
+def seed_generators(subject: Subject, value: int) -> None:
+    """Seed every generator that the step can reach. Where that takes long to find out, those that it could reach at the
+    first call."""
+    known = _first_reach.get(id(subject))
+    if known is None or known[0] is not subject or len(known[1].containers) <= _MANY_CONTAINERS:
+        known = (subject, reach_of(subject))
+    _first_reach.setdefault(id(subject), known)
+    known[1].seed(value)
 
 
 def walk(roots: Mapping[str, Any]) -> Reach:
@@ -93,22 +105,15 @@ class Walk:
 
     def run(self, roots: Mapping[str, Any]) -> Reach:
         reach, todo, seen = self.reach, self.todo, self._seen
-        todo.extend((path, value, None, None) for path, value in roots.items())
+        self.look_at((path, value, None, None) for path, value in roots.items())
         while todo:
             path, value, container, key = todo.popleft()
             handler = handler_of(type(value))
-            if handler is None:
-                continue
-            if handler is take_scalar:
-                reach.hosts[path] = text_of(value)
-                reach.values[path] = value
-                if container is not None:
-                    reach.owners[path] = (container, key)
-                continue
-            if id(value) in seen:
+            if handler is None or id(value) in seen:
                 continue
             if len(seen) >= _MOST_OBJECTS:
                 reach.complete = False
+                reach.unreadable["what lies further away"] = f"the step reaches more than {_MOST_OBJECTS} objects"
                 break
             seen.add(id(value))
             self._alive.append(value)
@@ -127,6 +132,8 @@ class Walk:
         except Unreadable as why:
             self.reach.unreadable[path] = str(why)
             return
+        if not parts and tensor.is_meta:
+            self.reach.hosts[path] = f"meta {tensor.dtype} {list(tensor.shape)}"
         for suffix, part in parts.items():
             self.reach.tensors[path + suffix] = part
 
@@ -144,7 +151,7 @@ class Walk:
             inner = variables_of(item)
             if inner is None:
                 if not issubclass(type(item), (type, types.BuiltinFunctionType)):
-                    self.todo.append((f"{dot}{name}", item, variables, name))
+                    self.look_at([(f"{dot}{name}", item, variables, name)])
                 continue
             file = file_of(item)
             if file is not None and is_own_file(file):
@@ -152,14 +159,29 @@ class Walk:
                 self.reach.containers.append(Variables(inner, tuple(sorted(names))))
                 for part in of_module:
                     if not issubclass(type(inner[part]), (type, types.ModuleType, types.BuiltinFunctionType)):
-                        self.todo.append((f"{dot}{name}.{part}", inner[part], inner, part))
+                        self.look_at([(f"{dot}{name}.{part}", inner[part], inner, part)])
 
-    def take_class(self, dot: str, kind: type) -> None:
+    def look_at(self, items: Iterable[Item]) -> None:
+        """Take numbers and strings at once, and the rest in its turn."""
+        reach, todo = self.reach, self.todo
+        for item in items:
+            write = WRITERS.get(id(type(item[1])))
+            if write is None:
+                todo.append(item)
+                continue
+            path, value, container, key = item
+            reach.hosts[path] = write(value)
+            reach.values[path] = value
+            if container is not None:
+                reach.owners[path] = (container, key)
+
+    def take_class(self, path: str, kind: type) -> None:
         """The variables of a user's own class, and the module variables that its methods name; not those of an
         installed library's classes. Each class once."""
         if id(kind) in self._seen:
             return
         self._seen.add(id(kind))
+        dot = below(path)
         for base in bases_of(kind):
             if not is_users_class(base):
                 continue
@@ -168,7 +190,7 @@ class Walk:
                 self.reach.containers.append(ClassVariables(base, kept))
             for name, item in namespace_of(base).items():
                 if name in kept:
-                    self.todo.append((dotted(dot, name), item, base, name))
+                    self.look_at([(dotted(dot, name), item, base, name)])
                 elif type(item) is functools._lru_cache_wrapper:
                     self.todo.append((f"{dot}{name}()", item, base, name))
                 method = function_of(item)

@@ -11,7 +11,7 @@ import torch
 from graphsafe.capture.device.cuda.nodes import GraphNode, Place, Segments, differences, graph_nodes
 from graphsafe.capture.device.cuda.runtime import node_counts
 from graphsafe.capture.device.protocol import CaptureFailure, Difference, StepEvent
-from graphsafe.capture.frames import root_error, traceback_frames
+from graphsafe.capture.frames import message_of, root_error, traceback_frames
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import Recording
@@ -73,4 +73,4 @@ def failure_of(error: BaseException) -> CaptureFailure:
 
 
 def first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+    return next((line.strip() for line in message_of(error).splitlines() if line.strip()), type(error).__name__)[:300]

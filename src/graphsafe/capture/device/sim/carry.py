@@ -21,10 +21,12 @@ from graphsafe.capture.device.sim.effects import (
 )
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session, tensors_in
+from graphsafe.capture.device.sim.lie import lying
 from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.frames import user_frames
+from graphsafe.capture.state.tensors import is_wrapper_class
 from graphsafe.optable import Op
 
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
@@ -46,6 +48,11 @@ class Carry(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if self.world.bypassed:
             return func(*args, **kwargs)
+        wrapper = next((kind for kind in types if is_wrapper_class(kind)), None)
+        if wrapper is not None:
+            # Its own operations are the ones that reach the device.
+            with Carry(self.world), lying(self.world):
+                return wrapper.__torch_dispatch__(func, types, args, kwargs)
         with torch._C.DisableTorchFunction():
             if not isinstance(func, torch._ops.OpOverload):
                 return run_opaque(self.world, func, args, kwargs)

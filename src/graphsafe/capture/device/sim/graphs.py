@@ -22,7 +22,7 @@ from graphsafe.capture.device.sim.legality import EARLIER_ERROR, NOT_PERMITTED, 
 from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import storages, tag_of
-from graphsafe.capture.frames import root_error, traceback_frames, user_frames
+from graphsafe.capture.frames import message_of, root_error, traceback_frames, user_frames
 from graphsafe.report.model import CallSite
 
 NodeKind = Literal["kernel", "memcpy", "none"]
@@ -289,8 +289,8 @@ def failure_of(error: BaseException, guilty: StepEvent | None) -> CaptureFailure
     frames, span = traceback_frames(root.__traceback__)
     if guilty is not None and not frames:
         frames, span = guilty.frames, guilty.span
-    texts = tuple(dict.fromkeys(str(each) for each in chain))
-    return CaptureFailure(type(root).__name__, str(root), texts, frames, span, guilty)
+    texts = tuple(dict.fromkeys(message_of(each) for each in chain))
+    return CaptureFailure(type(root).__name__, message_of(root), texts, frames, span, guilty)
 
 
 def graph_pool_handle() -> tuple[int, int]:

@@ -8,11 +8,12 @@ sees C functions only.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode, resolve_name
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, resolve_name
 
 from graphsafe.capture.device.sim.effects import STOPS, unseen_stop
 from graphsafe.capture.device.sim.generators import Generator
@@ -125,6 +126,17 @@ class Lie(TorchFunctionMode):
         finally:
             world.scope = before
         return moved
+
+
+@contextmanager
+def lying(world: World) -> Iterator[None]:
+    """For Python code that an operation calls, where modes are off."""
+    modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    if any(isinstance(mode, Lie) for mode in modes):
+        yield
+        return
+    with world.within(Scope(via=world.scope.via)), Lie(world):
+        yield
 
 
 def placed(device: Any) -> int:

@@ -12,18 +12,19 @@ from typing import Any
 import torch
 import torch.overrides
 import torch.utils._foreach_utils
-from torch.overrides import _get_current_function_mode_stack
 
 from graphsafe.capture.device.sim import cuda, foreign
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import tensors_in
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE
-from graphsafe.capture.device.sim.lie import Lie
-from graphsafe.capture.device.sim.tags import HOST, index_of
+from graphsafe.capture.device.sim.lie import lying, placed
+from graphsafe.capture.device.sim.tags import HOST, index_of, put_tag
 from graphsafe.capture.device.sim.world import Scope, World
 
 _ASKED = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+_DEVICE_OF_WRAPPER = 7
+"Its position among the arguments of `_make_wrapper_subclass`."
 _GROUPING = "_group_tensors_by_device_and_dtype"
 _RESEEDS = frozenset(
     {"torch.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.cuda.set_rng_state"}
@@ -69,6 +70,7 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
         yield module, name, _reseeding(value, f"torch.cuda.{name}") if reseeds else value
     yield from foreign.replacements()
     yield torch, "load", _load
+    yield torch.Tensor, "_make_wrapper_subclass", staticmethod(_wrapper(torch.Tensor._make_wrapper_subclass))
     yield torch, "Generator", _GeneratorMeta("Generator", (), {})
     yield torch.Tensor, "__repr__", _text(torch.Tensor.__repr__, "torch.Tensor.__repr__")
     yield torch.Tensor, "__format__", _text(torch.Tensor.__format__, "torch.Tensor.__format__")
@@ -180,6 +182,27 @@ def _reduce(real: Callable[..., Any]) -> Callable[..., Any]:
 _torch_load = torch.load
 
 
+def _wrapper(real: Callable[..., Any]) -> Callable[..., Any]:
+    """A tensor of a device that has no memory of its own there: a CPU's, with the tag and no bytes."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        world = worlds.active()
+        device = args[_DEVICE_OF_WRAPPER] if len(args) > _DEVICE_OF_WRAPPER else kwargs.get("device")
+        index = HOST if world is None or device is None else placed(device)
+        if world is None or index == HOST:
+            return real(*args, **kwargs)
+        if len(args) > _DEVICE_OF_WRAPPER:
+            args = (*args[:_DEVICE_OF_WRAPPER], torch.device("cpu"), *args[_DEVICE_OF_WRAPPER + 1 :])
+        else:
+            kwargs["device"] = torch.device("cpu")
+        made = real(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            put_tag(made, index, world.ledgers[index], world.session)
+        return made
+
+    return make
+
+
 def _load(file: Any, map_location: Any = None, **kwargs: Any) -> Any:
     """`torch.load(..., map_location="cuda")`: read to the host, then moved."""
     device = map_location
@@ -225,20 +248,15 @@ def _placed(real: Callable[..., Any]) -> Callable[..., Any]:
     return placed
 
 
-def _is_lying() -> bool:
-    modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-    return any(isinstance(mode, Lie) for mode in modes)
-
-
 def _under_modes(real: Callable[..., None], world: World) -> Callable[..., None]:
     """Hooks on saved tensors are called from within an operation, where modes are off; checkpointing asks for devices
     in them."""
 
     def wrapped(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def call(value: Any) -> Any:
-            if worlds.active() is None or world.bypassed or _is_lying():
+            if worlds.active() is None or world.bypassed:
                 return hook(value)
-            with world.within(Scope()), Lie(world):
+            with lying(world):
                 return hook(value)
 
         return call
