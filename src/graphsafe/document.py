@@ -1,4 +1,4 @@
-"""Checks the values of a configuration or rule file; an error names the file and the key."""
+"""Checks the values of a configuration or rule file, and says where a wrong one stands."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from graphsafe.rulefile import expected_lines
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one case; `problem` is None if it passed."""
+    """How one case went; `problem` is None where it passed."""
 
     code: str
     kind: Literal["bad", "good"]

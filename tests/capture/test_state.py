@@ -257,7 +257,7 @@ def test_what_contains_itself_ends() -> None:
 
 def test_more_objects_than_can_be_looked_at() -> None:
     reach = walk({"x": [[] for _ in range(250_000)]})
-    assert not reach.complete and len(reach.lengths) == 200_000
+    assert not reach.complete and len(reach.lengths) == 50_000
 
 
 def test_a_long_list_of_numbers_is_one_value() -> None:
@@ -402,7 +402,7 @@ def test_what_is_written_through_the_path_is_in_the_tensor() -> None:
 
 
 def test_a_meta_tensor_has_nothing_to_compare() -> None:
-    assert "meta" in walk({"x": torch.ones(2, device="meta")}).unreadable["x"]
+    assert walk({"x": torch.ones(2, device="meta")}).hosts == {"x": "meta torch.float32 [2]"}
 
 
 class Scripted(torch.nn.Module):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from graphsafe.capture.frames import is_user_file, user_frames
+from graphsafe.capture.frames import absolute, is_user_file, user_frames
 from graphsafe.report.model import CallSite
 
 _MUTATORS = frozenset(
@@ -51,7 +50,7 @@ def lines_traced(ran: Executed) -> Iterator[None]:
 
     def local(frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line":
-            file, line = os.path.abspath(frame.f_code.co_filename), frame.f_lineno
+            file, line = absolute(frame.f_code.co_filename), frame.f_lineno
             ran.lines.setdefault(file, set()).add(line)
             if (file, line) not in ran.stores and line in stores_of(file):
                 ran.stores[file, line] = user_frames(frame)[0]
@@ -122,14 +121,9 @@ def _parts(target: ast.expr) -> list[ast.expr]:
     )
 
 
-def _is_data(target: ast.expr) -> bool:
-    """`tensor.data = new` gives the tensor other memory: what is stored to is the tensor."""
-    return isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute)
-
-
 def _name(target: ast.expr) -> str | None:
-    while isinstance(target, (ast.Subscript, ast.Starred)) or _is_data(target):
-        target = target.value  # type: ignore[attr-defined]
+    while isinstance(target, (ast.Subscript, ast.Starred)):
+        target = target.value
     if isinstance(target, ast.Attribute):
         return f".{target.attr}"
     if isinstance(target, ast.Constant):

@@ -24,11 +24,19 @@ _SITES = ("site-packages", "dist-packages")
 _MACHINERY = ("torch", "torchgen", "triton", "functorch")
 
 
+def absolute(filename: str) -> str:
+    """As it is where the working directory has been removed."""
+    try:
+        return os.path.abspath(filename)
+    except OSError:
+        return filename
+
+
 @functools.cache
 def is_user_file(filename: str) -> bool:
     if filename.startswith("<"):
         return False
-    path = os.path.abspath(filename)
+    path = absolute(filename)
     if path.startswith(_GRAPHSAFE):
         return False
     parts = path.split(os.sep)
@@ -66,7 +74,7 @@ def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], S
         if is_user_file(code.co_filename):
             if not found:
                 span = _position(code, frame.f_lasti)
-            found.append(CallSite(os.path.abspath(code.co_filename), frame.f_lineno, function_name(code)))
+            found.append(CallSite(absolute(code.co_filename), frame.f_lineno, function_name(code)))
         frame = frame.f_back
     return tuple(reversed(found)), span
 
@@ -79,7 +87,7 @@ def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, .
         code = traceback.tb_frame.f_code
         if is_user_file(code.co_filename):
             span = _position(code, traceback.tb_lasti)
-            found.append(CallSite(os.path.abspath(code.co_filename), traceback.tb_lineno, function_name(code)))
+            found.append(CallSite(absolute(code.co_filename), traceback.tb_lineno, function_name(code)))
         traceback = traceback.tb_next
     return tuple(found), span
 
@@ -88,9 +96,20 @@ def root_error(error: BaseException) -> tuple[BaseException, tuple[BaseException
     """The first error of a chain and the whole chain, first to last: what reaches the user ("operation failed due to a
     previous error during capture") hides the cause in `__context__`."""
     chain = [error]
-    while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and earlier not in chain:
+    while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and all(
+        earlier is not known for known in chain
+    ):
         chain.append(earlier)
     return chain[-1], tuple(reversed(chain))
+
+
+def message_of(error: BaseException) -> str:
+    """What an error says; nothing where it cannot say it. Lone surrogates are written as escapes."""
+    try:
+        text = str(error)
+    except Exception:
+        return ""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def error_frames(error: BaseException | None) -> tuple[CallSite, ...]:

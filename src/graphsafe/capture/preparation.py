@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device import open_device
+from graphsafe.capture.frames import absolute
 from graphsafe.capture.job import IMPORTS, Job, write_json
 from graphsafe.capture.originals import decode, leave, read_text
 from graphsafe.capture.processes import descendants
@@ -246,4 +247,4 @@ def _origin(name: str) -> str | None:
 
 def _surroundings() -> list[Any]:
     variables = sorted(item for item in os.environ.items() if item[0] != _NVML)
-    return [hashlib.sha256(repr(variables).encode()).hexdigest(), [str(path) for path in sys.path], os.getcwd()]
+    return [hashlib.sha256(repr(variables).encode()).hexdigest(), [str(path) for path in sys.path], absolute("")]

@@ -146,8 +146,8 @@ class Run:
             return False
         if child.ending == "done":
             self.limits += [Limit(**limit) for limit in result.get("limits") or ()]
-            for path in result.get("unreadable") or ():
-                self.limits.append(Limit("not-compared", path, "a tensor without a plain strided layout"))
+            unread: Any = result.get("unreadable") or {}
+            self.limits += [Limit("not-compared", path, why) for path, why in unread.items()]
             return True
         status = "timeout" if child.ending == "timeout" else "crashed"
         why = child.how_it_ended()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphsafe.capture.frames import root_error, traceback_frames
+from graphsafe.capture.frames import absolute, message_of, root_error, traceback_frames
 from graphsafe.capture.step import Step
 from graphsafe.files import from_here
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     import torch
 
+_NOTHING = object()
 Stage = Literal["import", "build", "step"]
 
 
@@ -64,12 +64,12 @@ def users_code(stage: Stage, doing: str) -> Iterator[None]:
 def describe(error: BaseException) -> str:
     """`ValueError: no such head (model.py:12)`, of the first error of its chain."""
     root, _ = root_error(error)
-    text = " ".join(str(root).split())
+    text = " ".join(message_of(root).split())
     frames, _ = traceback_frames(root.__traceback__)
     where = f" ({from_here(frames[-1].path)}:{frames[-1].line})" if frames else ""
     if isinstance(root, SyntaxError) and root.filename:
         where = f" ({from_here(root.filename)}:{root.lineno})"
-        text = root.msg
+        text = str(root.msg)
     return f"{type(root).__name__}{f': {text[:300]}' if text else ''}{where}"
 
 
@@ -82,10 +82,10 @@ def load_factory(target: str) -> Callable[..., Any]:
         module = _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
     found: Any = module
     for part in name.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            raise TargetError("import", f"{where} has no {name}") from None
+        with users_code("import", f"cannot look up {name} in {where}"):
+            found = getattr(found, part, _NOTHING)
+        if found is _NOTHING:
+            raise TargetError("import", f"{where} has no {name}")
     if not callable(found):
         raise TargetError("import", f"{target} is a {type(found).__name__}, not a function that builds the step")
     return found  # type: ignore[no-any-return]
@@ -98,14 +98,15 @@ def build(
     arguments = (device,) if takes_device(factory, axes) else ()
     with users_code("build", "the factory failed"):
         answer = factory(*arguments, **axes)
-    return subject_of(answer, inputs, device)
+    with users_code("build", "what the factory returned cannot be read"):
+        return subject_of(answer, inputs, device)
 
 
 def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[str, ...] = ()) -> bool:
     """Whether the factory's first argument is the device: any that must be given, or one that is called so."""
     try:
         parameters = list(inspect.signature(factory).parameters.values())
-    except (TypeError, ValueError):
+    except Exception:  # a callable of the user's that says nonsense of itself
         return True
     first = next((p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.kind is not p.VAR_KEYWORD), None)
     if first is None or first.name in axes:
@@ -117,11 +118,11 @@ def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[st
 def subject_of(answer: Any, inputs: tuple[Mapping[str, Any], ...], device: torch.device) -> Subject:
     import torch
 
-    if isinstance(answer, Step):
+    if issubclass(type(answer), Step):
         return _checked(
             Subject(answer.fn, tuple(answer.args), dict(answer.kwargs), answer.refresh, answer.reset), inputs
         )
-    if isinstance(answer, torch.nn.Module):
+    if issubclass(type(answer), torch.nn.Module):
         if inputs:
             return _from_specs(answer, inputs, device)
         example = getattr(answer, "example_inputs", None)
@@ -182,7 +183,8 @@ def _from_specs(module: Any, inputs: tuple[Mapping[str, Any], ...], device: torc
 
 
 def _import_module(name: str) -> Any:
-    if (here := os.getcwd()) not in sys.path:
+    here = absolute("")
+    if here and here not in sys.path:
         sys.path.insert(0, here)
     return importlib.import_module(name)
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.frames import function_name, is_user_file
+from graphsafe.capture.frames import absolute, function_name, is_user_file
 from graphsafe.capture.session import opened
 from graphsafe.capture.state import Snapshot, StateError, reach_of
+from graphsafe.capture.state.objects import code_of
 from graphsafe.capture.targets import TargetError
 from graphsafe.capture.trial import Broken, try_inputs
 
@@ -80,13 +78,10 @@ def construct(session: Session, attempts: list[CaptureAttempt], threads: set[thr
 
 def _entry(function: Any) -> Mapping[str, Any] | None:
     """Where the stepped function is written, for what none of its lines can be blamed for."""
-    if isinstance(function, functools.partial):
-        return _entry(function.func)
-    forward = getattr(type(function), "forward", None)
-    code = getattr(inspect.unwrap(forward or function), "__code__", None)
+    code = code_of(function)
     if code is None or not is_user_file(code.co_filename):
         return None
-    return {"path": os.path.abspath(code.co_filename), "line": code.co_firstlineno, "function": function_name(code)}
+    return {"path": absolute(code.co_filename), "line": code.co_firstlineno, "function": function_name(code)}
 
 
 def _random(state: RandomState, draw: str | None, seed: int) -> Mapping[str, Any]:
