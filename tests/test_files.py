@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from graphsafe.files import write_atomically
+from graphsafe.ignorefile import read_patterns
 
 
 def test_a_link_stays_one_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
@@ -50,3 +51,26 @@ def test_a_device_stays_one(tmp_path: Path) -> None:
 def test_a_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         write_atomically(tmp_path, "report")
+
+
+def test_each_pattern_of_an_ignore_file_is_judged_by_itself() -> None:
+    lines = [
+        "# a comment * * * * * *",
+        "",
+        "build/",
+        "!",
+        "**/a/**/b/**/*.txt",
+        "[z-a]",
+        "x***y",
+        "*a*b*c*d*e",
+        "!kept.txt",
+    ]
+    spec, problems = read_patterns(lines)
+    assert [line for line, _ in problems] == [4, 6, 8]
+    assert {name: spec.match_file(name) for name in ("build/x", "a/b/c.txt", "xzzy", "kept.txt", "1a2b3c4d5e")} == {
+        "build/x": True,
+        "a/b/c.txt": True,
+        "xzzy": True,
+        "kept.txt": False,
+        "1a2b3c4d5e": False,
+    }

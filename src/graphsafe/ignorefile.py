@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-MAX_STARS = 8
-"Of one pattern: each multiplies the time that a long name takes."
+MAX_STARS = 4
+"Of one pattern, without `**/`. Five take 15 seconds for a name of 200 letters, four take 0.4."
 _STARS = re.compile(r"(?<!\\)\*+")
 _RUN_IN_NAME = re.compile(r"(?<=[^/\\*])\*{2,}|(?<!\\)\*{2,}(?=[^/*])")
 "`a**b`: inside a name, several stars say no more than one."
@@ -41,7 +41,9 @@ def problem_of(pattern: str) -> str | None:
 
 
 def _has_too_many_stars(pattern: str) -> bool:
-    return pattern.count("*") > MAX_STARS and len(_STARS.findall(pattern)) > MAX_STARS and not pattern.startswith("#")
+    if pattern.count("*") <= MAX_STARS or pattern.startswith("#"):
+        return False
+    return sum(len(_STARS.findall(name)) for name in pattern.split("/") if name != "**") > MAX_STARS
 
 
 def _spec(lines: Iterable[str]) -> GitIgnoreSpec:
