@@ -42,9 +42,9 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def run() -> int:
-    """`main` as a process of its own, which ends with it.
+    """Run `main` as the whole work of this process.
 
-    What a large scan has read holds rings, and to collect them at the end would take a thirtieth of its time.
+    No garbage is collected: a large scan leaves reference cycles, and collecting them would take 3 % of its time.
     """
     gc.disable()
     code = main()
@@ -93,13 +93,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """What stdout still holds: Python would try to write it once more at the end, and complain."""
+    """Drop what stdout still buffers: Python would try to write it again at exit, and print an error."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Form(click.ParamType[str]):
-    """A name of the registry of report forms, which is imported only when it is asked for."""
+    """The name of a report form. The registry of forms is imported only when the option is used."""
 
     name = "form"
 
@@ -463,7 +463,7 @@ def _capture_code(report: Report, breaks: bool) -> int:
 
 
 def _requests(text: str | None, **options: Any) -> list[CaptureRequest]:
-    """One request a target; what the command line leaves open comes from the target's configuration."""
+    """One request per target; options that are not given come from the target's configuration."""
     from graphsafe.capture.request import CaptureRequest, configured_target
 
     if text is None:
@@ -495,7 +495,7 @@ def _requests(text: str | None, **options: Any) -> list[CaptureRequest]:
 
 
 def _rules(config: Config) -> Callable[[], RuleTexts]:
-    """For the forms that show what a rule says; loaded only then."""
+    """A loader of the rules' texts, for the forms that show them."""
 
     def load() -> RuleTexts:
         from graphsafe.rulebook import load_rulebook

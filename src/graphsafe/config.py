@@ -1,4 +1,4 @@
-"""What a project says about itself: `[tool.graphsafe]` in pyproject.toml, or the whole of graphsafe.toml."""
+"""A project's configuration: `[tool.graphsafe]` in pyproject.toml, or the whole of graphsafe.toml."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class ConfigError(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class FunctionPattern:
-    """Which functions a line of `hot-paths` or `cold-paths` names: `where:function`, both shell patterns.
+    """The functions that an entry of `hot-paths` or `cold-paths` names: `where:function`, both shell patterns.
 
     `where` is a dotted module (`engine.runner`), a file (`engine/runner.py`) or a folder (`engine/`), relative to the
-    project root; without `:function` every function there is meant. `*` crosses dots and slashes.
+    project root; without `:function` it names every function there. `*` also matches dots and slashes.
     """
 
     where: str
@@ -92,7 +92,7 @@ class Config:
 
 
 def load_config(start: Path) -> Config:
-    """The configuration that holds for `start`, a file or folder: the nearest at or above it, inside its repository.
+    """The configuration for `start`, a file or folder: the nearest at or above it, up to the root of its repository.
 
     Raises ConfigError.
     """
@@ -161,7 +161,7 @@ def _functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern,
 
 
 def _hot_functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern, ...]:
-    """As `_functions`; in place of a text there may be a table, `{ path = "engine/", compiled = true }`."""
+    """As `_functions`, but an entry may also be a table: `{ path = "engine/", compiled = true }`."""
     patterns = []
     for name, item in doc.items(key, value):
         if isinstance(item, dict):

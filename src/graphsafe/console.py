@@ -1,4 +1,4 @@
-"""What goes to the terminal and into files."""
+"""Output to the terminal and to files."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _MOST = 8
 
 
 def complain(line: str) -> None:
-    """Say it on stderr, on one line that moves no cursor; where stderr is full or gone there is nobody to say it to."""
+    """Print one line on stderr, without control characters. If stderr cannot be written, the line is dropped."""
     with contextlib.suppress(OSError):
         click.echo(f"graphsafe: {printable(line)}", err=True)
 
 
 def check_writable(output: Path | None) -> None:
-    """Before the work, since a capture takes minutes. Raises RequestError."""
+    """Check the output file before the work, since a capture takes minutes. Raises RequestError."""
     if output is not None and (output.is_dir() or not os.access(output.absolute().parent, os.W_OK)):
         raise RequestError(f"-o {output}: cannot be written")
 
@@ -89,7 +89,7 @@ def put_summary(named: Sequence[tuple[str, Report]]) -> None:
 
 
 def put_page(markdown: str) -> None:
-    """Set on a terminal; plain Markdown when piped."""
+    """Print a page: rendered on a terminal, plain Markdown into a pipe."""
     if _colour():
         from rich.console import Console
         from rich.markdown import Markdown
@@ -100,7 +100,7 @@ def put_page(markdown: str) -> None:
 
 
 def put_hotness(found: Sequence[Hotness]) -> None:
-    """Why functions are hot, or why they are not; of many, the first ones and how to ask for fewer."""
+    """Print why functions are hot or not. If there are many, print the first ones and how to ask for fewer."""
     blocks = ["\n".join(_hotness(each)) for each in found[:_MOST]]
     if len(found) > _MOST:
         blocks.append(
@@ -159,7 +159,7 @@ def _shown(path: str) -> str:
 
 
 class StatusLine:
-    """One line on stderr that says what is going on, and is gone in the end."""
+    """One line on stderr that says what is going on, and is erased at the end."""
 
     def __init__(self) -> None:
         self._shown = False
@@ -174,7 +174,7 @@ class StatusLine:
 
 
 class ProgressBar:
-    """How far a long run has come, on stderr; a short one shows nothing."""
+    """A progress bar on stderr, shown only for long runs."""
 
     PATIENCE = 2.0
     "Seconds before it appears."

@@ -1,4 +1,4 @@
-"""Checks the values of a configuration or rule file, and says where a wrong one stands."""
+"""Checks the values of a configuration or rule file; an error names the file and the key."""
 
 from __future__ import annotations
 

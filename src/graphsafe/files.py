@@ -1,4 +1,4 @@
-"""Reading files that may be anything, writing files whole or not at all, and where this user's caches lie."""
+"""Safe reading of files of any kind, atomic writing, and the folder of this user's caches."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MAX_HANDWRITTEN = 4_000_000
 
 
 def read_regular(path: str | Path, most: int) -> bytes:
-    """What a regular file of at most `most` bytes holds.
+    """The content of a regular file of at most `most` bytes.
 
-    A FIFO would never answer and a device would never end, so neither is read: opening without waiting, then looking
-    at what was opened, leaves no moment in which one file can take the place of another. Raises OSError, whose
-    `strerror` says what the file is.
+    Reading a FIFO could block forever, and reading a device could never end. The file is opened without blocking and
+    checked after that, so that it cannot be replaced between the check and the reading. Raises OSError; its `strerror`
+    says what is wrong.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
@@ -35,9 +35,9 @@ def read_regular(path: str | Path, most: int) -> bytes:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write beside `path` and rename into place, so that no reader and no second writer sees half a file.
+    """Write a temporary file beside `path` and rename it, so that nobody ever sees half a file.
 
-    A link is followed. What is no file, such as /dev/null or a pipe, is written into: a rename would take its place.
+    A link is followed. A device or a pipe is written directly, since renaming would replace it.
     Raises OSError.
     """
     if path.exists() and not path.is_file():

@@ -1,4 +1,4 @@
-"""Patterns as .gitignore writes them, each judged by itself: one that means nothing must not cost the others."""
+"""Patterns of .gitignore files. Each is checked by itself, so that an invalid one does not disable the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RUN_IN_NAME = re.compile(r"(?<=[^/\\*])\*{2,}|(?<!\\)\*{2,}(?=[^/*])")
 
 
 def read_patterns(lines: Sequence[str]) -> tuple[GitIgnoreSpec, list[tuple[int, str]]]:
-    """The patterns that mean something, and the line (from 1) and fault of each that does not."""
+    """The valid patterns, and for each invalid one its line (from 1) and what is wrong."""
     try:
         if not any(map(_has_too_many_stars, lines)):
             return _spec(lines), []
@@ -30,7 +30,7 @@ def read_patterns(lines: Sequence[str]) -> tuple[GitIgnoreSpec, list[tuple[int, 
 
 
 def problem_of(pattern: str) -> str | None:
-    """Why a pattern is not followed; None where it is one, a comment, or blank."""
+    """Why a pattern is not followed; None if it is valid, a comment, or blank."""
     if _has_too_many_stars(pattern):
         return f"a pattern of more than {MAX_STARS} stars is not followed: {pattern!r}"
     try:

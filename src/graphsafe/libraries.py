@@ -1,4 +1,4 @@
-"""What functions of libraries do, as far as a step is concerned: rulebook data, by dotted name."""
+"""Models of library functions, by dotted name: whether they wait for the GPU, and what they return. Rulebook data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Libraries:
         return Libraries(entries, table)
 
     def find(self, name: str) -> Summary | None:
-        """What is known of a dotted name; of several entries the last."""
+        """The model of a dotted name; of several matching entries, the last."""
         if name not in self._found:
             self._found[name] = self._find(name)
         return self._found[name]

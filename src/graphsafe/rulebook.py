@@ -1,7 +1,7 @@
 """The rulebook: rules as data, from graphsafe's own rules/ and from a project's packs.
 
-YAML is slow to read, so rules are compiled to JSON: into the wheel when it is built, and in a checkout, as for a
-project's packs, on first use into the user's cache under a key made of the files' content.
+YAML is slow to read, so rules are compiled to JSON: for the wheel, when it is built; in a checkout, and for a project's
+packs, on first use. The result is kept in the user's cache under a hash of the files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KEPT = 16
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Events that a rule is about; what is not None stands in for the rule's own."""
+    """Events that a rule matches. A text or level that is not None replaces the rule's own."""
 
     event: EventKind
     how: tuple[str, ...]
@@ -250,7 +250,7 @@ def _content(path: Path) -> bytes:
 
 
 def _compiled(files: Sequence[tuple[Path, bytes]]) -> Mapping[str, Any]:
-    """From the user's cache, or compiled and put there; a cache that cannot be read or written costs only time."""
+    """Rules from the user's cache, or compiled and stored there. A cache that cannot be used costs only time."""
     cached = user_cache() / f"rulebook-{_digest(files)}.txt"
     with contextlib.suppress(OSError, ValueError):
         checksum, _, known = read_regular(cached, MAX_COMPILED).decode("utf-8").partition("\n")
@@ -272,7 +272,7 @@ def _checksum(text: str) -> str:
 
 
 def _digest(files: Iterable[tuple[Path, bytes]]) -> str:
-    """Also over the reader itself, so that no change to it is answered from an old cache."""
+    """A hash of the files and of rulefile.py, so that a change of the reader invalidates the cache."""
     digest = hashlib.blake2b(Path(rulefile.__file__).read_bytes(), digest_size=16)
     for path, content in files:
         digest.update(f"\0{path.name}\0{len(content)}\0".encode())

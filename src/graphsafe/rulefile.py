@@ -1,6 +1,6 @@
-"""A rule file: YAML -> checked plain data. Reading one runs no code of its author's.
+"""A rule file: YAML -> checked plain data. Reading one runs no code of its author.
 
-The data is JSON-able, so that it is checked once, when the package is built or first used, and then only loaded.
+The data can be stored as JSON. It is checked once, when the package is built or first used, and then only loaded.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read_errors(path: Path, content: bytes) -> list[dict[str, Any]]:
 
 
 def read_yaml(path: Path, content: bytes) -> object:
-    """Plain data; no tag of YAML's makes an object. Raises RulebookError."""
+    """YAML as plain data; YAML tags create no objects. Raises RulebookError."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -85,7 +85,7 @@ def read_yaml(path: Path, content: bytes) -> object:
     try:
         text = content.decode("utf-8")
         depth = 0
-        # Before anything is built of it: building recurses, and an alias of aliases of aliases is endless text.
+        # Checked first: building the data recurses, and nested aliases expand exponentially.
         for event in yaml.parse(text, base):
             mark: Any = event.start_mark
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

@@ -16,7 +16,7 @@ from graphsafe.rulefile import expected_lines
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one case went; `problem` is None where it passed."""
+    """The result of one case; `problem` is None if it passed."""
 
     code: str
     kind: Literal["bad", "good"]

@@ -11,6 +11,7 @@ FROZEN = {
     "born_counting": ("GS702", "self.count = 1 if self.count is None else self.count + 1", "count"),
     "counter_in_a_dict": ("GS702", 'group["step"] += 1', "group['step']"),
     "shrinking": ("GS702", "self.left -= 1", "left"),
+    "decayed": ("GS703", "self.weight.data = self.weight.data * 0.9", "weight"),
     "clock": ("GS702", "age = time.monotonic() - started", None),
     "private_random": ("GS504", "keep = source.random()", None),
 }
@@ -33,7 +34,7 @@ def test_the_line_that_changes_is_named_with_what_it_froze(name: str, reports: d
     lines = (TARGETS / "frozen.py").read_text(encoding="utf-8").splitlines()
     assert (finding["code"], lines[finding["location"]["line"] - 1].strip()) == (code, text)
     assert finding["data"].get("attribute") == attribute
-    assert finding["data"]["froze"]["what"] in ("scalar", "extent")
+    assert finding["data"]["froze"]["what"] in ("scalar", "extent", "address")
     assert probes_of(reports[name])["twin"]["status"] == "fail"
 
 

@@ -15,9 +15,9 @@ from .catalogue import Module, modules
 ALL = os.environ.get("GRAPHSAFE_ALL_MODULES") == "1"
 SOME = """
     polled_copy checked_embedding quantize gathered_experts cropped_cache padding_id slot_mapping appended_keys
-    recurrent ping_pong planned_attention private_noise layer_drop clock_phase unjoined heads_view group_entry
-    shrinking_copy born_counter dither approximate_gelu least_squares adam_on_host device_position counted_calls
-    dropout_mlp aware_mask packed_pool zero_head kept_activation graph_convolution
+    recurrent ping_pong planned_attention cached_rotary private_noise layer_drop clock_phase unjoined heads_view
+    group_entry cycled_scales shrinking_copy born_counter dither approximate_gelu least_squares adam_on_host
+    device_position counted_calls dropout_mlp aware_mask packed_pool zero_head kept_activation graph_convolution
 """.split()
 "One or more of each class of causes, and the sound modules that look most like them."
 

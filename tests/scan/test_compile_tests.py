@@ -198,6 +198,14 @@ def test_a_target_may_be_compiled(tmp_path: Path) -> None:
     assert levels(scan(tmp_path, source, target + "compiled = true\n")) == ["note"]
 
 
+def test_a_module_given_to_a_torch_compile_that_captures_is_compiled(tmp_path: Path) -> None:
+    source = step("if not is_compiling():\n    x = x * x.sum().item()\nreturn x")
+    source += "\n\ndef build(device):\n    return torch.compile(Step(), mode={mode}), (torch.ones(4, device=device),)\n"
+    target = '[targets.decode]\nfactory = "step.py:build"\n'
+    assert levels(scan(tmp_path, source.format(mode='"reduce-overhead"'), target)) == ["note"]
+    assert levels(scan(tmp_path, source.format(mode="None"), target)) == ["error"]
+
+
 def test_state_that_only_compiled_steps_leave_alone_changes_in_a_plain_capture(tmp_path: Path) -> None:
     source = """\
     class Step(nn.Module):

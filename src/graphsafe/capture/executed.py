@@ -121,9 +121,14 @@ def _parts(target: ast.expr) -> list[ast.expr]:
     )
 
 
+def _is_data(target: ast.expr) -> bool:
+    """`tensor.data = new` gives the tensor other memory: what is stored to is the tensor."""
+    return isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute)
+
+
 def _name(target: ast.expr) -> str | None:
-    while isinstance(target, (ast.Subscript, ast.Starred)):
-        target = target.value
+    while isinstance(target, (ast.Subscript, ast.Starred)) or _is_data(target):
+        target = target.value  # type: ignore[attr-defined]
     if isinstance(target, ast.Attribute):
         return f".{target.attr}"
     if isinstance(target, ast.Constant):

@@ -12,7 +12,7 @@ from graphsafe.report.text import printable
 
 
 def render_concise(reports: Sequence[Report]) -> str:
-    """Findings that are not suppressed; a capture's verdict stands behind them, as `target: verdict`."""
+    """Findings that are not suppressed; a capture's verdict follows them, as `target: verdict`."""
     lines = []
     for report in reports:
         for finding in unsuppressed(report):

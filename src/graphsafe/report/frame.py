@@ -14,7 +14,7 @@ _CUT = "..."
 
 
 def code_frame(location: Location, lines: Sequence[str] | None, width: int, paint: Paint, style: str) -> list[str]:
-    """At most `width` cells wide; of a span of several lines, the first; nothing where the line is not there.
+    """At most `width` cells wide. Of a span of several lines, the first is shown. Empty if the line does not exist.
 
     A line that is too long loses its indentation, then what is far from the span.
     """

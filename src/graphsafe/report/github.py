@@ -17,7 +17,7 @@ _VERDICT_COMMANDS: Mapping[Verdict, str] = {
 
 
 def render_github(reports: Sequence[Report]) -> str:
-    """One command a line; a capture's verdict stands behind its findings."""
+    """One command per line; a capture's verdict follows its findings."""
     lines: list[str] = []
     for report in reports:
         lines += [_annotation(finding) for finding in unsuppressed(report)]
@@ -41,7 +41,7 @@ def _annotation(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    """A line break is `%0A`; other control characters, which a log would pass on to a terminal, are question marks."""
+    """Escape a text: line breaks become `%0A`, other control characters question marks."""
     return "%0A".join(printable(line.replace("%", "%25")) for line in text.replace("\r\n", "\n").split("\n"))
 
 

@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing beside it: no script, no font, no network."""
+"""One self-contained HTML page: no script, no font, no network."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _environment(report: Report) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Of cells that are HTML already."""
+    """A table of cells that are already HTML."""
     return "<table>" + "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows) + "</table>"
 
 
@@ -177,7 +177,7 @@ def _paragraphs(text: str) -> str:
 
 
 def _words(text: str) -> str:
-    """Markdown's backticks become code; nothing else of it is read."""
+    """Escaped text. Of Markdown, only backticks are rendered, as code."""
     return _CODE.sub(r"<code>\1</code>", _plain(text))
 
 

@@ -47,7 +47,7 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def _lazily(report: Report) -> dict[str, Any]:
-    """As `as_json`, but for the findings, which may be many: they become JSON one by one as they are written."""
+    """As `as_json`, but findings, which may be many, are converted one by one while they are written."""
     return {**as_json(replace(report, findings=())), "findings": in_order(report.findings)}
 
 
@@ -119,7 +119,7 @@ def _field(name: str, value: Any) -> Any:
 
 
 def _probe(keys: Sequence[str], found: Mapping[str, Any]) -> dict[str, Any]:
-    """No key is ever absent, whatever the probe came to know; the status of one that said nothing is `skipped`."""
+    """A probe with every key, unknown ones null. The status of a probe that reported nothing is `skipped`."""
     return {**dict.fromkeys(keys), "status": "skipped", **found}
 
 

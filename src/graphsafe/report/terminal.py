@@ -1,4 +1,4 @@
-"""The terminal form: what a person reads. Findings with their code come first, what sums them up stands last."""
+"""The terminal form, for people: first the findings with their code, last the summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MANY = 50
 
 
 def render_terminal(reports: Sequence[Report], source: Lines, *, colour: bool, width: int) -> str:
-    """At most `width` cells a line, but for the place of a finding, which stays whole so that it can be opened."""
+    """Lines of at most `width` cells. Only the place of a finding is never broken, so that it can be opened."""
     paint = painter(colour)
     blocks = [block for report in reports for block in _blocks(report, source, max(width, 40), paint)]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
@@ -49,7 +49,7 @@ def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[lis
 
 
 def _by_place(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """What several devices say of one span is said once."""
+    """Groups of equal findings of several devices, each shown once."""
 
     def place(finding: Finding) -> tuple[object, ...]:
         return (finding.location, finding.code, finding.level, finding.message)
@@ -59,7 +59,7 @@ def _by_place(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 @dataclass(slots=True)
 class _Told:
-    """What a reader has read already: a long list says it once."""
+    """What was printed already and need not be repeated."""
 
     reasons: set[tuple[str, str]]
     "Codes with their `why`."
@@ -133,7 +133,7 @@ def _chain(finding: Finding, width: int) -> list[str]:
 
 
 def _again(chain: list[str], told: _Told) -> list[str]:
-    """A long way that is the same as before is not told again."""
+    """The call chain, or `as above` if it is long and the same as the one before."""
     same = chain == told.chain and len(chain) > 2
     told.chain = chain
     return [f"{chain[0].partition(':')[0]}: as above"] if same else chain
@@ -152,7 +152,7 @@ def _functions(findings: Sequence[Finding], width: int, paint: Paint) -> list[st
 
 
 def _by_function(findings: Iterable[Finding]) -> Iterable[Sequence[Finding]]:
-    """What one function does in several places, one code at a time."""
+    """Findings grouped by function and code."""
     groups: dict[tuple[str, str | None, str], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.location.path, finding.location.function, finding.code), []).append(finding)

@@ -74,6 +74,23 @@ def ping_pong(device):
     return PingPong(device), inputs(device)
 
 
+class Decayed(nn.Module):
+    """A weight that is given other memory behind its name."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 16, device=device), requires_grad=False)
+
+    def forward(self, x):
+        y = x @ self.weight
+        self.weight.data = self.weight.data * 0.9
+        return y
+
+
+def decayed(device):
+    return Decayed(device), inputs(device)
+
+
 def clock(device):
     started = time.monotonic()
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.capture.executed import Executed, lines_traced
 from graphsafe.capture.host_calls import HostCall, host_calls_watched
 from graphsafe.capture.probes.state import changes
-from graphsafe.capture.session import FIRST_SEED, Session, opened
-from graphsafe.capture.state import reach_of
+from graphsafe.capture.session import FIRST_SEED, Session, opened, outside_modes
+from graphsafe.capture.state import Reach, reach_of
 from graphsafe.capture.targets import users_code
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         session.load_sets()
         ran = Executed()
-        census = [reach_of(session.subject)]
+        census = [_reached(session)]
         channel.phase("step 1, watched")
         session.seed(FIRST_SEED)
         first = _watched(session, ran)
-        census.append(reach_of(session.subject))
+        census.append(_reached(session))
         calls: list[HostCall] = []
         for k in (1, 2):
             channel.phase(f"step {k + 1}")
             session.seed(FIRST_SEED + k)
             with lines_traced(ran), host_calls_watched(calls.append):
                 session.step()
-            census.append(reach_of(session.subject))
+            census.append(_reached(session))
         session.warm_up(done=3)
         changed = changes(census, ran)
         del census
@@ -62,6 +62,15 @@ def run(job: Job, channel: Channel) -> None:
             lines={file: sorted(lines) for file, lines in ran.lines.items()},
             host_calls=[asdict(call) for call in dict.fromkeys(calls)],
         )
+
+
+def _reached(session: Session) -> Reach:
+    """What the step reaches now. Views stay with the memory that tensors have now, also where a tensor is given other
+    memory later (`.data =`)."""
+    reach = reach_of(session.subject)
+    with outside_modes():
+        reach.tensors = {path: tensor.detach() for path, tensor in reach.tensors.items()}
+    return reach
 
 
 def _watched(session: Session, ran: Executed) -> list[StepEvent]:

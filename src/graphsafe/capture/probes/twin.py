@@ -194,7 +194,7 @@ class _Twins:
         keys = {_key(one) for one in found}
         if not self._gone(keys, self._before.bindings.put_back, start, seed):
             swapped = [change for change in _changes(self._before, start) if change.kind == "tensor"]
-            causes = [change for change in swapped if self._gone(keys, partial(self._swap, change), start, seed)]
+            causes = [change for change in swapped if self._gone(keys, partial(self._swap, change, start), start, seed)]
             if causes:
                 return found, causes, None
             random = self._gone(keys, lambda: None, start, self._seed)
@@ -209,7 +209,8 @@ class _Twins:
 
     def _swap(self, change: _Change, start: _Before) -> None:
         """Give a tensor the memory back that it had, where the tensor stayed and its memory did not."""
-        start.reach.tensors[change.path].data = self._before.views[change.path]
+        with outside_modes():
+            start.reach.tensors[change.path].data = self._before.views[change.path]
 
     def _put_back(self, change: _Change, start: _Before) -> None:
         """This change alone, as it was before the first capture."""
@@ -226,7 +227,7 @@ class _Twins:
         start.bindings.put_back()
         try:
             change()
-        except Exception:  # a container of the user's that refuses: this piece cannot be tried
+        except (StateError, RuntimeError):  # a container that refuses: this piece cannot be tried
             return False
         again = self._record(seed)
         if isinstance(again, CaptureFailure):

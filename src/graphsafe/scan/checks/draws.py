@@ -17,11 +17,15 @@ REGISTERED = re.compile(r"\bregister_generator_state\(\s*([\w.\[\]]+)")
 
 
 def is_registered(engine: Engine, frame: Frame, node: ast.Call) -> bool:
-    """Whether the generator that a call draws from is given to `register_generator_state` somewhere in this file."""
+    """Whether graphs know the generator that a call draws from: the device's own, or one that is given to
+    `register_generator_state` somewhere in this file."""
     given = next((keyword.value for keyword in node.keywords if keyword.arg == "generator"), None)
     if given is None:
         return False
-    name = ast.unparse(given).rpartition(".")[2]
+    text = ast.unparse(given)
+    if text.startswith("torch.cuda.default_generators["):
+        return True
+    name = text.rpartition(".")[2]
     registered = engine.project.files.search(frame.path, REGISTERED)
     return any(known.rpartition(".")[2] == name for known in registered)
 

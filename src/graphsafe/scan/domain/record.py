@@ -12,7 +12,14 @@ from graphsafe.scan.domain.state_log import StateLog
 ENTRY_POINT = "an entry point of an engine"
 TARGET = "target "
 "Before a configured target's name."
+COMPILED = "torch.compile"
+"What the reason of a compiled root begins with."
 SITE = "code inside torch.cuda.graph"
+
+
+def _says(why: str) -> int:
+    """Whether torch.compile is at work, then whose configuration holds, then all else."""
+    return 2 if why.startswith(COMPILED) else 1 if why.startswith(TARGET) else 0
 
 
 @frozen.dataclass(frozen=True, slots=True)
@@ -61,6 +68,12 @@ class Record:
         if known is None:
             return True
         return (guard is None, confidence != "possible") > (known.guard is None, known.confidence != "possible")
+
+    def root(self, ref: str, why: str) -> None:
+        """Note why a function is a root; of several reasons the one that says most about it stays."""
+        known = self.roots.get(ref)
+        if known is None or _says(why) > _says(known):
+            self.roots[ref] = why
 
     def edge(self, callee: str, edge: Edge) -> None:
         self.edges.setdefault(callee, {})[edge] = None

@@ -67,7 +67,7 @@ def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
         if isinstance(node.value, str):
             try:
                 return annotated(engine, file, _parsed(node.value))
-            except (SyntaxError, ValueError, RecursionError):
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
                 return UNKNOWN
         return UNKNOWN
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):

@@ -21,7 +21,7 @@ from graphsafe.scan.checks.provenance import first_step_only, is_filled_here
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.events import Event, EventKind, expression_text, span_of
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.record import ENTRY_POINT, SITE, TARGET, Edge, Failure, Place, Record
+from graphsafe.scan.domain.record import ENTRY_POINT, SITE, Edge, Failure, Place, Record
 from graphsafe.scan.domain.state_log import Use
 from graphsafe.scan.domain.values import (
     NONE,
@@ -287,8 +287,7 @@ class Engine:
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
         if self.horizon.holds(ref):
-            if why.startswith(TARGET) or ref not in self.record.roots:
-                self.record.roots[ref] = why
+            self.record.root(ref, why)
             self.queue.append((ref, receiver, False))
 
     # roots

@@ -18,7 +18,7 @@ from graphsafe.report.source import line_of
 from graphsafe.rulebook import Match, Rule, Rulebook
 from graphsafe.scan.checks import declared_support, state_across_steps
 from graphsafe.scan.domain.events import Event
-from graphsafe.scan.domain.record import TARGET, Edge, Place, Record
+from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.roots.hot_roots import Paths
 from graphsafe.scan.sources.source import Source, Unreadable
@@ -132,7 +132,7 @@ class Linter:
             owner = self._project.class_facts(f"{path}::{facts.owner}") if facts is not None and facts.owner else None
             decorators = (*(facts.decorators if facts else ()), *(owner.decorators if owner else ()))
             self._compiled[ref] = (
-                why.startswith("torch.compile")
+                why.startswith(COMPILED)
                 or (target is not None and target.compiled)
                 or any(COMPILE.search(decorator) for decorator in decorators)
                 or (facts is not None and self._paths.is_compiled(path, self._module(path), facts))

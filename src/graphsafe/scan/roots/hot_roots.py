@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Call
-from graphsafe.scan.domain.record import ENTRY_POINT, TARGET
+from graphsafe.scan.domain.record import COMPILED, ENTRY_POINT, TARGET
 from graphsafe.scan.domain.values import Instance, Sequence, Value, options
 from graphsafe.scan.models import torch_functions
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
@@ -143,7 +143,7 @@ def roots_of(
         elif _is_entry_point(engine, ref, facts.name, entry_points):
             yield ref, receiver, ENTRY_POINT
         elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):
-            yield ref, receiver, "torch.compile that captures"
+            yield ref, receiver, f"{COMPILED} that captures"
 
 
 def _is_entry_point(engine: Engine, ref: str, qualified: str, entry_points: frozenset[str]) -> bool:
