@@ -15,7 +15,7 @@ from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
 from graphsafe.rulebook import Rulebook, load_rulebook
 from graphsafe.scan.deep_stack import with_room
 from graphsafe.scan.incremental.incremental_scan import IncrementalScan
-from graphsafe.scan.interpreter.driver import Reader
+from graphsafe.scan.interpreter.driver import Driver
 from graphsafe.scan.linting.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.linting.lint import Linter
 from graphsafe.scan.roots.candidate_files import Starts, entrances, find_starts
@@ -62,10 +62,13 @@ def scan_paths(
     missing = {path: files.names[path] for path in starts.paths if path in files.names and path not in files.indexes}
     files.indexes.update(build_indexes(missing, jobs))
     others = [path for path in wanted if path not in settled]
-    reader = Reader(files, config, rulebook, starts.near)
-    linter = Linter(reader.project, reader.record, rulebook, config, confidence, is_whole=starts.near is None)
-    report = with_room(lambda: _scan(reader, linter, starts, others, wanted, rulebook.ops.name, progress))
-    earlier.keep(report, reader.project, others)
+    driver = Driver(files, config, rulebook, starts.near)
+
+    def linter() -> Linter:
+        return Linter(driver.project, driver.record, rulebook, config, confidence, is_whole=starts.near is None)
+
+    report = with_room(lambda: _scan(driver, linter, starts, others, wanted, rulebook.ops.name, progress))
+    earlier.keep(report, driver.project, others)
     return replace(report, limits=(*report.limits, *left_out))
 
 
@@ -82,9 +85,9 @@ def explain_path(
     starts = find_starts(files, list(files.paths), config, entrances(config, rulebook))
     missing = {path: files.names[path] for path in starts.paths if path in files.names}
     files.indexes.update(build_indexes(missing, jobs))
-    reader = Reader(files, config, rulebook, starts.near)
-    with_room(lambda: _read(reader, starts, progress))
-    return hotness_of(wanted, files, reader.record, Paths(config), frozenset(map(str, given)))
+    driver = Driver(files, config, rulebook, starts.near)
+    with_room(lambda: _read(driver, starts, progress))
+    return hotness_of(wanted, files, driver.record, Paths(config), frozenset(map(str, given)))
 
 
 def _files(paths: Sequence[Path], config: Config, left_out: dict[Limit, None]) -> tuple[Files, list[Path]]:
@@ -101,7 +104,7 @@ def _files(paths: Sequence[Path], config: Config, left_out: dict[Limit, None]) -
 
     project = list(filter(can_be_named, _project_files(paths, config, complain)))
     given = list(filter(can_be_named, _given(paths, config, project, complain)))
-    return Files(dict.fromkeys([*project, *given])), given
+    return Files(sorted({*project, *given})), sorted(given)
 
 
 def _shown(path: str) -> str:
@@ -159,8 +162,8 @@ def _is_project(config: Config) -> bool:
 
 
 def _scan(
-    reader: Reader,
-    linter: Linter,
+    driver: Driver,
+    lint: Callable[[], Linter],
     starts: Starts,
     others: Iterable[str],
     wanted: Sequence[str],
@@ -168,9 +171,10 @@ def _scan(
     progress: Progress | None,
 ) -> Report:
     """`starts` are read; `others` of the wanted files hold no word that would make them one, and need only be legal."""
-    _read(reader, starts, progress)
+    _read(driver, starts, progress)
     for path in others:
-        reader.project.files.check(path)
+        driver.project.files.check(path)
+    linter = lint()
     return Report(
         tool=Tool("graphsafe", graphsafe.__version__),
         command="scan",
@@ -180,25 +184,25 @@ def _scan(
         verdict=None,
         evidence=None,
         findings=tuple(linter.findings(wanted, starts.paths)),
-        limits=tuple(_limits(reader, linter, starts, wanted)),
+        limits=tuple(_limits(driver, linter, starts, wanted)),
         devices=None,
     )
 
 
-def _read(reader: Reader, starts: Starts, progress: Progress | None) -> None:
+def _read(driver: Driver, starts: Starts, progress: Progress | None) -> None:
     for done, path in enumerate(starts.paths):
         if progress is not None:
             progress(done, len(starts.paths))
-        reader.read(path)
-    reader.finish()
+        driver.read(path)
+    driver.finish()
 
 
 def _now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _limits(reader: Reader, linter: Linter, starts: Starts, wanted: Sequence[str]) -> Iterator[Limit]:
-    record = reader.record
+def _limits(driver: Driver, linter: Linter, starts: Starts, wanted: Sequence[str]) -> Iterator[Limit]:
+    record = driver.record
     for failure in record.failures:
         path, _, function = failure.ref.partition("::")
         where = f"{linter.display(path)}::{function}".rstrip(":") if path else "the configured targets"
@@ -209,7 +213,7 @@ def _limits(reader: Reader, linter: Linter, starts: Starts, wanted: Sequence[str
             "files given alone, out of a large project",
             "read from the nearest roots only; a scan of the whole project follows every way that leads to them",
         )
-    if reader.has_unread_ways:
+    if driver.has_unread_ways:
         yield Limit(
             "unread-ways",
             "files given alone, out of a large project",

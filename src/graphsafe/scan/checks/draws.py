@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from graphsafe.scan.domain.record import Record
     from graphsafe.scan.interpreter.call_frame import Frame
     from graphsafe.scan.interpreter.engine import Engine
+    from graphsafe.scan.symbols.project import Project
 
+IN_TRAINING = "`if self.training`"
 SEEDED = re.compile(r"\brandom\.seed\(")
 TRAINING = re.compile(r"(?<!not self)\.training\b")
 REGISTERED = re.compile(r"\bregister_generator_state\(\s*([\w.\[\]]+)")
@@ -35,12 +38,12 @@ def is_seeded(engine: Engine, frame: Frame) -> bool:
     return bool(engine.project.files.search(frame.path, SEEDED))
 
 
-def only_in_training(engine: Engine, frame: Frame, node: ast.Call) -> bool:
-    """Whether `self.training` is asked before the draw, here or by the callers, or wherever what was drawn is used."""
+def only_in_training(frame: Frame, node: ast.Call) -> bool:
+    """Whether `self.training` is asked before the draw, or wherever what was drawn is used."""
     if frame.node is None:
         return False
     asked = list(_training_lines(frame.node))
-    if _covered(asked, node.lineno) or _called_in_training(engine, frame.ref):
+    if _covered(asked, node.lineno):
         return True
     names = {
         target.id
@@ -57,12 +60,13 @@ def only_in_training(engine: Engine, frame: Frame, node: ast.Call) -> bool:
     return bool(looks) and all(_covered(asked, line) for line in looks)
 
 
-def _called_in_training(engine: Engine, ref: str) -> bool:
-    calls = list(engine.record.edges.get(ref, ()))
-    callers = {edge.caller: engine.project.function_node(edge.caller) for edge in calls}
-    return bool(calls) and all(
+def called_in_training(project: Project, record: Record, ref: str) -> bool:
+    """Whether all that call a function ask `self.training` before."""
+    edges = list(record.edges.get(ref, ()))
+    callers = {edge.caller: project.function_node(edge.caller) for edge in edges}
+    return bool(edges) and all(
         (caller := callers[edge.caller]) is not None and _covered(list(_training_lines(caller)), edge.line)
-        for edge in calls
+        for edge in edges
     )
 
 
@@ -80,4 +84,4 @@ def _covered(ranges: list[tuple[int, int]], line: int) -> bool:
     return any(first <= line <= last for first, last in ranges)
 
 
-__all__ = ["is_registered", "is_seeded", "only_in_training"]
+__all__ = ["IN_TRAINING", "called_in_training", "is_registered", "is_seeded", "only_in_training"]

@@ -23,7 +23,7 @@ def read(engine: Engine, frame: Frame, node: ast.Call) -> Number:
     value = Number(type="float", state=f"{KEY}::{frame.ref}:{line}:{node.col_offset}")
     if frame.hot:
         assert value.state is not None
-        engine.state.write(
+        engine.note(
             Write(
                 key=value.state,
                 text=ast.unparse(node),
@@ -38,7 +38,6 @@ def read(engine: Engine, frame: Frame, node: ast.Call) -> Number:
                 keyed=False,
                 guard=frame.guard,
                 compile_test=frame.compile_test,
-                order=engine.state.tick(),
             )
         )
     return value

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import as_tensor
 from graphsafe.scan.interpreter import guards
 from graphsafe.scan.sources.node_memo import kept, source_text
@@ -307,7 +308,7 @@ def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[st
     if found and frame.depth == 0 and frame.node is not None and _takes_nothing(frame.node):
         # Such a step gets its inputs by way of the attributes that it reads.
         for attribute in sorted(found):
-            engine.note_input(attribute)
+            engine.note(StepInput(attribute))
     return frozenset(found)
 
 

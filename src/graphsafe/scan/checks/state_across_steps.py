@@ -31,21 +31,34 @@ from graphsafe.scan.domain.values import (
 
 
 def events(log: StateLog) -> Iterator[tuple[Write, Event]]:
-    """One event at most for each write, the most precise cause first."""
-    lazy = {write.key for write in log.writes.values() if write.lazy}
+    """One event at most for each place, the most precise cause first, the plainest of what its arguments make of it."""
+    lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
     uses: dict[str, list[Use]] = {}
     for use in log.uses.values():
         uses.setdefault(use.key, []).append(use)
-    for write in log.writes.values():
-        event = (
-            growing(write)
-            or lazy_init(write, log)
-            or cached(write)
-            or host_state(write, uses.get(write.key, ()))
-            or (None if write.key in lazy else rebound(write, log))
-        )
-        if event is not None:
-            yield write, event
+    for writes in log.writes.values():
+        found: list[tuple[Write, Event]] = []
+        for write in writes:
+            event = (
+                growing(write)
+                or lazy_init(write, log)
+                or cached(write)
+                or host_state(write, uses.get(write.key, ()), log)
+                or (None if write.key in lazy else rebound(write, log))
+            )
+            if event is not None:
+                found.append((write, event))
+        if found:
+            yield min(found, key=_rank)
+
+
+_LEVELS = ("error", None, "warning", "note")
+
+
+def _rank(judged: tuple[Write, Event]) -> tuple[object, ...]:
+    event = judged[1]
+    level = _LEVELS.index(event.level)
+    return event.guard is not None, event.confidence == "possible", level, event.kind, event.how, repr(event)
 
 
 def growing(write: Write) -> Event | None:
@@ -96,14 +109,15 @@ def cached(write: Write) -> Event | None:
     return _event(write, "AttrWrite", "cached", _confidence(write.value))
 
 
-def host_state(write: Write, uses: Collection[Use]) -> Event | None:
+def host_state(write: Write, uses: Collection[Use], log: StateLog) -> Event | None:
     """A host number that changes from step to step and decides what the device does: a graph keeps one value of it."""
     if not _is_number(write.value) or write.borrowed or write.lazy or write.rare:
         return None
     if write.key.startswith(host_clock.KEY):
         uses = [use for use in uses if use.kind != "branch"]
     if not (write.reads_self or write.augmented):
-        uses = [use for use in uses if use.order < write.order] if _is_cleared_flag(write) else []
+        before = log.used_before.get(write.place, ())
+        uses = [use for use in uses if use.place in before] if _is_cleared_flag(write) else []
     if not uses:
         return None
     lines = ", ".join(str(line) for line in sorted({use.line for use in uses if use.path == write.path}))
@@ -128,8 +142,7 @@ def rebound(write: Write, log: StateLog) -> Event | None:
     before, _ = as_tensor(write.before) if write.before is not None else (None, False)
     if before is None:
         return None
-    read = log.reads.get(write.key)
-    read_first = write.reads_self or (read is not None and read < write.order)
+    read_first = write.reads_self or write.place in log.read_before
     # What is empty before the step is filled by it, and emptied again, more often than carried over.
     empty_before = write.before is not None and may_be_none(write.before) is not False
     confidence: Confidence = "possible" if empty_before and not write.reads_self else _confidence(write.value)

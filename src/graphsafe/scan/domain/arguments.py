@@ -8,6 +8,9 @@ from dataclasses import field
 from graphsafe.scan.domain.frozen import dataclass
 from graphsafe.scan.domain.values import Value
 
+TOP_LEVEL = 2
+"How many methods that assign attributes are read, one for the sake of the other, to know what these hold."
+
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
@@ -36,6 +39,6 @@ class Call:
     arguments: Arguments = Arguments()
     hot: bool = False
     "Whether what its lines do is emitted."
-    guarded: bool = False
-    "Reached only where captures do not go."
     depth: int = 0
+    "As in the frame of the call, and so is the next."
+    level: int = TOP_LEVEL

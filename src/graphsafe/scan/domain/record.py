@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from graphsafe.report.model import Confidence
 from graphsafe.scan.domain import frozen
 from graphsafe.scan.domain.events import CompileTest, Event, EventKind, Span
 from graphsafe.scan.domain.state_log import StateLog
@@ -17,8 +16,8 @@ COMPILED = "torch.compile"
 SITE = "code inside torch.cuda.graph"
 
 
-def _says(why: str) -> int:
-    """Whether torch.compile is at work, then whose configuration holds, then all else."""
+def says(why: str) -> int:
+    """Of several reasons the one counts that says most: whether torch.compile is at work, then whose configuration holds, then all else."""
     return 2 if why.startswith(COMPILED) else 1 if why.startswith(TARGET) else 0
 
 
@@ -61,19 +60,6 @@ class Record:
     replays: dict[Place, Event] = field(default_factory=dict)
     "What is at fault around replays, hot or not."
     failures: dict[Failure, None] = field(default_factory=dict)
-
-    def would_change(self, place: Place, guard: str | None, confidence: Confidence) -> bool:
-        """Whether an event is plainer than what is known of its place; the plainest stays."""
-        known = self.events.get(place)
-        if known is None:
-            return True
-        return (guard is None, confidence != "possible") > (known.guard is None, known.confidence != "possible")
-
-    def root(self, ref: str, why: str) -> None:
-        """Note why a function is a root; of several reasons the one that says most about it stays."""
-        known = self.roots.get(ref)
-        if known is None or _says(why) > _says(known):
-            self.roots[ref] = why
 
     def edge(self, callee: str, edge: Edge) -> None:
         self.edges.setdefault(callee, {})[edge] = None

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
     from graphsafe.scan.interpreter.engine import Engine
 
+Place = tuple[str, Span]
+"Path and span."
 UseKind = Literal["operand", "index", "branch", "argument"]
 
 
@@ -39,7 +41,6 @@ class Write:
     keyed: bool
     "An element of a container (`self.cache[key] = …`)."
     guard: str | None
-    order: float
     grows: bool = False
     "Concatenates to the old value, appends to it, or makes it larger where it is too small."
     borrowed: bool = False
@@ -54,6 +55,10 @@ class Write:
     sources: frozenset[str] = frozenset()
     "For a lazy value: the attributes whose tensors it was computed from."
 
+    @property
+    def place(self) -> Place:
+        return self.path, self.span
+
 
 @frozen.dataclass(frozen=True, slots=True)
 class Use:
@@ -64,7 +69,6 @@ class Use:
     path: str
     function: str
     line: int
-    order: float
 
     @property
     def place(self) -> tuple[str, str, int]:
@@ -72,42 +76,30 @@ class Use:
         return self.key, self.path, self.line
 
 
+@frozen.dataclass(frozen=True, slots=True)
+class Read:
+    """Hot code reads an attribute."""
+
+    key: str
+
+
 @dataclass(slots=True)
 class StateLog:
-    writes: dict[tuple[str, Span], Write] = field(default_factory=dict)
+    """Of all roots together; what comes first in a step is told root by root."""
+
+    writes: dict[Place, list[Write]] = field(default_factory=dict)
+    "Those of one place differ in the arguments of the function around it."
     uses: dict[tuple[str, str, int], Use] = field(default_factory=dict)
-    reads: dict[str, float] = field(default_factory=dict)
-    "Attribute -> when it was first read in hot code."
     inputs: set[str] = field(default_factory=set)
     "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."
-    clock: float = 0
-    tact: float = 1
-    "How far the clock goes at a time: less where something is read again, between what was read before and after it."
-
-    def tick(self) -> float:
-        self.clock += self.tact
-        return self.clock
-
-    def write(self, write: Write) -> None:
-        place = (write.path, write.span)
-        known = self.writes.get(place)
-        if known is None or (known.guard is not None and write.guard is None):
-            self.writes[place] = write
-
-    def use(self, use: Use) -> None:
-        self.uses.setdefault(use.place, use)
-
-    def forget_uses(self, count: int) -> None:
-        """Drop all but the first `count` uses: the condition that made the others decides nothing on the device."""
-        while len(self.uses) > count:
-            self.uses.popitem()
-
-    def read(self, key: str) -> None:
-        self.reads.setdefault(key, self.tick())
+    read_before: set[Place] = field(default_factory=set)
+    "Places that write what the same step has read before."
+    used_before: dict[Place, set[tuple[str, str, int]]] = field(default_factory=dict)
+    "Place that writes -> the uses of what it writes that come before it in the same step."
 
 
 def use_number(engine: Engine, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
     """Note that a host number which is state decides what the device does here."""
     if frame.hot and isinstance(value, Number) and value.state is not None:
         line: int = node.lineno  # type: ignore[attr-defined]
-        engine.note_use(Use(value.state, kind, frame.path, frame.function, line, engine.state.tick()))
+        engine.note(Use(value.state, kind, frame.path, frame.function, line))

@@ -139,7 +139,9 @@ class Function:
     partial_keywords: tuple[tuple[str, Value], ...] = ()
     node: ast.AST | None = field(default=None, compare=False, repr=False)
     closure: Mapping[str, Value] | None = field(default=None, compare=False, repr=False)
-    closure_id: int = 0
+    closure_id: int = field(default=0, repr=False)
+    cached: bool = False
+    "Stands under `functools.cache` or its like."
 
 
 @dataclass(frozen=True, slots=True)

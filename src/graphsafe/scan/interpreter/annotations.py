@@ -133,10 +133,9 @@ _BUILTIN_TYPES: Mapping[str, Value] = {
 
 
 def _named_type(engine: Engine, file: FileIndex, name: str) -> Value:
-    key = (file.path, name)
-    if key not in engine.types:
-        engine.types[key] = _BUILTIN_TYPES[name] if name in _BUILTIN_TYPES else _resolved_type(engine, file, name)
-    return engine.types[key]
+    if name in _BUILTIN_TYPES:
+        return _BUILTIN_TYPES[name]
+    return engine.queries.ask(("type", file.path, name), lambda: _resolved_type(engine, file, name), lambda: UNKNOWN)
 
 
 def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
@@ -154,22 +153,14 @@ def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
             return UNKNOWN
         return Instance(ref, declared=True)
     if binding.kind == "assign":
-        return _type_alias(engine, binding.path, binding.name)
+        return _aliased(engine, binding.path, binding.name)
     if binding.kind == "lib":
         return _library_type(engine, binding.name)
     return UNKNOWN
 
 
-def _type_alias(engine: Engine, path: str, name: str) -> Value:
-    """What `Name = list[Tensor] | None` promises; one that names itself promises nothing there."""
-    known = engine.aliases.get((path, name))
-    if known is None:
-        engine.aliases[path, name] = UNKNOWN
-        known = engine.aliases[path, name] = _aliased(engine, path, name)
-    return known
-
-
 def _aliased(engine: Engine, path: str, name: str) -> Value:
+    """What `Name = list[Tensor] | None` promises; one that names itself promises nothing there."""
     file = engine.project.index(path)
     if file is None or name not in file.assigns:
         return UNKNOWN

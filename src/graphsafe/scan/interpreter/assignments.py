@@ -253,7 +253,7 @@ def _record_write(
     base = text.partition("[")[0]
     lazy = is_lazy(frame, text, written if keyed else None)
     guard = frame.guard or ("an exception handler" if frame.doubts else None)
-    engine.state.write(
+    engine.note(
         Write(
             key=key,
             text=text,
@@ -268,7 +268,6 @@ def _record_write(
             keyed=keyed,
             guard=guard,
             compile_test=frame.compile_test,
-            order=engine.state.tick(),
             grows=grows(assigned, text) or guards.too_small(frame, base),
             borrowed=borrowed or is_born_here(frame, text),
             alone=all(test.alone for test in frame.lazy),

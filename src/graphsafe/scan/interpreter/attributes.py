@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from sys import intern
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.domain.arguments import Call
-from graphsafe.scan.domain.joins import join
+from graphsafe.scan.domain.arguments import TOP_LEVEL, Call
+from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.naming import MASK_NAME, placed, where_of
+from graphsafe.scan.domain.summary import Effects, Summary
 from graphsafe.scan.domain.values import UNKNOWN, Instance, NoneValue, Number, Tensor, Union, Unknown, Value, as_tensor
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
@@ -21,60 +22,109 @@ if TYPE_CHECKING:
 CONSTRUCTORS = ("__init__", "__post_init__", "setup", "_init", "__new__")
 FACTORY_DECORATORS = frozenset(("staticmethod", "classmethod"))
 MAX_WRITERS = 6
-CONSTRUCTED = "__init__"
 Key = tuple[str, str]
 "Class and attribute."
 MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
 
 
+class Constructed:
+    """What constructors leave in the attributes of an instance."""
+
+    def __init__(self, ref: str, effects: Sequence[Effects]) -> None:
+        self._ref = ref
+        self._effects = effects
+
+    def value(self, name: str) -> Value | None:
+        value: Value | None = None
+        for effects in self._effects:
+            key = (self._ref, name)
+            for written in (*effects.written.get(key, ()), *effects.constructed.get(key, ())):
+                # What is known to be put there counts more than what is not.
+                value = written if value is None or type(value) is Unknown else join(value, written)
+        return value
+
+    def promised(self, name: str) -> Value | None:
+        """What an attribute that is None at first will hold, by its annotation."""
+        found = [value for effects in self._effects for value in effects.expected.get((self._ref, name), ())]
+        return join_all(found) if found else None
+
+
 class AttributeTables:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.now: MutableMapping[Key, Value] = {}
-        self.initial_values: MutableMapping[Key, Value] = {}
-        "What constructors leave."
-        self.expected: MutableMapping[Key, Value] = {}
-        "What attributes that are None at first will hold, by their annotation: tensors."
-        self.done: set[tuple[str, str]] = set()
-        "Class and method, as far as they are read for what they assign; CONSTRUCTED for all that constructs."
-        self.under_construction: list[str] = []
+        self.constructions: Mapping[Key, Sequence[Value]] = {}
+        "What calls of classes of plain fields put into these, as far as that is known."
+        self._under_construction: dict[str, Effects] = {}
         self._modules: dict[str, bool] = {}
         self._plain: dict[str, bool] = {}
         self._keys: dict[str, dict[str, str]] = {}
-        self._writing: dict[str, dict[str, Sequence[str]]] = {}
-        "Class and attribute -> the methods that assign it, constructors aside."
-        self._class_values: dict[str, dict[str, Value | None]] = {}
+        self._writing: dict[Key, Sequence[str]] = {}
+        "The methods that assign an attribute, constructors aside."
+
+    # what cold code does
 
     def record(self, ref: str, name: str, value: Value) -> None:
         """A cold assignment to `self.name` of an instance of class `ref`."""
-        key = (ref, name)
-        is_constructing = ref in self.under_construction
-        known, first_known = self.now.get(key), self.initial_values.get(key)
-        now = value if known is None or (is_constructing and type(known) is Unknown) else join(known, value)
-        self.now[key] = now
-        if is_constructing:
-            self.initial_values[key] = join(first_known, value) if first_known is not None else value
+        _add(self._engine.effects.written, (ref, name), value)
 
     def expect(self, ref: str, name: str, value: Value) -> None:
         """An attribute that is None at first will hold such a value."""
-        key = (ref, name)
-        if as_tensor(value)[0] is not None:
-            self.expected[key] = value
-        else:
-            self.now[key] = join(self.now.get(key, value), value)
+        _add(self._engine.effects.expected, (ref, name), value)
 
-    def of_instance(self, ref: str, name: str) -> Value | None:
-        """The value of an attribute that is no method; None where nothing in the project defines it."""
-        self._construct(ref)
-        writing = self._writing.setdefault(ref, {})
-        if name not in writing:
-            writing[name] = self._writers(ref, name)
-        writers = writing[name]
-        for writer in writers[:MAX_WRITERS]:
-            self._run(ref, writer)
-        value, expected = self.now.get((ref, name)), self.expected.get((ref, name))
-        if expected is not None:
-            value = expected if value is None else _filled(value, expected)
+    def include(self, summary: Summary, owner: str = "", ref: str = "") -> None:
+        """A call in cold code assigns what the called function's summary says: on `ref`, where that says `owner`."""
+        for (of, name), values in summary.written.items():
+            for value in values:
+                self.record(ref if of == owner else of, name, value)
+        for (of, name), values in summary.expected.items():
+            for value in values:
+                self.expect(ref if of == owner else of, name, value)
+        for key, values in summary.constructed.items():
+            for value in values:
+                _add(self._engine.effects.constructed, key, value)
+
+    def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
+        """Note the tensors and numbers that a call of a class of plain fields puts into them."""
+        for name, value in values.items():
+            of_class = self.of_class(ref, name)
+            declared, _ = as_tensor(of_class)
+            if type(of_class) is Number:
+                _add(self._engine.effects.constructed, (ref, name), value)
+            elif declared is not None:
+                given = as_tensor(value)[0] or declared
+                # A call that does not know where its tensor is says nothing against those that do.
+                if given.where != "any":
+                    value = replace(declared, where=given.where, dtype=given.dtype or declared.dtype)
+                    _add(self._engine.effects.constructed, (ref, name), value)
+
+    # what attributes hold
+
+    def of_instance(self, ref: str, name: str, level: int = TOP_LEVEL) -> Value | None:
+        """The value of an attribute that is no method; None where nothing in the project defines it.
+
+        `level`: how many methods that assign attributes are still read for it, one for the sake of the other.
+        """
+        return self._engine.queries.ask(
+            ("attribute", ref, name, level), lambda: self.work_out(ref, name, level), lambda: None, level
+        )
+
+    def work_out(self, ref: str, name: str, level: int) -> Value | None:
+        """The answer to that, from what the queries say that it rests on."""
+        made = self._constructed(ref)
+        value, promised = made.value(name), made.promised(name)
+        writers = self._writers(ref, name)
+        for writer in writers[:MAX_WRITERS] if level else ():
+            summary = self._read(ref, writer, level - 1)
+            if summary is not None:
+                for written in summary.written.get((ref, name), ()):
+                    value = written if value is None else join(value, written)
+        for given in self.constructions.get((ref, name), ()):
+            value = given if value is None else join(value, given)
+        if promised is not None:
+            if as_tensor(promised)[0] is None:
+                value = promised if value is None else join(value, promised)
+            else:
+                value = promised if value is None else _filled(value, promised)
         of_class = self.of_class(ref, name)
         if value is None:
             return (
@@ -92,12 +142,52 @@ class AttributeTables:
 
     def initial(self, ref: str, name: str) -> Value | None:
         """What the constructor leaves in an attribute, or the class body, before any other method runs."""
-        self._construct(ref)
-        value = self.initial_values.get((ref, name))
+        value = self._constructed(ref).value(name)
         if value is None:
             of_class = self.of_class(ref, name)
             return None if type(of_class) is Unknown else of_class
         return value
+
+    def _constructed(self, ref: str) -> Constructed:
+        return self._engine.queries.ask(
+            ("constructed", ref), lambda: self._construct(ref), lambda: self._constructed_so_far(ref)
+        )
+
+    def _construct(self, ref: str) -> Constructed:
+        engine = self._engine
+        methods = [engine.project.find_method(ref, name) for name in CONSTRUCTORS]
+        outer, engine.effects = engine.effects, Effects()
+        self._under_construction[ref] = engine.effects
+        try:
+            for method in (*methods, *self._factories(ref)):
+                if method is not None:
+                    engine.read(Call(method, Instance(ref), level=0), away=self._away(method))
+            return Constructed(ref, [engine.effects])
+        finally:
+            engine.effects = outer
+            del self._under_construction[ref]
+
+    def _constructed_so_far(self, ref: str) -> Constructed:
+        """While constructors are being read: what they have done, and the functions that they are calling now."""
+        calling: list[Effects] = []
+        effects: Effects | None = self._engine.effects
+        begun = self._under_construction[ref]
+        while effects is not None and effects is not begun:
+            calling.append(effects)
+            effects = effects.outer
+        return Constructed(ref, [begun, *reversed(calling)] if effects is begun else [begun])
+
+    def _read(self, ref: str, method: str, level: int) -> Summary | None:
+        """A method that assigns attributes."""
+        engine = self._engine
+        outer, engine.effects = engine.effects, Effects()
+        try:
+            return engine.summary(Call(method, Instance(ref), level=level), self._away(method))
+        finally:
+            engine.effects = outer
+
+    def _away(self, method: str) -> int:
+        return 0 if self._engine.horizon.holds(method) else 1
 
     def key(self, ref: str, name: str) -> str:
         """`path::Class.name`, of the class furthest up that assigns it: one key whatever subclass is read."""
@@ -120,16 +210,10 @@ class AttributeTables:
 
     def of_class(self, ref: str, name: str) -> Value:
         """What the class body binds to a name, through the bases."""
-        values = self._class_values.setdefault(ref, {})
-        if name in values:
-            return values[name] or UNKNOWN
-        values[name] = None
-        value = self._class_body(ref, name)
-        values[name] = value
-        return value
+        return self._engine.queries.ask(("class", ref, name), lambda: self._class_body(ref, name), lambda: UNKNOWN)
 
     def _class_body(self, ref: str, name: str) -> Value:
-        from graphsafe.scan.interpreter.expressions import evaluate
+        from graphsafe.scan.interpreter.expressions import evaluate_quietly
 
         project = self._engine.project
         for base in project.mro(ref):
@@ -141,7 +225,7 @@ class AttributeTables:
             statement = project.statement(path, *facts.fields[name])
             if file is None or statement is None:
                 return UNKNOWN
-            frame = Frame(file, f"{path}::{facts.name}", {}, hot=False, depth=2)
+            frame = Frame(file, f"{path}::{facts.name}", {}, hot=False, depth=2, level=0)
             value = getattr(statement, "value", None)
             if isinstance(statement, ast.AnnAssign):
                 declared = placed(annotated(self._engine, file, statement.annotation), name, False, "any")
@@ -152,7 +236,7 @@ class AttributeTables:
                     return UNKNOWN
             if value is None:
                 return UNKNOWN
-            result = evaluate(self._engine, frame, value)
+            result = evaluate_quietly(self._engine, frame, value)
             if type(result) is Number:
                 return replace(result, soft=result.soft or "attribute")
             return result
@@ -167,31 +251,18 @@ class AttributeTables:
         )
 
     def _writers(self, ref: str, name: str) -> Sequence[str]:
-        found: list[str] = []
-        project = self._engine.project
-        for base in project.mro(ref):
-            facts = project.class_facts(base) if "::" in base else None
-            if facts is not None:
-                for method in facts.writers.get(name, ()):
+        key = (ref, name)
+        if key not in self._writing:
+            found: list[str] = []
+            project = self._engine.project
+            for base in project.mro(ref):
+                facts = project.class_facts(base) if "::" in base else None
+                for method in facts.writers.get(name, ()) if facts is not None else ():
                     if method not in CONSTRUCTORS:
+                        assert facts is not None
                         found.append(f"{base.partition('::')[0]}::{facts.name}.{method}")
-        return tuple(found)
-
-    def _construct(self, ref: str) -> None:
-        if (ref, CONSTRUCTED) in self.done:
-            return
-        self.done.add((ref, CONSTRUCTED))
-        project = self._engine.project
-        self.under_construction.append(ref)
-        try:
-            for name in CONSTRUCTORS:
-                method = project.find_method(ref, name)
-                if method is not None:
-                    self._read(ref, method)
-            for method in self._factories(ref):
-                self._read(ref, method)
-        finally:
-            self.under_construction.pop()
+            self._writing[key] = tuple(found)
+        return self._writing[key]
 
     def has_plain_fields(self, ref: str) -> bool:
         """Whether the keywords of a call of the class are its fields: it has no constructor, or one for any keyword."""
@@ -213,26 +284,11 @@ class AttributeTables:
         made = [(method, project.function_facts(method)) for method in methods]
         return [m for m, f in made if f is not None and not FACTORY_DECORATORS.isdisjoint(f.decorators)][:MAX_WRITERS]
 
-    def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Note the tensors and numbers that a call of a class of plain fields puts into them."""
-        for name, value in values.items():
-            of_class = self.of_class(ref, name)
-            declared, _ = as_tensor(of_class)
-            if type(of_class) is Number:
-                self.record(ref, name, value)
-            elif declared is not None:
-                given = as_tensor(value)[0] or declared
-                self.record(ref, name, replace(declared, where=given.where, dtype=given.dtype or declared.dtype))
 
-    def _run(self, ref: str, method: str) -> None:
-        if (ref, method) not in self.done:
-            self.done.add((ref, method))
-            self._read(ref, method)
-
-    def _read(self, ref: str, method: str) -> None:
-        engine = self._engine
-        away = 0 if engine.horizon.holds(method) else 1
-        engine.read(Call(method, Instance(ref)), away)
+def _add(found: dict[Key, list[Value]], key: Key, value: Value) -> None:
+    values = found.setdefault(key, [])
+    if value not in values:
+        values.append(value)
 
 
 def is_module_base(base: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from graphsafe.scan.domain.arguments import TOP_LEVEL
 from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.values import Value
 from graphsafe.scan.symbols.index import FileIndex
@@ -19,6 +20,7 @@ class Frame:
     hot: bool
     "Whether what the lines do is emitted. Constructors and attribute tables are read cold."
     depth: int = 0
+    "0 where the caller is not known, else 1 in hot code; in cold code how many calls led here from where that began."
     owner: str | None = None
     "The class whose body holds the function, for `super()`."
     self_value: Value | None = None
@@ -40,6 +42,8 @@ class Frame:
     globals: set[str] = field(default_factory=set)
     away: int = 0
     "How many calls lead here from the last file in question, where only few are."
+    level: int = TOP_LEVEL
+    "As of the call."
     compile_tests: list[CompileTest] = field(default_factory=list)
     "Conditions that let only captures with, or only those without, torch.compile come to the current line."
 

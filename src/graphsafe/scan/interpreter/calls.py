@@ -61,14 +61,14 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
     if isinstance(function, ast.Attribute):
         receiver = expressions.evaluate(engine, frame, function.value)
         arguments = evaluated(engine, frame, node)
-        receivers = _able(engine, options(receiver), function.attr, node.keywords)
+        receivers = _able(engine, frame, options(receiver), function.attr, node.keywords)
         found = [_method(engine, frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
     value = expressions.evaluate(engine, frame, function)
     return call_value(engine, frame, node, value, evaluated(engine, frame, node))
 
 
-def _able(engine: Engine, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
+def _able(engine: Engine, frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
     """Those of several that can have such a method with such arguments: on the others the code would raise."""
     if len(receivers) < 2:
         return receivers
@@ -77,7 +77,7 @@ def _able(engine: Engine, receivers: Seq[Value], name: str, keywords: Seq[ast.ke
         for option in receivers
         if type(option) is not Instance
         or _takes(engine, engine.project.find_method(option.ref, name), keywords)
-        or engine.attributes.of_instance(option.ref, name) is not None
+        or engine.attributes.of_instance(option.ref, name, frame.level) is not None
         or any("::" not in base and base not in _PLAIN_BASES for base in engine.project.mro(option.ref))
     ]
     return able or receivers
@@ -155,7 +155,7 @@ def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arg
 
 
 def _function(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
-    if function.closure_id == -1 and function.node is None:
+    if function.cached:
         return _cached(engine, frame, node, function, arguments)
     return engine.call(frame, node, function, arguments)
 
@@ -187,7 +187,7 @@ def _call_instance(engine: Engine, frame: Frame, node: ast.Call, instance: Insta
         method = engine.project.find_method(instance.ref, name)
         if method is not None:
             return engine.call(frame, node, Function(method, instance), arguments)
-    chosen = engine.attributes.of_instance(instance.ref, "forward")
+    chosen = engine.attributes.of_instance(instance.ref, "forward", frame.level)
     if chosen is not None and any(isinstance(option, Function) for option in options(chosen)):
         return call_value(engine, frame, node, chosen, arguments)
     if engine.attributes.is_module(instance.ref):
@@ -255,7 +255,7 @@ def _instance_method(
     if name in ("register_buffer", "register_parameter"):
         _register(engine, frame, node, receiver, name, arguments)
         return UNKNOWN
-    found = engine.attributes.of_instance(receiver.ref, name)
+    found = engine.attributes.of_instance(receiver.ref, name, frame.level)
     if found is not None:
         return call_value(
             engine,

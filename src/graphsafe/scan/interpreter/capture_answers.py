@@ -30,22 +30,20 @@ TRACING = re.compile(
     r"|is_export_mode|is_in_onnx_export|is_scripting)$"
 )
 "No during every capture: other tools trace."
-MAX_HELPERS = 3
-"Helpers that ask helpers."
 MAX_STATEMENTS = 12
 "Of a function that is taken for a helper."
 
 
-def answer(engine: Engine, frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
+def answer(engine: Engine, frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
     """The truth of a test during a capture, `compiled` under torch.compile; None where it asks for something else."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = answer(engine, frame, test.operand, compiled, depth)
+        inner = answer(engine, frame, test.operand, compiled)
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp):
-        parts = [answer(engine, frame, part, compiled, depth) for part in test.values]
+        parts = [answer(engine, frame, part, compiled) for part in test.values]
         return _either(parts) if isinstance(test.op, ast.Or) else _all(parts)
     if isinstance(test, ast.Call):
-        return _call(engine, frame, test, compiled, depth)
+        return _call(engine, frame, test, compiled)
     return None
 
 
@@ -59,12 +57,12 @@ def _all(parts: Iterable[bool | None]) -> bool | None:
     return False if False in known else None if None in known else True
 
 
-def _call(engine: Engine, frame: Frame, call: ast.Call, compiled: bool, depth: int) -> bool | None:
+def _call(engine: Engine, frame: Frame, call: ast.Call, compiled: bool) -> bool | None:
     name = dotted(call.func) or ""
     if isinstance(call.func, ast.Name) and call.func.id not in frame.env:
         called = engine.name(frame, call.func.id)
         if type(called) is Function and called.node is None:
-            helped = _helper(engine, called.ref, compiled, depth)
+            helped = _helper(engine, called.ref, compiled)
             if helped is not None:
                 return helped
         elif type(called) is Lib:
@@ -79,17 +77,12 @@ def _call(engine: Engine, frame: Frame, call: ast.Call, compiled: bool, depth: i
     return None
 
 
-def _helper(engine: Engine, ref: str, compiled: bool, depth: int) -> bool | None:
+def _helper(engine: Engine, ref: str, compiled: bool) -> bool | None:
     """What a function of the project answers that does nothing but ask."""
-    known: dict[tuple[str, bool], bool | None] = engine.project.files.table("capture answers", dict)
-    if (ref, compiled) not in known:
-        known[ref, compiled] = None  # for a function that calls itself
-        if depth < MAX_HELPERS:
-            known[ref, compiled] = _read(engine, ref, compiled, depth + 1)
-    return known[ref, compiled]
+    return engine.queries.ask(("capture answer", ref, compiled), lambda: _read(engine, ref, compiled), lambda: None)
 
 
-def _read(engine: Engine, ref: str, compiled: bool, depth: int) -> bool | None:
+def _read(engine: Engine, ref: str, compiled: bool) -> bool | None:
     node = engine.project.function_node(ref)
     file = engine.project.index(ref.partition("::")[0])
     if node is None or file is None:
@@ -102,9 +95,9 @@ def _read(engine: Engine, ref: str, compiled: bool, depth: int) -> bool | None:
     answers: set[bool | None] = set()
     for value in returned:
         if isinstance(value, ast.Name):
-            answers.add(_either_assigned(engine, frame, statements, value.id, compiled, depth))
+            answers.add(_either_assigned(engine, frame, statements, value.id, compiled))
         else:
-            answers.add(answer(engine, frame, value, compiled, depth) if value is not None else None)
+            answers.add(answer(engine, frame, value, compiled) if value is not None else None)
     return answers.pop() if len(answers) == 1 else None
 
 
@@ -120,17 +113,17 @@ def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _either_assigned(
-    engine: Engine, frame: Frame, statements: Iterable[ast.stmt], name: str, compiled: bool, depth: int
+    engine: Engine, frame: Frame, statements: Iterable[ast.stmt], name: str, compiled: bool
 ) -> bool | None:
     """The truth of a local name that one assignment makes and `|=` adds to: a yes stays one."""
     found: list[bool | None] = []
     for statement in statements:
         if isinstance(statement, ast.Assign) and [dotted(target) for target in statement.targets] == [name]:
-            found.append(answer(engine, frame, statement.value, compiled, depth))
+            found.append(answer(engine, frame, statement.value, compiled))
         elif isinstance(statement, ast.AugAssign) and dotted(statement.target) == name:
             if not isinstance(statement.op, ast.BitOr):
                 return None
-            found.append(answer(engine, frame, statement.value, compiled, depth))
+            found.append(answer(engine, frame, statement.value, compiled))
     if sum(isinstance(statement, ast.Assign) for statement in statements) > 1:
         return None
     return _either(found) if found else None

@@ -1,25 +1,30 @@
-"""Reading a project: what each file makes hot, followed to wherever it leads.
+"""Reading a project: from what each file makes hot to a record of all that this leads to.
 
-One engine reads everything in a fixed order, since nearly all of what a model runs it shares with others: read for each
-file afresh, the common layers of a large project would be read hundreds of times.
+All files share one engine, since nearly all of what a model runs it shares with others. Its answers do not depend on
+the order in which files and roots are read. Two things are known only when all roots have been read: what calls put
+into the fields of plain classes, and what they pass to methods of which only the name is known. So there is a second
+round, which reads again what rests on these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
 from graphsafe.scan.checks import replay_site
-from graphsafe.scan.domain.arguments import Call
+from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.events import Event
-from graphsafe.scan.domain.record import ENTRY_POINT, Failure, Place, Record
-from graphsafe.scan.domain.values import Instance, Value
+from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.record import ENTRY_POINT, Place, Record, says
+from graphsafe.scan.domain.summary import Summary
+from graphsafe.scan.domain.values import NONE, Instance, Tensor, Value
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.engine import Engine
+from graphsafe.scan.linting.gather import constructions, gather, included, new_roots, passed_by_name
 from graphsafe.scan.roots.call_budget import Vicinity
 from graphsafe.scan.roots.hot_roots import Paths, capture_sites, roots_of, target_roots
 from graphsafe.scan.sources.source import parse
@@ -27,78 +32,147 @@ from graphsafe.scan.symbols.index import FunctionFacts
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Where readings begin: a root, a function that captures, or what configured targets return."""
-
-    kind: Literal["root", "site", "targets"]
-    ref: str
-    why: str = ""
-    receiver: Value | None = None
-
-
+NO_REASON = (0, 0, "")
 TARGETS = ""
 "In place of a file's path: what configured targets return."
 
 
-class Reader:
-    def __init__(
-        self,
-        files: Files,
-        config: Config,
-        rulebook: Rulebook,
-        near: Vicinity | None = None,
-    ) -> None:
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where reading begins: a root, a function that captures, or what configured targets return."""
+
+    kind: Literal["root", "site", "targets", "file"]
+    "`file`: the roots of a file are looked for."
+    ref: str
+    receiver: Value | None = None
+    guarded: bool = False
+
+
+class Driver:
+    def __init__(self, files: Files, config: Config, rulebook: Rulebook, near: Vicinity | None = None) -> None:
         self.project = Project(files)
         self._config = config
         self._rulebook = rulebook
         self._paths = Paths(config)
         self._cold: dict[str, bool] = {}
-        self._replaying: list[str] = []
+        self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries, near)
+        self._replaying: set[str] = set()
         "Files that replay a graph."
+        self._whys: dict[str, tuple[int, int, str]] = {}
+        "Root -> why it is one: what says most; then what its own lines say, before what others make of it."
         self._late: list[Step] = []
         "What engines call on models: read after the engines, which pass the arguments."
-        self._near = near
-        self._engine = self.engine()
-
-    def engine(self) -> Engine:
-        """One that knows nothing yet."""
-        return Engine(self.project, self._rulebook.ops, self._is_cold, self._rulebook.libraries, self._near)
+        self._read: dict[Step, Summary] = {}
+        self._on_host: Mapping[str, Mapping[str, Tensor]] = {}
+        "Method -> parameter -> what calls of which only the name is known pass on the host."
+        self.record = Record()
 
     @property
     def has_unread_ways(self) -> bool:
         """Whether only a few files were in question, and more than that would have had to be read for them."""
         return self._engine.horizon.is_reached()
 
-    @property
-    def record(self) -> Record:
-        return self._engine.record
-
     def read(self, path: str) -> None:
         """Follow what a file makes hot; what cannot be followed is among the record's failures."""
         if path == TARGETS:
-            self._take(Step("targets", path))
+            self._follow([Step("targets", path)])
         else:
-            _guarded(self._engine, f"{path}::", lambda: self._read_file(path))
-        self._follow()
+            steps: list[Step] = []
+            found = self._engine.collect(lambda: self._look_into(path, steps), f"{path}::")
+            if found.items:
+                self._read[Step("file", path)] = found
+            self._follow(steps)
 
     def finish(self) -> None:
-        """Follow what had to wait until every file was read."""
-        for path in self._replaying:
-            _guarded(self._engine, f"{path}::", lambda path=path: self._note_replays(path))  # type: ignore[misc]
-        for step in self._late:
-            self._take(step)
-        self._late.clear()
-        self._follow()
-
-    def _take(self, step: Step) -> None:
-        _guarded(self._engine, step.ref, lambda: take(self._engine, step, self._config))
-
-    def _follow(self) -> None:
+        """The second round, and the record of both."""
         engine = self._engine
-        while engine.queue:
-            _guarded(engine, engine.queue[0][0], lambda: engine.read_alone(*engine.queue.popleft()))
+        first = [*included(self._read.values())]
+        self._on_host = _on_host(passed_by_name(first))
+        engine.attributes.constructions = constructions(first)
+        engine.queries.invalidate(self._is_other)
+        steps = [step for step in self._read if step.kind in ("site", "targets")]
+        roots = [step for step in self._read if step.kind == "root"]
+        self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}
+        self._follow([*steps, *roots, *self._late])
+        whys = {ref: why for ref, (*_, why) in self._whys.items()}
+        self.record = gather(self.project, [self._read[step] for step in sorted(self._read, key=repr)], whys)
+        for path in sorted(self._replaying):
+            self.record.replays.update(replays_of(self.project, path))
+
+    def _is_other(self, key: Hashable, answer: object) -> bool:
+        """Whether a question about an attribute has another answer now."""
+        if not isinstance(key, tuple) or key[0] != "attribute":
+            return False
+        _, ref, name, level = key
+        attributes = self._engine.attributes
+        return (ref, name) in attributes.constructions and attributes.work_out(ref, name, level) != answer
+
+    def _look_into(self, path: str, steps: list[Step]) -> Value:
+        engine = self._engine
+        file = self.project.index(path)
+        if file is None:
+            return NONE
+        if file.replays:
+            self._replaying.add(path)
+        for ref, receiver, why in roots_of(engine, file, self._paths, self._rulebook.entry_points):
+            if not engine.horizon.holds(ref):
+                continue
+            self._note_why(ref, why, 0)
+            step = Step("root", ref, receiver)
+            if why == ENTRY_POINT and type(receiver) is Instance and engine.attributes.is_module(receiver.ref):
+                self._late.append(step)
+            else:
+                steps.append(step)
+        steps += [Step("site", site) for site in capture_sites(file)]
+        return NONE
+
+    def _follow(self, steps: Sequence[Step]) -> None:
+        """Read these, and all that they make hot."""
+        waiting = [*steps]
+        looked_into: set[int] = set()
+        while waiting:
+            step = waiting.pop()
+            if step in self._read or (step.kind == "root" and self._engine.horizon.is_reached()):
+                continue
+            summary = self._read[step] = self._engine.collect(lambda step=step: self._take(step), step.ref)  # type: ignore[misc]
+            for found in included([summary]):
+                if id(found) in looked_into:
+                    continue
+                looked_into.add(id(found))
+                for root in new_roots([found]):
+                    if root.why:
+                        self._note_why(root.ref, root.why, 1)
+                    waiting.append(Step("root", root.ref, root.receiver, root.guarded))
+
+    def _note_why(self, ref: str, why: str, others: int) -> None:
+        reason = (-says(why), others, why)
+        self._whys[ref] = min(self._whys.get(ref, reason), reason)
+
+    def _take(self, step: Step) -> Value:
+        engine = self._engine
+        if step.kind == "root":
+            told = Arguments(keywords=self._told(step.ref))
+            return engine.read(Call(step.ref, step.receiver, told, hot=True), guarded=step.guarded)
+        if step.kind == "targets":
+            target_roots(engine, self._config, self.project.paths)
+            return NONE
+        path, _, name = step.ref.partition("::")
+        if name:
+            return engine.read(Call(step.ref, depth=1))
+        file = self.project.index(path)
+        if file is not None:
+            tree = parse(self.project.source(path).text)
+            statements.execute(engine, Frame(file, step.ref, {}, hot=False), tree.body)
+        return NONE
+
+    def _told(self, ref: str) -> dict[str, Value]:
+        """What calls of an entry point's name have shown of its parameters."""
+        on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
+        if not on_host or self._whys.get(ref, NO_REASON)[2] != ENTRY_POINT:
+            return {}
+        node = self.project.function_node(ref)
+        names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []
+        return {name: on_host[name] for name in names if name in on_host}
 
     def _is_cold(self, ref: str, facts: FunctionFacts) -> bool:
         if ref not in self._cold:
@@ -107,34 +181,16 @@ class Reader:
             self._cold[ref] = self._paths.is_cold(path, index.module if index is not None else "", facts)
         return self._cold[ref]
 
-    def _read_file(self, path: str) -> None:
-        engine = self._engine
-        file = engine.project.index(path)
-        if file is None:
-            return
-        if file.replays:
-            self._replaying.append(path)
-        for ref, receiver, why in roots_of(engine, file, self._paths, self._rulebook.entry_points):
-            step = Step("root", ref, why, receiver)
-            if why == ENTRY_POINT and type(receiver) is Instance and engine.attributes.is_module(receiver.ref):
-                self._late.append(step)
-            else:
-                self._take(step)
-        for site in capture_sites(file):
-            self._take(Step("site", site))
 
-    def _note_replays(self, path: str) -> None:
-        self.record.replays.update(replays_of(self.project, path))
-
-
-def take(engine: Engine, step: Step, config: Config) -> None:
-    """Raises whatever its code cannot be followed for."""
-    if step.kind == "root":
-        engine.add_root(step.ref, step.receiver, step.why)
-    elif step.kind == "site":
-        _read_site(engine, step.ref)
-    else:
-        target_roots(engine, config, engine.project.paths)
+def _on_host(passed: Mapping[str, Mapping[str, Sequence[Tensor]]]) -> dict[str, dict[str, Tensor]]:
+    """Of each method the parameters whose tensors the host keeps, whoever calls it."""
+    found: dict[str, dict[str, Tensor]] = {}
+    for method, parameters in passed.items():
+        for name, tensors in parameters.items():
+            joined = join_all(sorted(tensors, key=repr))
+            if type(joined) is Tensor and joined.where == "host":
+                found.setdefault(method, {})[name] = joined
+    return found
 
 
 def replays_of(project: Project, path: str) -> dict[Place, Event]:
@@ -142,27 +198,5 @@ def replays_of(project: Project, path: str) -> dict[Place, Event]:
     file = project.index(path)
     if file is None:
         return {}
-    # The whole text counts here, but for nothing else: after an edit this is asked again (rereading.py).
-    found = replay_site.events(parse(project.files.source(path).text), file.module)
+    found = replay_site.events(parse(project.source(path).text), file.module)
     return {Place(path, function, event.span, event.kind, event.how): event for function, event in found}
-
-
-def _read_site(engine: Engine, site: str) -> None:
-    path, _, name = site.partition("::")
-    if name:
-        engine.read(Call(site, depth=1))
-        return
-    file = engine.project.index(path)
-    if file is not None:
-        tree = parse(engine.project.source(path).text)
-        statements.execute(engine, Frame(file, site, {}, hot=False), tree.body)
-
-
-def _guarded(engine: Engine, ref: str, read: Callable[[], None]) -> None:
-    """One root that cannot be followed must not cost the others."""
-    try:
-        read()
-    except (RecursionError, MemoryError):
-        engine.fail(Failure("not-followed", ref, "nested too deeply to be followed"))
-    except Exception as error:
-        engine.fail(Failure("internal-error", ref, f"{type(error).__name__}: {error}"))

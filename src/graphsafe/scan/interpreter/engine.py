@@ -8,10 +8,9 @@ looked up only for what is reported.
 from __future__ import annotations
 
 import ast
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import Any
+from itertools import islice
 
 from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
@@ -21,8 +20,21 @@ from graphsafe.scan.checks.provenance import first_step_only, is_filled_here
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.events import Event, EventKind, expression_text, span_of
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.record import ENTRY_POINT, SITE, Edge, Failure, Place, Record
+from graphsafe.scan.domain.queries import Queries
+from graphsafe.scan.domain.record import Edge, Failure, Place
 from graphsafe.scan.domain.state_log import Use
+from graphsafe.scan.domain.summary import (
+    CallEdge,
+    Effects,
+    Included,
+    Item,
+    NewRoot,
+    PassedByName,
+    RootSite,
+    Summary,
+    has_uses,
+    summary_of,
+)
 from graphsafe.scan.domain.values import (
     NONE,
     UNKNOWN,
@@ -35,18 +47,25 @@ from graphsafe.scan.domain.values import (
     holds_device,
     of_elements,
 )
+from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.interpreter import attributes, expressions, parameters, statements
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
-from graphsafe.scan.interpreter.memo import MAX_DEPTH, MISSING, Memo
 from graphsafe.scan.interpreter.module_level import ModuleLevel
-from graphsafe.scan.interpreter.name_based_arguments import Passed, passed_by
-from graphsafe.scan.roots.call_budget import Horizon, Vicinity
+from graphsafe.scan.interpreter.name_based_arguments import passed_by
+from graphsafe.scan.roots.call_budget import MAX_COLD, Horizon, Vicinity
 from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
+
+HOT = 3
+"The stratum of readings of hot code, above those of the levels at which cold code is read."
+MAX_DEPTH = 150
+"Readings inside one another; what lies deeper is not followed."
+MAX_CLOSURES = 30
+"Closures that one function calls inside one another."
 
 
 class Engine:
@@ -63,23 +82,16 @@ class Engine:
         self.ops = ops
         self.cold = cold
         self.libraries = libraries or Libraries()
-        self.record = Record()
-        self.state = self.record.state
-        self.queue: deque[tuple[str, Value | None, bool]] = deque()
-        "Functions to read by themselves: function, receiver, whether only guarded code calls it."
+        self.queries = Queries()
+        self.effects = Effects()
+        "What the lines do that are being read."
         self.attributes = attributes.AttributeTables(self)
         self.globals = ModuleLevel(self)
         self.overrides = Overrides(project, self.horizon)
         self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
-        self.types: dict[tuple[str, str], Value] = {}
-        "What annotations promise: file and the name in it -> value."
-        self.aliases: dict[tuple[str, str], Value] = {}
-        "What type aliases promise: file and name -> value."
-        self.memo = Memo()
-        self.passed = Passed()
-        self._alone: set[tuple[str, Value | None, bool]] = set()
-        "Functions that have been read by themselves, of which nothing more was known."
+        self._closures_read: set[int] = set()
+        "Closures that are being called by the function that is being read."
         self._closures = 0
 
     # events
@@ -104,17 +116,22 @@ class Engine:
         if guard is None and once and (kind == "Rng" or how == "literal-device" or is_filled_here(self, frame)):
             guard = "a test that only a first step passes"
         if guard is None and how == "host-random" and isinstance(node, ast.Call):
-            if draws.only_in_training(self, frame, node):
-                guard = "`if self.training`"
+            if draws.only_in_training(frame, node):
+                guard = draws.IN_TRAINING
             elif draws.is_seeded(self, frame):
                 confidence = "possible"
         place = Place(frame.path, frame.function, span, kind, how)
-        if self.record.would_change(place, guard, confidence):
+        known = self.effects.events.get(place)
+        if known is None or plainness(guard, confidence) > plainness(known.guard, known.confidence):
             if "expr" not in words:
                 words["expr"] = expression_text(node)
-            self.record.events[place] = Event(
+            self.effects.events[place] = Event(
                 kind, how, span, confidence, guard, level, words, once, frame.compile_test
             )
+
+    def note(self, item: Item) -> None:
+        """Something that a line does, at its place in the order of the step."""
+        self.effects.items.append(item)
 
     # names
 
@@ -140,7 +157,7 @@ class Engine:
         hot = frame.hot and not facts.captures and not self.cold(ref, facts)
         if hot:
             line = getattr(node, "lineno", facts.line)
-            self.record.edge(ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test))
+            self.note(CallEdge(ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test)))
         if function.partial or function.partial_keywords:
             arguments = Arguments(
                 (*function.partial, *arguments.positional),
@@ -148,33 +165,76 @@ class Engine:
                 arguments.open,
             )
         guarded = frame.guard is not None or bool(frame.doubts) or (bool(frame.lazy) and is_filled_here(self, frame))
-        return self.read(Call(ref, function.bound, arguments, hot, guarded, frame.depth + 1), away)
+        depth = 1 if frame.hot else frame.depth + 1
+        return self.read(Call(ref, function.bound, arguments, hot, depth, frame.level), guarded, away)
 
-    def read(self, call: Call, away: int = 0) -> Value:
-        """What a function returns for these arguments: it is read for them, unless it has been."""
-        ref, arguments, hot, guarded = call.ref, call.arguments, call.hot, call.guarded
-        if self.project.function_facts(ref) is None:
-            return UNKNOWN
-        memo = self.memo
-        given: object = (ref, call.bound, arguments.positional, tuple(sorted(arguments.keywords.items(), key=_first)))
-        try:
-            known: Any = memo.result(given, hot, guarded)
-        except TypeError:
-            given, known = None, MISSING
-        if known is not MISSING:
-            return self.declared(ref) if known is None else known
-        if not memo.admits(ref, hot, guarded, call.depth):
-            return self.declared(ref, arguments)
+    def read(self, call: Call, guarded: bool = False, away: int = 0) -> Value:
+        """What a function returns for these arguments; what it does is done where it is called."""
+        bound = call.bound
+        owner = ref = ""
+        if not call.hot and call.depth >= MAX_COLD and type(bound) is Instance:
+            # It calls nothing more: one reading does for the objects of all classes that inherit it.
+            facts = self.project.function_facts(call.ref)
+            if facts is not None and facts.owner is not None:
+                owner, ref = f"{call.ref.partition('::')[0]}::{facts.owner}", bound.ref
+                call = replace(call, bound=replace(bound, ref=owner))
+        summary = self.summary(call, away)
+        if summary is None:
+            return self.declared(call.ref, call.arguments)
+        self.effects.items.append(Included(summary, guarded))
+        if not call.hot:
+            self.attributes.include(summary, owner, ref)
+        return summary.value
+
+    def summary(self, call: Call, away: int = 0) -> Summary | None:
+        """What reading a function for these arguments comes to; None where it is being read, or cannot be."""
+        call = replace(call, arguments=widened(call.arguments))
+        ref, arguments = call.ref, call.arguments
         node = self.project.function_node(ref)
         if node is None:
-            return self.after_unknown(arguments)
-        memo.begin(ref, hot, guarded, given)
-        result = self.read_anew(call, node, away)
-        memo.end(hot, guarded, given, result)
-        return result
+            return None
+        given = tuple(arguments.keywords.items())
+        key: Hashable = (
+            "read", ref, call.hot, call.depth, call.level, away, call.bound, arguments.positional, given, arguments.open
+        )  # fmt: skip
+        try:
+            hash(key)
+        except TypeError:
+            # A constant without a hash: nobody else will ask the same.
+            self._closures += 1
+            key = ("read", self._closures)
+        if self.queries.depth > MAX_DEPTH:
+            self.queries.rest_on_all()
+            return None
 
-    def read_anew(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, away: int = 0) -> Value:
-        """What a function returns, whatever is known of it: `node` is read."""
+        def work() -> Summary | None:
+            closures, self._closures_read = self._closures_read, set()
+            try:
+                return self.collect(lambda: self._read(call, node, away), ref)
+            finally:
+                self._closures_read = closures
+
+        return self.queries.ask(key, work, lambda: None, HOT if call.hot else call.level)
+
+    def collect(self, work: Callable[[], Value], ref: str) -> Summary:
+        """What `work` returns, and all that is noted meanwhile. A fault in it ends there and is noted."""
+        outer = self.effects
+        self.effects = Effects(outer)
+        try:
+            value = work()
+        except (RecursionError, MemoryError):
+            # Whether there is room depends on what is being read around it.
+            self.queries.rest_on_all()
+            self.note(Failure("not-followed", ref, "nested too deeply to be followed"))
+            value = UNKNOWN
+        except Exception as error:
+            self.note(Failure("internal-error", ref, f"{type(error).__name__}: {error}"))
+            value = UNKNOWN
+        finally:
+            effects, self.effects = self.effects, outer
+        return summary_of(value, effects)
+
+    def _read(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, away: int) -> Value:
         ref, arguments = call.ref, call.arguments
         self.horizon.readings += 1
         facts = self.project.function_facts(ref)
@@ -182,17 +242,9 @@ class Engine:
         file = self.project.index(path)
         assert file is not None and facts is not None
         owner = f"{path}::{facts.owner}" if facts.owner is not None else None
-        frame = Frame(file, ref, {}, call.hot, call.depth, owner, call.bound, away=away)
-        if call.guarded:
-            frame.guards.append("reached only where captures do not go")
+        frame = Frame(file, ref, {}, call.hot, call.depth, owner, call.bound, away=away, level=call.level)
         parameters.bind(self, frame, node, facts, call.bound, arguments)
-        outermost = ref not in self.memo.active
-        self.memo.active.add(ref)
-        try:
-            result = self._run(frame, node)
-        finally:
-            if outermost:
-                self.memo.active.discard(ref)
+        result = self._run(frame, node)
         if type(result) is Unknown and node.returns is not None:
             declared = annotated(self, file, node.returns)
             if type(declared) is not Unknown:
@@ -210,8 +262,6 @@ class Engine:
 
     def _call_nested(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
         node = function.node
-        if frame.depth > MAX_DEPTH:
-            return UNKNOWN
         if function.bound is not None:
             arguments = Arguments((function.bound, *arguments.positional), arguments.keywords, arguments.open)
         arguments = Arguments(
@@ -224,21 +274,21 @@ class Engine:
             function.ref,
             dict(function.closure or {}),
             frame.hot,
-            frame.depth + 1,
+            max(frame.depth, 1),
             frame.owner,
             (function.closure or {}).get("self"),
             list(frame.guards),
             frame.doubts,
             away=frame.away,
             compile_tests=list(frame.compile_tests),
+            level=frame.level,
         )
-        key = f"{function.ref}#{function.closure_id}"
-        if key in self.memo.active:
+        if function.closure_id in self._closures_read or len(self._closures_read) > MAX_CLOSURES:
             return UNKNOWN
-        self.memo.active.add(key)
+        self._closures_read.add(function.closure_id)
         if frame.hot and function.ref != frame.ref:
             line = getattr(call, "lineno", getattr(node, "lineno", 1))
-            self.record.edge(function.ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test))
+            self.note(CallEdge(function.ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test)))
         try:
             if isinstance(node, ast.Lambda):
                 parameters.bind_lambda(self, inner, node, arguments)
@@ -247,7 +297,7 @@ class Engine:
             parameters.bind(self, inner, node, None, None, arguments)
             return self._run(inner, node)
         finally:
-            self.memo.active.discard(key)
+            self._closures_read.discard(function.closure_id)
 
     def _file_of(self, ref: str) -> FileIndex | None:
         return self.project.index(ref.partition("::")[0])
@@ -279,78 +329,53 @@ class Engine:
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
         """Have a function read that a call may mean, with arguments that are not followed."""
         if self.horizon.holds(ref):
-            self.record.edge(
-                ref, Edge(frame.ref, getattr(node, "lineno", 1), frame.guard is not None, frame.compile_test)
+            self.note(
+                CallEdge(ref, Edge(frame.ref, getattr(node, "lineno", 1), frame.guard is not None, frame.compile_test))
             )
-            guarded = frame.guard is not None or bool(frame.doubts)
-            self.queue.append((ref, receiver, guarded))
+            self.note(NewRoot(ref, receiver, "", frame.guard is not None or bool(frame.doubts)))
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
         if self.horizon.holds(ref):
-            self.record.root(ref, why)
-            self.queue.append((ref, receiver, False))
-
-    # roots
-
-    def fail(self, failure: Failure) -> None:
-        """Give up what is being read; what was found so far stays."""
-        self.memo.active.clear()
-        self.record.failures[failure] = None
+            self.note(NewRoot(ref, receiver, why))
 
     def add_root_site(self, frame: Frame) -> None:
         """The function that `frame` reads holds a capture: what stands inside it is hot."""
-        self.record.roots.setdefault(frame.ref, SITE)
-
-    def read_alone(self, ref: str, receiver: Value | None, guarded: bool) -> None:
-        """Read a function whose arguments are not known, but for what calls of an entry point's name have shown."""
-        if self.horizon.is_reached():
-            return
-        told: dict[str, Value] = {}
-        hosts = self.passed.on_host(ref)
-        if hosts and self.record.roots.get(ref) == ENTRY_POINT:
-            told = {name: hosts[name] for name in self._parameters(ref) if name in hosts}
-        elif (ref, receiver, guarded) in self._alone:
-            return
-        else:
-            self._alone.add((ref, receiver, guarded))
-        self.read(Call(ref, receiver, Arguments(keywords=told), hot=True, guarded=guarded))
-
-    def _parameters(self, ref: str) -> Sequence[str]:
-        node = self.project.function_node(ref)
-        return [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []
+        self.note(RootSite(frame.ref))
 
     def note_passed(self, name: str, arguments: Arguments) -> None:
         """A method is called of which only the name is known."""
         for tensor in passed_by(arguments):
-            self.passed.keep(name, tensor)
-
-    def note_input(self, attribute: str) -> None:
-        """The tensor of an attribute changes from step to step."""
-        self.state.inputs.add(attribute)
-
-    def note_seen(self, attribute: str) -> None:
-        """Hot code reads an attribute."""
-        self.state.read(attribute)
-
-    def note_use(self, use: Use) -> None:
-        """Host state decides what the device does."""
-        self.state.use(use)
+            self.note(PassedByName(name, tensor))
 
     def count_uses(self) -> int:
-        """Of host state, so far: to be told to the next two when a condition is known."""
-        return len(self.state.uses)
+        """Where a condition begins: to be told to the next two when it is known."""
+        return len(self.effects.items)
 
-    def has_used(self, uses: int) -> bool:
-        """Whether there are more uses of host state than so many: those of a condition."""
-        return len(self.state.uses) > uses
+    def has_used(self, since: int) -> bool:
+        """Whether state of the host has been used since: by a condition."""
+        return any(map(has_uses, islice(self.effects.items, since, None)))
 
-    def forget_uses(self, uses: int) -> None:
-        """Drop all but the first uses: the condition that made the others decides nothing on the device."""
-        self.state.forget_uses(uses)
+    def forget_uses(self, since: int) -> None:
+        """Drop these uses: the condition that made them decides nothing on the device."""
+        items = self.effects.items
+        for item in items[since:]:
+            if type(item) is Included:
+                item.without_uses = True
+        items[since:] = [item for item in items[since:] if type(item) is not Use]
+
+    def quietly(self, work: Callable[[], Value]) -> Value:
+        """What `work` returns; what it does is not noted."""
+        outer = self.effects
+        self.effects = Effects(outer)
+        try:
+            return work()
+        finally:
+            self.effects = outer
 
 
-def _first(item: tuple[str, Value]) -> str:
-    return item[0]
+def plainness(guard: str | None, confidence: Confidence) -> tuple[bool, bool]:
+    """Of two events at one place the plainer one counts."""
+    return guard is None, confidence != "possible"
 
 
 def _marked(value: Value, step: bool) -> Value:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.state_log import Read
 from graphsafe.scan.domain.values import (
     NONE,
     NUMBER,
@@ -40,10 +41,7 @@ def evaluate(engine: Engine, frame: Frame, node: ast.expr) -> Value:
 
 def evaluate_quietly(engine: Engine, frame: Frame, node: ast.expr) -> Value:
     """The value of an expression, read once more without noting what it does."""
-    hot, frame.hot = frame.hot, False
-    value = evaluate(engine, frame, node)
-    frame.hot = hot
-    return value
+    return engine.quietly(lambda: evaluate(engine, frame, node))
 
 
 def _constant(engine: Engine, frame: Frame, node: ast.Constant) -> Value:
@@ -78,7 +76,7 @@ def _note_read(engine: Engine, frame: Frame, node: ast.Attribute) -> None:
     if isinstance(node.value, ast.Name):
         owner = frame.env.get(node.value.id)
         if type(owner) is Instance:
-            engine.note_seen(engine.attributes.key(owner.ref, node.attr))
+            engine.note(Read(engine.attributes.key(owner.ref, node.attr)))
 
 
 def element(engine: Engine, value: Value) -> Value:

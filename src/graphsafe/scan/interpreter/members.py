@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.naming import known_by
+from graphsafe.scan.domain.state_log import Read
 from graphsafe.scan.domain.values import (
     ARRAY,
     INT,
@@ -123,8 +124,8 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
         return Function(method, owner)
     key = engine.attributes.key(owner.ref, name)
     if frame.hot:
-        engine.note_seen(key)
-    found = engine.attributes.of_instance(owner.ref, name)
+        engine.note(Read(key))
+    found = engine.attributes.of_instance(owner.ref, name, frame.level)
     if found is None:
         if engine.attributes.is_module(owner.ref) and name in MODULE_ATTRIBUTES:
             return MODULE_ATTRIBUTES[name]

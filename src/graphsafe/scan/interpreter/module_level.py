@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.joins import join
-from graphsafe.scan.domain.values import UNKNOWN, ClassValue, Function, Lib, ProjectModule, Value
+from graphsafe.scan.domain.values import NONE, UNKNOWN, ClassValue, Function, Lib, ProjectModule, Value
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.models import library
@@ -24,17 +25,11 @@ MAX_BINDINGS = 8
 class ModuleLevel:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._known: dict[tuple[str, str], Value | None] = {}
-        "File and name -> value; None while it is being worked out."
 
     def value(self, file: FileIndex, name: str) -> Value:
-        key = (file.path, name)
-        if key in self._known:
-            return self._known[key] or UNKNOWN
-        self._known[key] = None
-        value = self._resolved(file, name)
-        self._known[key] = value
-        return value
+        return self._engine.queries.ask(
+            ("global", file.path, name), lambda: self._resolved(file, name), lambda: UNKNOWN
+        )
 
     def _resolved(self, file: FileIndex, name: str) -> Value:
         binding = self._engine.project.resolve(file, name)
@@ -69,17 +64,25 @@ class ModuleLevel:
         bindings = file.assigns[name]
         if len(bindings) > MAX_BINDINGS:
             return UNKNOWN
-        frame = Frame(file, f"{file.path}::", {}, hot=False)
+        frame = Frame(file, f"{file.path}::", {}, hot=False, level=0)
         value: Value | None = None
         for first, last in bindings:
             statement = self._engine.project.statement(file.path, first, last)
             if statement is None:
                 return UNKNOWN
             frame.env.pop(name, None)
-            statements.execute(self._engine, frame, [statement])
+            _quietly_executed(self._engine, frame, statement)
             new = frame.env.get(name, UNKNOWN)
             value = new if value is None else join(value, new)
         return UNKNOWN if value is None else value
+
+
+def _quietly_executed(engine: Engine, frame: Frame, statement: ast.stmt) -> None:
+    def work() -> Value:
+        statements.execute(engine, frame, [statement])
+        return NONE
+
+    engine.quietly(work)
 
 
 def _function(engine: Engine, ref: str) -> Value:
@@ -89,5 +92,5 @@ def _function(engine: Engine, ref: str) -> Value:
             return UNKNOWN
         for decorator in facts.decorators:
             if decorator.endswith(("lru_cache", "functools.cache")) or decorator == "cache":
-                return Function(ref, closure_id=-1)
+                return Function(ref, cached=True)
     return Function(ref)

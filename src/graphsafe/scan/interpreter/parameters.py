@@ -190,7 +190,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _default(engine: Engine, frame: Frame, node: ast.expr, soft: str | None) -> Value:
-    outer = Frame(frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1)
+    outer = Frame(frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1, level=frame.level)
     value = expressions.evaluate(engine, outer, node)
     if type(value) is Number and soft is not None:
         return replace(value, soft=soft)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan.checks import branch_effects, capturing_branch
 from graphsafe.scan.checks.provenance import capacity_tests, has_alternative
+from graphsafe.scan.domain.arguments import TOP_LEVEL
 from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.joins import join
 from graphsafe.scan.domain.values import (
@@ -288,7 +289,7 @@ def _enter(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, express
         from graphsafe.scan.checks import capture_site
 
         capture_site.entered(engine, frame, node, expression)
-        if not frame.hot:
+        if not frame.hot and frame.level == TOP_LEVEL:
             engine.add_root_site(frame)
             frame.hot = True
     elif type(value) is Handle and value.kind in ("stream-context", "stream", "device-context"):

@@ -10,6 +10,7 @@ from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.naming import MASK_NAME
 from graphsafe.scan.domain.state_log import use_number
+from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
     NUMBER,
     UNKNOWN,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
     owner = expressions.evaluate(engine, frame, node.value)
-    owners = _with_field(engine, node, options(owner))
+    owners = _with_field(engine, frame, node, options(owner))
     if len(owners) > 1 and any(type(option) is Tensor for option in owners):
         index = (
             UNKNOWN if isinstance(node.slice, ast.Slice) else expressions.evaluate_quietly(engine, frame, node.slice)
@@ -55,7 +56,7 @@ def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
     return join_all(found) if found else UNKNOWN
 
 
-def _with_field(engine: Engine, node: ast.Subscript, owners: tuple[Value, ...]) -> tuple[Value, ...]:
+def _with_field(engine: Engine, frame: Frame, node: ast.Subscript, owners: tuple[Value, ...]) -> tuple[Value, ...]:
     """Those of several schemas or typed dicts that have the field: for the others the code would raise."""
     if len(owners) < 2 or not isinstance(node.slice, ast.Constant) or not isinstance(node.slice.value, str):
         return owners
@@ -63,7 +64,7 @@ def _with_field(engine: Engine, node: ast.Subscript, owners: tuple[Value, ...]) 
     having = tuple(
         owner
         for owner in owners
-        if not isinstance(owner, Instance) or engine.attributes.of_instance(owner.ref, name) is not None
+        if not isinstance(owner, Instance) or engine.attributes.of_instance(owner.ref, name, frame.level) is not None
     )
     return having or owners
 
@@ -112,7 +113,7 @@ def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Va
 
 def _item_of_instance(engine: Engine, frame: Frame, node: ast.Subscript, owner: Instance, index: Value) -> Value:
     name = index.const if type(index) is Number else None
-    if isinstance(name, str) and engine.attributes.of_instance(owner.ref, name) is not None:
+    if isinstance(name, str) and engine.attributes.of_instance(owner.ref, name, frame.level) is not None:
         # A schema, a typed dict or a model output: its fields by name.
         return members.of_instance(engine, frame, node, owner, name, source_text(node))
     method = engine.project.find_method(owner.ref, "__getitem__")
@@ -300,7 +301,7 @@ def subscript_store(
         return False
     use_number(engine, frame, value, "operand", node)
     if frame.hot and tensor.attr is not None:
-        engine.note_input(tensor.attr)
+        engine.note(StepInput(tensor.attr))
     if tensor.where == "host":
         source, source_certain = as_tensor(value)
         if source is not None and source.where == "device":

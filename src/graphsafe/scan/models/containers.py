@@ -174,7 +174,7 @@ def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, adde
     elif as_tensor(added)[0] is not None and function.attr in ("append", "appendleft", "extend", "insert"):
         # A list of tensors that gets longer each step: the graph knows only those of the capture.
         text = dotted(holder) or holder.attr
-        engine.state.write(
+        engine.note(
             Write(
                 key=engine.attributes.key(owner.ref, holder.attr),
                 text=text,
@@ -189,7 +189,6 @@ def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, adde
                 keyed=True,
                 guard=frame.guard,
                 compile_test=frame.compile_test,
-                order=engine.state.tick(),
                 grows=True,
             )
         )
@@ -197,7 +196,7 @@ def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, adde
 
 def cached_call(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:
     """A call of a function under `lru_cache`: the tensor it returns is kept from the first step on."""
-    value = engine.read(Call(function.ref, function.bound, arguments, depth=1))
+    value = engine.read(Call(function.ref, function.bound, arguments, depth=1, level=frame.level))
     tensor, certain = as_tensor(value)
     if tensor is not None and tensor.where != "host" and certain:
         engine.emit(frame, "AttrWrite", "cached", node, value=f"`{function.ref.rpartition('::')[2]}`")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from graphsafe.report.model import Confidence
 from graphsafe.scan.checks import fixed_device
 from graphsafe.scan.domain.naming import says_host
+from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
     ARRAY,
     INT,
@@ -52,7 +53,7 @@ _SHARED_NAMES = frozenset(
 def method(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: Arguments) -> Value:
     """`tensor.name(…)`."""
     if frame.hot and tensor.attr is not None and name.endswith("_") and not name.startswith("_"):
-        engine.note_input(tensor.attr)
+        engine.note(StepInput(tensor.attr))
     special = _METHODS.get(name)
     if special is not None:
         return special(engine, frame, node, tensor, arguments)

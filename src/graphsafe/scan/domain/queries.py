@@ -1,0 +1,174 @@
+"""Answers that are worked out once, and are the same in whatever order the questions come.
+
+An answer may need others. Where it needs itself (recursion), the inner question gets a provisional answer, and what was
+worked out from that holds only while the outer question, the head of the ring, is being answered. So the answer to each
+question is the one that a fresh start with this question gives. An answer that rests on a ring is therefore not used
+while another part of that ring is being answered: there it is worked out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar
+
+Answer = TypeVar("Answer")
+_NOTHING: frozenset[int] = frozenset()
+
+
+class _Activation:
+    """A question that is being answered."""
+
+    __slots__ = ("asked", "head", "number", "owned", "position", "rings", "stratum")
+
+    def __init__(self, number: int, position: int, stratum: int) -> None:
+        self.number = number
+        self.stratum = stratum
+        self.position = position
+        self.head = position
+        "The outermost question on the stack whose provisional answer was used."
+        self.asked: set[int] = set()
+        self.owned: list[int] = []
+        "Questions with answers that hold only while a head is being answered."
+        self.rings: set[int] = set()
+
+
+class Queries:
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._answers: dict[int, Any] = {}
+        self._provisional: dict[int, tuple[Any, int]] = {}
+        "Question -> answer, and the position of its head."
+        self._stack: list[_Activation] = []
+        self._active: dict[int, int] = {}
+        "Question -> position on the stack."
+        self._asked: dict[int, tuple[int, ...]] = {}
+        "Question -> those that its answer rests on."
+        self._rings: dict[int, frozenset[int]] = {}
+        "Question -> the rings that its answer rests on."
+        self._members: dict[int, set[int]] = {}
+        "Question -> the rings that it is part of."
+        self._open_rings: dict[int, int] = {}
+        "Ring -> how many of its members are being answered."
+        self._ring_count = 0
+
+    @property
+    def depth(self) -> int:
+        """How many questions are being answered."""
+        return len(self._stack)
+
+    def ask(
+        self, key: Hashable, work: Callable[[], Answer], provisional: Callable[[], Answer], stratum: int = 0
+    ) -> Answer:
+        """The answer of `work`, or while that runs `provisional`. Raises TypeError for a key without a hash.
+
+        A question asks only questions of its own stratum and of lower ones, so that no ring goes through two.
+        """
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._numbers)
+        elif number in self._answers:
+            rings = self._rings.get(number, _NOTHING)
+            if not rings or self._open_rings.keys().isdisjoint(rings):
+                if self._stack:
+                    top = self._stack[-1]
+                    top.asked.add(number)
+                    if rings and top.stratum == stratum:
+                        top.rings |= rings
+                return self._answers[number]  # type: ignore[no-any-return]
+        if number in self._active:
+            self._rest_on(self._active[number])
+            return provisional()
+        if number in self._provisional:
+            answer, head = self._provisional[number]
+            self._rest_on(head)
+            return answer  # type: ignore[no-any-return]
+        return self._work_out(number, work, stratum)
+
+    def rest_on_all(self) -> None:
+        """What is being answered rests on how it was reached: it holds only for the outermost question."""
+        self._rest_on(0)
+
+    def _rest_on(self, position: int) -> None:
+        if self._stack and position < self._stack[-1].head:
+            self._stack[-1].head = position
+
+    def _work_out(self, number: int, work: Callable[[], Answer], stratum: int) -> Answer:
+        position = len(self._stack)
+        activation = _Activation(number, position, stratum)
+        self._stack.append(activation)
+        self._active[number] = position
+        rings = self._members.get(number, ())
+        for ring in rings:
+            self._open_rings[ring] = self._open_rings.get(ring, 0) + 1
+        try:
+            answer = work()
+        except BaseException:
+            self._forget(activation.owned)
+            raise
+        finally:
+            self._stack.pop()
+            del self._active[number]
+            for ring in rings:
+                self._open_rings[ring] -= 1
+                if not self._open_rings[ring]:
+                    del self._open_rings[ring]
+        parent = self._stack[-1] if self._stack else None
+        if activation.head >= position:
+            self._settle(activation, answer)
+            if parent is not None:
+                parent.asked.add(number)
+                if parent.stratum == stratum:
+                    parent.rings |= activation.rings
+        elif parent is not None:
+            self._hand_up(activation, answer, parent)
+        return answer
+
+    def _settle(self, activation: _Activation, answer: object) -> None:
+        """The answer rests on nothing that is still being answered: it is the answer for good."""
+        number = activation.number
+        if activation.owned:
+            ring = self._ring_count
+            self._ring_count += 1
+            for member in (number, *activation.owned):
+                self._members.setdefault(member, set()).add(ring)
+            activation.rings.add(ring)
+            self._forget(activation.owned)
+        self._answers[number] = answer
+        self._asked[number] = tuple(activation.asked)
+        if activation.rings:
+            self._rings[number] = frozenset(activation.rings)
+
+    def _hand_up(self, activation: _Activation, answer: object, parent: _Activation) -> None:
+        head = activation.head
+        for owned in activation.owned:
+            self._provisional[owned] = (self._provisional[owned][0], head)
+        self._provisional[activation.number] = (answer, head)
+        parent.owned += activation.owned
+        parent.owned.append(activation.number)
+        parent.asked |= activation.asked
+        parent.rings |= activation.rings
+        parent.head = min(parent.head, head)
+
+    def _forget(self, owned: Iterable[int]) -> None:
+        for number in owned:
+            self._provisional.pop(number, None)
+
+    def invalidate(self, changed: Callable[[Hashable, object], bool]) -> None:
+        """Forget the answers that are others now, and all that rest on them."""
+        known = [(key, number) for key, number in self._numbers.items() if number in self._answers]
+        dropped = {number for key, number in known if changed(key, self._answers[number])}
+        if not dropped:
+            return
+        users: dict[int, list[int]] = {}
+        for number, asked in self._asked.items():
+            for other in asked:
+                users.setdefault(other, []).append(number)
+        waiting = list(dropped)
+        while waiting:
+            for user in users.get(waiting.pop(), ()):
+                if user not in dropped:
+                    dropped.add(user)
+                    waiting.append(user)
+        for number in dropped:
+            del self._answers[number], self._asked[number]
+            self._rings.pop(number, None)

@@ -1,0 +1,115 @@
+"""What reading a function for given arguments comes to: its value, and all that its lines do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from graphsafe.scan.domain import frozen
+from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.record import Edge, Failure, Place
+from graphsafe.scan.domain.state_log import Read, Use, Write
+from graphsafe.scan.domain.values import Tensor, Value
+
+Field = tuple[str, str]
+"Class and attribute."
+
+
+@frozen.dataclass(frozen=True, slots=True)
+class CallEdge:
+    callee: str
+    edge: Edge
+
+
+@frozen.dataclass(frozen=True, slots=True)
+class NewRoot:
+    """A function that is hot by itself: a step, or one that a call may mean whose arguments are not followed."""
+
+    ref: str
+    receiver: Value | None
+    why: str
+    "Empty where it is no root, but is called from hot code."
+    guarded: bool = False
+
+
+@frozen.dataclass(frozen=True, slots=True)
+class RootSite:
+    """A function that holds a capture."""
+
+    ref: str
+
+
+@frozen.dataclass(frozen=True, slots=True)
+class PassedByName:
+    """A tensor that is passed to a method of which only the name is known; its own name is the parameter's."""
+
+    method: str
+    tensor: Tensor
+
+
+@frozen.dataclass(frozen=True, slots=True)
+class StepInput:
+    """An attribute whose tensor changes from step to step."""
+
+    attribute: str
+
+
+@dataclass(slots=True)
+class Included:
+    """What a call does: all that the called function's summary says, at this place in the order."""
+
+    summary: Summary
+    guarded: bool
+    "Reached only where captures do not go."
+    without_uses: bool = False
+    "It is part of a condition that decides nothing on the device."
+
+
+Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | Included | Failure | Read | Use | Write
+
+
+@dataclass(slots=True)
+class Effects:
+    """What lines do, while they are being read: items in the order of the step, events by place."""
+
+    outer: Effects | None = None
+    "Those of the calling function."
+    items: list[Item] = field(default_factory=list)
+    events: dict[Place, Event] = field(default_factory=dict)
+    written: dict[Field, list[Value]] = field(default_factory=dict)
+    "What cold code assigns to attributes, in order, with what it calls."
+    expected: dict[Field, list[Value]] = field(default_factory=dict)
+    "What attributes that are None at first will hold, by their annotations."
+    constructed: dict[Field, list[Value]] = field(default_factory=dict)
+    "What calls of classes of plain fields put into these."
+
+
+@dataclass(slots=True)
+class Summary:
+    value: Value
+    items: Sequence[Item]
+    events: Mapping[Place, Event]
+    written: Mapping[Field, Sequence[Value]]
+    expected: Mapping[Field, Sequence[Value]]
+    constructed: Mapping[Field, Sequence[Value]]
+    has_uses: bool
+    "Whether state of the host decides what the device does, here or in what is called."
+
+
+_NONE: Mapping[Field, Sequence[Value]] = {}
+
+
+def summary_of(value: Value, effects: Effects) -> Summary:
+    return Summary(
+        value,
+        tuple(effects.items),
+        effects.events,
+        effects.written or _NONE,
+        effects.expected or _NONE,
+        effects.constructed or _NONE,
+        any(map(has_uses, effects.items)),
+    )
+
+
+def has_uses(item: Item) -> bool:
+    return type(item) is Use or (type(item) is Included and item.summary.has_uses and not item.without_uses)

@@ -1,0 +1,189 @@
+"""From summaries to the record of hot code: what the steps' summaries say, and those of all that they call.
+
+Everything here is a set, or told root by root, so that it does not matter in which order the roots were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from graphsafe.scan.checks import draws
+from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.record import SITE, Failure, Place, Record
+from graphsafe.scan.domain.state_log import Place as WritePlace
+from graphsafe.scan.domain.state_log import Read, StateLog, Use, Write
+from graphsafe.scan.domain.summary import (
+    CallEdge,
+    Field,
+    Included,
+    NewRoot,
+    PassedByName,
+    RootSite,
+    StepInput,
+    Summary,
+)
+from graphsafe.scan.domain.values import Tensor, Value
+from graphsafe.scan.symbols.project import Project
+
+
+def included(summaries: Iterable[Summary]) -> Iterator[Summary]:
+    """These and all that they include, each once."""
+    seen: set[int] = set()
+    waiting = list(summaries)
+    while waiting:
+        summary = waiting.pop()
+        if id(summary) in seen:
+            continue
+        seen.add(id(summary))
+        yield summary
+        waiting += [item.summary for item in summary.items if type(item) is Included]
+
+
+def new_roots(summaries: Iterable[Summary]) -> Iterator[NewRoot]:
+    for summary in summaries:
+        yield from (item for item in summary.items if type(item) is NewRoot)
+
+
+def passed_by_name(summaries: Iterable[Summary]) -> dict[str, dict[str, list[Tensor]]]:
+    """Method -> parameter -> the tensors that calls pass of which only the method's name is known."""
+    found: dict[str, dict[str, list[Tensor]]] = {}
+    for summary in summaries:
+        for item in summary.items:
+            if type(item) is PassedByName:
+                found.setdefault(item.method, {}).setdefault(item.tensor.name or "", []).append(item.tensor)
+    return found
+
+
+def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
+    """What calls of classes of plain fields put into these."""
+    found: dict[Field, dict[str, Value]] = {}
+    for summary in summaries:
+        for key, values in summary.constructed.items():
+            found.setdefault(key, {}).update((repr(value), value) for value in values)
+    return {key: [values[text] for text in sorted(values)] for key, values in found.items()}
+
+
+def gather(project: Project, steps: Sequence[Summary], whys: Mapping[str, str]) -> Record:
+    """`steps`: one for each place where reading began; `whys`: root function -> why it is one."""
+    record = Record(roots=dict(sorted(whys.items())))
+    sites: set[str] = set()
+    failures: set[Failure] = set()
+    writes: dict[WritePlace, dict[str, Write]] = {}
+    for summary, guarded, without_uses in _states(steps):
+        for place, event in summary.events.items():
+            if guarded and event.guard is None:
+                event = replace(event, guard=GUARDED)
+            known = record.events.get(place)
+            if known is None or _rank(event) < _rank(known):
+                record.events[place] = event
+        for item in summary.items:
+            if type(item) is CallEdge:
+                edge = replace(item.edge, guarded=True) if guarded else item.edge
+                record.edge(item.callee, edge)
+            elif type(item) is Write:
+                if guarded and item.guard is None:
+                    item = replace(item, guard=GUARDED)
+                writes.setdefault(item.place, {})[repr(item)] = item
+            elif type(item) is Use:
+                if not without_uses:
+                    record.state.uses[item.place] = min(item, record.state.uses.get(item.place, item), key=repr)
+            elif type(item) is StepInput:
+                record.state.inputs.add(item.attribute)
+            elif type(item) is RootSite:
+                sites.add(item.ref)
+            elif type(item) is Failure:
+                failures.add(item)
+    for ref in sorted(sites):
+        record.roots.setdefault(ref, SITE)
+    for written in sorted(writes):
+        found = [writes[written][text] for text in sorted(writes[written])]
+        plain = [write for write in found if write.guard is None]
+        record.state.writes[written] = plain or found
+    record.failures = dict.fromkeys(sorted(failures, key=repr))
+    record.edges = {callee: dict.fromkeys(sorted(edges, key=repr)) for callee, edges in sorted(record.edges.items())}
+    _order(record.state, steps)
+    draws_of_host = [place for place, event in record.events.items() if event.how == "host-random" and not event.guard]
+    for at in draws_of_host:
+        if draws.called_in_training(project, record, f"{at.path}::{at.function}"):
+            record.events[at] = replace(record.events[at], guard=draws.IN_TRAINING)
+    record.events = {place: record.events[place] for place in sorted(record.events, key=_in_order)}
+    return record
+
+
+GUARDED = "reached only where captures do not go"
+_LEVELS = ("error", None, "warning", "note")
+
+
+def _in_order(place: Place) -> tuple[object, ...]:
+    return place.path, place.span, place.kind, place.how, place.function
+
+
+def _rank(event: Event) -> tuple[object, ...]:
+    """The plainest event of a place comes first."""
+    words = sorted(event.words.items())
+    rank = (event.guard is not None, event.confidence == "possible", _LEVELS.index(event.level), words)
+    return *rank, event.guard or "", event.once, repr(event.compile_test)
+
+
+def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
+    """Each summary in every way that counts in which it is included: whether guarded, whether its uses are dropped."""
+    seen: dict[int, list[tuple[bool, bool]]] = {}
+    waiting = [(summary, False, False) for summary in steps]
+    while waiting:
+        summary, guarded, without_uses = waiting.pop()
+        known = seen.setdefault(id(summary), [])
+        if any(g <= guarded and w <= without_uses for g, w in known):
+            continue
+        known.append((guarded, without_uses))
+        yield summary, guarded, without_uses
+        for item in summary.items:
+            if type(item) is Included:
+                waiting.append((item.summary, guarded or item.guarded, without_uses or item.without_uses))
+
+
+# what comes first in a step
+
+
+def _order(state: StateLog, steps: Iterable[Summary]) -> None:
+    """Note, root by root, which places write what the step has read or used before."""
+    keys = {write.key for writes in state.writes.values() for write in writes}
+    writing: dict[int, bool] = {}
+    for step in steps:
+        if _writes(step, writing):
+            _order_in(state, step, keys)
+
+
+def _writes(summary: Summary, known: dict[int, bool]) -> bool:
+    """Whether a summary, or one that it includes, writes state."""
+    if id(summary) not in known:
+        known[id(summary)] = any(
+            type(item) is Write or (type(item) is Included and _writes(item.summary, known)) for item in summary.items
+        )
+    return known[id(summary)]
+
+
+def _order_in(state: StateLog, step: Summary, keys: set[str]) -> None:
+    seen: set[int] = set()
+    read: set[str] = set()
+    used: dict[str, set[tuple[str, str, int]]] = {}
+    waiting: list[Iterator[object]] = [iter(step.items)]
+    while waiting:
+        item = next(waiting[-1], None)
+        if item is None:
+            waiting.pop()
+        elif type(item) is Included:
+            if id(item.summary) not in seen:
+                seen.add(id(item.summary))
+                waiting.append(iter(item.summary.items))
+        elif type(item) is Read:
+            if item.key in keys:
+                read.add(item.key)
+        elif type(item) is Use:
+            if item.key in keys:
+                used.setdefault(item.key, set()).add(item.place)
+        elif type(item) is Write:
+            if item.key in read:
+                state.read_before.add(item.place)
+            if item.key in used:
+                state.used_before.setdefault(item.place, set()).update(used[item.key])
