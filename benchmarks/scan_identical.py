@@ -120,11 +120,11 @@ def project_of(source: str, folder: Path) -> Path:
     project.mkdir()
     (project / "pyproject.toml").write_text("")
     if source == "atlas":
-        from atlas_accuracy import SETS, WRAPPINGS, snippets_of
+        from atlas_accuracy import GROUPS, WRAPPINGS, snippets_of
 
-        for name, file in SETS.items():
-            for number, snippet in enumerate(snippets_of(file)):
-                text = WRAPPINGS["attributes"](str(snippet["step"]))
+        for name in GROUPS:
+            for number, snippet in enumerate(snippets_of(name)):
+                text = WRAPPINGS["attributes"](snippet.step)
                 (project / f"{name}{number:03}.py").write_text(text, encoding="utf-8")
     elif source.endswith(".whl"):
         from corpus import unpack

@@ -17,7 +17,7 @@ SITE = "code inside torch.cuda.graph"
 
 
 def says(why: str) -> int:
-    """Of several reasons the one counts that says most: whether torch.compile is at work, then whose configuration holds, then all else."""
+    """How much a reason says: whether torch.compile is at work, then whose configuration holds, then all else."""
     return 2 if why.startswith(COMPILED) else 1 if why.startswith(TARGET) else 0
 
 

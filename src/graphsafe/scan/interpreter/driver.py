@@ -20,7 +20,7 @@ from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.record import ENTRY_POINT, Place, Record, says
 from graphsafe.scan.domain.summary import Summary
-from graphsafe.scan.domain.values import NONE, Instance, Tensor, Value
+from graphsafe.scan.domain.values import NONE, Tensor, Value
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.engine import Engine
@@ -60,8 +60,6 @@ class Driver:
         "Files that replay a graph."
         self._whys: dict[str, tuple[int, int, str]] = {}
         "Root -> why it is one: what says most; then what its own lines say, before what others make of it."
-        self._late: list[Step] = []
-        "What engines call on models: read after the engines, which pass the arguments."
         self._read: dict[Step, Summary] = {}
         self._on_host: Mapping[str, Mapping[str, Tensor]] = {}
         "Method -> parameter -> what calls of which only the name is known pass on the host."
@@ -90,10 +88,9 @@ class Driver:
         self._on_host = _on_host(passed_by_name(first))
         engine.attributes.constructions = constructions(first)
         engine.queries.invalidate(self._is_other)
-        steps = [step for step in self._read if step.kind in ("site", "targets")]
-        roots = [step for step in self._read if step.kind == "root"]
+        steps = [step for step in self._read if step.kind != "file"]
         self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}
-        self._follow([*steps, *roots, *self._late])
+        self._follow(steps)
         whys = {ref: why for ref, (*_, why) in self._whys.items()}
         self.record = gather(self.project, [self._read[step] for step in sorted(self._read, key=repr)], whys)
         for path in sorted(self._replaying):
@@ -118,11 +115,7 @@ class Driver:
             if not engine.horizon.holds(ref):
                 continue
             self._note_why(ref, why, 0)
-            step = Step("root", ref, receiver)
-            if why == ENTRY_POINT and type(receiver) is Instance and engine.attributes.is_module(receiver.ref):
-                self._late.append(step)
-            else:
-                steps.append(step)
+            steps.append(Step("root", ref, receiver))
         steps += [Step("site", site) for site in capture_sites(file)]
         return NONE
 
