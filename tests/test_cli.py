@@ -147,6 +147,17 @@ def test_scan_writes_a_valid_report_to_a_file_instead_of_stdout(
     assert [path.name for path in project.iterdir() if "out.json" in path.name] == ["out.json"]
 
 
+def test_a_file_has_the_form_of_its_suffix_unless_another_is_asked_for(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here(capsys, "scan", "hot.py", "-o", "out.sarif")
+    assert "$schema" in json.loads((project / "out.sarif").read_text(encoding="utf-8"))
+    here(capsys, "scan", "hot.py", "--format", "concise", "-o", "out.json")
+    assert (project / "out.json").read_text(encoding="utf-8").startswith("hot.py:")
+    here(capsys, "scan", "hot.py", "-o", "out.txt")
+    assert "GS101 error:" in (project / "out.txt").read_text(encoding="utf-8")
+
+
 def test_scan_fails_from_the_fail_level_on(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     note = HOT.replace("x * x.sum().item()", "torch.empty_like(x).copy_(x)")
     (project / "hot.py").write_text(note, encoding="utf-8")

@@ -118,10 +118,7 @@ class _Form(click.ParamType[str]):
 
 _PATH = click.Path(path_type=Path)
 _LEVEL = click.Choice(["error", "warning", "note"])
-_form = click.option("--format", "form", type=_Form(), default="terminal", help="The form on stdout.")
-_form_of_both = click.option(
-    "--format", "form", type=_Form(), help="The form on stdout (default: terminal), and of -o FILE."
-)
+_form = click.option("--format", "form", type=_Form(), help="The form on stdout (default: terminal), and of -o FILE.")
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -159,7 +156,9 @@ def commands() -> None:
 @commands.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=_PATH)
 @_form
-@click.option("-o", "--output", type=_PATH, metavar="FILE", help="Write to FILE instead of stdout.")
+@click.option(
+    "-o", "--output", type=_PATH, metavar="FILE", help="Write to FILE instead of stdout; its suffix may name the form."
+)
 @click.option("--select", multiple=True, callback=_codes, metavar="CODES", help="Only these rules: GS101,GS2.")
 @click.option(
     "--ignore", multiple=True, callback=_codes, metavar="CODES", help="Not these rules, besides configured ones."
@@ -183,7 +182,7 @@ def commands() -> None:
 )
 def scan(
     paths: tuple[Path, ...],
-    form: str,
+    form: str | None,
     output: Path | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -219,7 +218,7 @@ def scan(
     bar = ProgressBar("reading hot code")
     progress = bar.show if sys.stderr.isatty() else None
     if explain_path is not None:
-        if form != "terminal" or output is not None:
+        if form not in (None, "terminal") or output is not None:
             raise RequestError("scan --explain-path prints text; it takes neither --format nor -o")
         try:
             explained = api.explain_path(explain_path, there, config, jobs=jobs, progress=progress)
@@ -245,7 +244,7 @@ def scan(
         )
     finally:
         bar.clear()
-    put(report, form, output, _rules(config))
+    put(report, _form_of(output, form, "terminal"), output, _rules(config))
     for limit in report.limits:
         if limit.kind in ("no-root", "internal-error"):
             complain(f"{limit.what}: {limit.why}")
@@ -285,7 +284,7 @@ def scan(
 )
 @click.option("--replays", type=click.IntRange(min=1), metavar="N", help="Replay N times to look for growth and drift.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@_form_of_both
+@_form
 @click.option(
     "-o",
     "--output",
@@ -318,7 +317,6 @@ def capture(
     """
     if (target is None) != all_targets:
         raise RequestError("capture: give either a TARGET or --all")
-    file_form = "json" if output is None else _form_of_file(output, form, "json")
     file = _absolute(output or Path(REPORT_FILE))
     check_writable(file)
     requests = _requests(
@@ -344,12 +342,14 @@ def capture(
         finally:
             status.clear()
         written = reports if all_targets else reports[0]
-        put(written, file_form, file, _rules(requests[0].config))
-        put(written, form or "terminal", None, _rules(requests[0].config))
-    if all_targets and form in (None, "terminal"):
-        put_summary(
-            [(request.name or request.target, report) for request, report in zip(requests, reports, strict=True)]
-        )
+        texts = _rules(requests[0].config)
+        try:
+            put(written, "json" if output is None else _form_of(output, form, "json"), file, texts)
+        finally:  # a full disk does not take away what took minutes
+            put(written, form or "terminal", None, texts)
+            if all_targets and form in (None, "terminal"):
+                names = [request.name or request.target for request in requests]
+                put_summary(list(zip(names, reports, strict=True)))
     if any(limit.kind == CUT_SHORT for report in reports for limit in report.limits):
         complain("interrupted")
         return 128 + (ended_by[0] if ended_by else signal.SIGINT)
@@ -408,8 +408,10 @@ def rules_test(packs: tuple[Path, ...]) -> int:
 @commands.command()
 @click.argument("file", type=_PATH)
 @_form
-@click.option("-o", "--output", type=_PATH, metavar="FILE", help="Write to FILE instead of stdout.")
-def report(file: Path, form: str, output: Path | None) -> None:
+@click.option(
+    "-o", "--output", type=_PATH, metavar="FILE", help="Write to FILE instead of stdout; its suffix may name the form."
+)
+def report(file: Path, form: str | None, output: Path | None) -> None:
     """Turn a saved JSON report into another form.
 
     \b
@@ -423,7 +425,7 @@ def report(file: Path, form: str, output: Path | None) -> None:
     except ReportError as error:
         raise RequestError(str(error)) from None
     check_writable(output)
-    put(reports, form, output, _rules(_config()))
+    put(reports, _form_of(output, form, "terminal"), output, _rules(_config()))
 
 
 def _scan_code(report: Report, fail_level: Level) -> int:
@@ -433,10 +435,11 @@ def _scan_code(report: Report, fail_level: Level) -> int:
     return FINDINGS if any(f.level in failing and f.suppressed is None for f in report.findings) else OK
 
 
-def _form_of_file(file: Path, asked: str | None, otherwise: str) -> str:
+def _form_of(output: Path | None, asked: str | None, otherwise: str) -> str:
+    """The form that was asked for, else the one that the file's suffix names."""
     from graphsafe.report.forms import FORM_OF_SUFFIX
 
-    return asked or FORM_OF_SUFFIX.get(file.suffix.lower(), otherwise)
+    return asked or (FORM_OF_SUFFIX.get(output.suffix.lower()) if output is not None else None) or otherwise
 
 
 def _absolute(path: Path) -> Path:
