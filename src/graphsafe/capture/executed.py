@@ -21,6 +21,18 @@ _MUTATORS = frozenset(
 )
 
 
+_NAMESPACES = frozenset({".__dict__", "vars()", "globals()"})
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What a statement writes to. `name`: `.name` for an attribute or its elements, `name` for a variable; `key`: the
+    element of it, as a path writes it, where it is a constant."""
+
+    name: str | None
+    key: str | None = None
+
+
 @dataclass
 class Executed:
     """`lines`: file -> the lines that ran. `stores`: (file, line) of a store -> the user's frames that reached it."""
@@ -35,13 +47,45 @@ class Executed:
         return self.callers.get(function.__code__, ()) if isinstance(function, FunctionType) else ()
 
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
-        """The frames of the last line that ran and stores under the name that a state's path ends in; empty if none."""
-        name = path.split("[")[0].rpartition(".")[2] or path
+        """The frames of the last line that ran and stores what a state's path names. An element is looked for by its
+        container and key, then by its key alone where a single line stores under it; empty where no line is known."""
+        held, key = _split(path)
+        name = held.split("[")[0].rpartition(".")[2] or held
         for wanted in (f".{name}", name):
-            for (file, line), frames in reversed(self.stores.items()):
-                if wanted in stores_of(file).get(line, ()):
-                    return frames
-        return ()
+            for exact in (True, False):
+                for place, frames in reversed(self.stores.items()):
+                    if any(store.name == wanted and _may_be(key, store.key, exact) for store in _stored(place)):
+                        return frames
+        wanted_key = key or f"[{name!r}]"
+        found = [
+            frames
+            for place, frames in self.stores.items()
+            for store in _stored(place)
+            if store.key == wanted_key and (key is not None or store.name in _NAMESPACES)
+        ]
+        return found[0] if len(found) == 1 else ()
+
+
+def _stored(place: tuple[str, int]) -> frozenset[Store]:
+    file, line = place
+    return stores_of(file).get(line, frozenset())
+
+
+def _split(path: str) -> tuple[str, str | None]:
+    """A path without its last `[...]`, and that."""
+    if not path.endswith("]"):
+        return path, None
+    depth = 0
+    for at in range(len(path) - 1, -1, -1):
+        depth += (path[at] == "]") - (path[at] == "[")
+        if depth == 0:
+            return path[:at], path[at:]
+    return path, None
+
+
+def _may_be(wanted: str | None, stored: str | None, exact: bool) -> bool:
+    """Whether a store under `stored` is the one under `wanted`; if not `exact`, also where either is not known."""
+    return wanted == stored or (not exact and None in (wanted, stored))
 
 
 @contextmanager
@@ -74,43 +118,43 @@ def lines_traced(ran: Executed) -> Iterator[None]:
 
 
 @functools.cache
-def stores_of(file: str) -> Mapping[int, frozenset[str]]:
-    """Line -> the names that statements beginning on it store or grow: `.name` for an attribute or its elements, `name`
-    for a variable that outlives the call (declared global or nonlocal, or an element of any)."""
+def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
+    """Line -> what statements beginning on it store or change, of what outlives the call: attributes, elements, and
+    variables declared global or nonlocal."""
     try:
         tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return {}
-    found: dict[int, set[str]] = {}
+    found: dict[int, set[Store]] = {}
     nodes = list(ast.walk(tree))
     outer = {name for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
     for node in nodes:
         for target in _targets(node):
-            name = _name(target)
-            # A call that changes its argument may change what a closure or a module holds; an assignment cannot.
-            reaches_out = isinstance(node, ast.Call) or not isinstance(target, ast.Name)
-            if name is not None and (name in outer or reaches_out):
-                found.setdefault(node.lineno, set()).add(name)  # type: ignore[attr-defined]
-    return {line: frozenset(names) for line, names in found.items()}
+            store = _store(target)
+            if store.name in outer or not isinstance(target, ast.Name):
+                found.setdefault(node.lineno, set()).add(store)  # type: ignore[attr-defined]
+    return {line: frozenset(stores) for line, stores in found.items()}
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Assign):
         return [part for target in node.targets for part in _parts(target)]
-    if isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+    if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
         return [node.target]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATORS:
-        return [node.func.value]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next" and node.args:
-        return [node.args[0]]
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "setattr"
-        and len(node.args) > 1
-    ):
+    if not isinstance(node, ast.Call):
+        return []
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATORS:
+        return [_element_of(node.func.value)]
+    if isinstance(node.func, ast.Name) and node.func.id == "next" and node.args:
+        return [_element_of(node.args[0])]
+    if isinstance(node.func, ast.Name) and node.func.id == "setattr" and len(node.args) > 1:
         return [node.args[1]]
     return []
+
+
+def _element_of(container: ast.expr) -> ast.expr:
+    """Some element, which one is not known."""
+    return ast.Subscript(container, ast.Name("_"))
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:
@@ -121,16 +165,16 @@ def _parts(target: ast.expr) -> list[ast.expr]:
     )
 
 
-def _is_data(target: ast.expr) -> bool:
-    """`tensor.data = new` gives the tensor other memory: what is stored to is the tensor."""
-    return isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute)
-
-
-def _name(target: ast.expr) -> str | None:
-    while isinstance(target, (ast.Subscript, ast.Starred)) or _is_data(target):
-        target = target.value  # type: ignore[attr-defined]
+def _store(target: ast.expr) -> Store:
+    key = None
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        key = f"[{target.slice.value!r}]"
+    while isinstance(target, (ast.Subscript, ast.Starred)):
+        target = target.value
     if isinstance(target, ast.Attribute):
-        return f".{target.attr}"
+        return Store(f".{target.attr}", key)
+    if isinstance(target, ast.Call) and isinstance(target.func, ast.Name):
+        return Store(f"{target.func.id}()", key)
     if isinstance(target, ast.Constant):
-        return f".{target.value!s}" if isinstance(target.value, str) else None
-    return target.id if isinstance(target, ast.Name) else None
+        return Store(f".{target.value}" if isinstance(target.value, str) else None)
+    return Store(target.id if isinstance(target, ast.Name) else None, key)

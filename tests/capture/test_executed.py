@@ -1,0 +1,82 @@
+"""The line that wrote a piece of state is found by its path, and no line is named rather than a wrong one."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphsafe.capture.executed import Executed, lines_traced
+
+GROUP = {"step": 0, "other": 0}
+N = 0
+
+
+class Machine:
+    def __init__(self) -> None:
+        self.cfg = {"n": 0, "m": 0}
+        self.groups = [{"step": 0}, {"step": 0}]
+        self.state: dict[Any, dict[str, int]] = {0: {"step": 0, "seen": 0}}
+        self.counts = [0, 0]
+        self.ids = itertools.count()
+        self.left, self.right = 1, 2
+        self.plain = self.dynamic = self.named = 0
+        self.queue = [1, 2, 3]
+
+    def run(self) -> None:
+        global N
+        N += 1  # N
+        GROUP["other"] = 1  # GROUP['other']
+        GROUP["step"] += 1  # GROUP['step']
+        self.cfg["n"] = self.cfg["n"] + 1  # cfg['n']
+        self.cfg["m"] = 3  # cfg['m']
+        for group in self.groups:
+            group["steps"] = 1
+            group["step"] += 1  # one of two lines that store under this key
+        self.state[0]["seen"] += 1  # state[0]['seen']
+        self.counts[0] += 1  # counts[0]
+        for index in (1,):
+            self.counts[index] += 1  # counts[1]
+        next(self.ids)  # ids
+        self.left, self.right = self.right, self.left  # left right
+        self.plain += 1  # plain
+        setattr(self, "dynamic", 1)  # dynamic  # noqa: B010
+        self.__dict__["named"] = 4  # named
+        self.queue.pop()  # queue queue[2]
+
+
+@pytest.fixture(scope="module")
+def ran() -> Executed:
+    found, machine = Executed(), Machine()
+    with lines_traced(found):
+        machine.run()
+    return found
+
+
+LINES = Path(__file__).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("path", ["N", "GROUP['other']", "GROUP['step']", "cfg['n']", "cfg['m']", "state[0]['seen']",
+                                  "counts[0]", "counts[1]", "ids", "left", "right", "plain", "dynamic", "named",
+                                  "queue[2]"])  # fmt: skip
+def test_the_line_that_wrote_it(path: str, ran: Executed) -> None:
+    frames = ran.writer_of(path)
+    assert frames, path
+    comment = LINES[frames[-1].line - 1].partition("  # ")[2]
+    assert path in comment.split()
+
+
+def test_an_element_behind_another_name_is_found_by_its_key(ran: Executed) -> None:
+    [line] = [
+        number for number, text in enumerate(LINES, 1) if text.endswith("# one of two lines that store under this key")
+    ]
+    found = ran.writer_of("groups[0]['steps']")
+    assert found and found[-1].line == line - 1
+
+
+@pytest.mark.parametrize("path", ["missing", "cfg['k']", "groups[0]['step']", "other.unseen[3]"])
+def test_no_line_rather_than_a_wrong_one(path: str, ran: Executed) -> None:
+    """Two lines store under 'step': which one it was is not known."""
+    assert ran.writer_of(path) == ()
