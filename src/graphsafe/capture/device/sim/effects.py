@@ -101,6 +101,8 @@ def _transfer(
         here, there = index_of(source), index_of(destination)
     if (here == HOST) == (there == HOST):
         return ()
+    if source.numel() == 0:  # nothing is sent: `torch.tensor([], device=...)` captures (transformers' caches do so)
+        return ()
     host = source if here == HOST else destination
     # `.to("cpu", non_blocking=True)` puts its result into pinned memory.
     pinned = non_blocking if host is None else is_pinned(host) and not _is_staged(source, destination)

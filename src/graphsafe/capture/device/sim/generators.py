@@ -78,7 +78,7 @@ class Generator(torch._C.Generator):
     def get_offset(self) -> int:
         session = worlds.current().session
         if session is not None and worlds.current().is_capturing():
-            session.refuse(OFFSET_ASKED, "torch.Generator.get_offset", "query")
+            session.refuse(OFFSET_ASKED, "torch.Generator.get_offset", "random", how="state")
         return self.state.offset
 
     def set_offset(self, offset: int) -> Generator:

@@ -29,6 +29,8 @@ class Refusal:
 NOT_PERMITTED = Refusal("CUDA error: operation not permitted when stream is capturing")
 EVENT_IN_CAPTURE = Refusal("CUDA error: operation not permitted on an event last recorded in a capturing stream")
 EARLIER_ERROR = Refusal("CUDA error: operation failed due to a previous error during capture")
+UNCAPTURED_WORK = Refusal("CUDA error: dependency created on uncaptured work in another stream")
+LEGACY_STREAM = Refusal("CUDA error: operation would make the legacy stream depend on a capturing blocking stream")
 UNJOINED = Refusal("CUDA error: capturing stream has unjoined work")
 PAGEABLE = Refusal(
     "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. Please use "

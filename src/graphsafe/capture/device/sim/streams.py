@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphsafe.capture.device.sim import world as worlds
-from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, NOT_PERMITTED
+from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, LEGACY_STREAM, UNCAPTURED_WORK
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.sim.graphs import Session
@@ -69,9 +69,11 @@ class Stream:
         if session is None or not event.recorded:
             return
         if event.session is session:
+            if self.number == 0:
+                session.refuse(LEGACY_STREAM, "torch.cuda.Stream.wait_event", "hidden-sync")
             session.join(self, event.clock)
         elif self in session.clocks:
-            session.refuse(NOT_PERMITTED, "torch.cuda.Stream.wait_event", "wait")
+            session.refuse(UNCAPTURED_WORK, "torch.cuda.Stream.wait_event", "hidden-sync")
 
     def wait_stream(self, stream: Stream) -> None:
         self.wait_event(stream.record_event())
