@@ -165,12 +165,17 @@ def _parts(target: ast.expr) -> list[ast.expr]:
     )
 
 
+def _is_data(target: ast.expr) -> bool:
+    """`tensor.data = new` gives the tensor other memory: what is stored to is the tensor."""
+    return isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute)
+
+
 def _store(target: ast.expr) -> Store:
     key = None
     if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
         key = f"[{target.slice.value!r}]"
-    while isinstance(target, (ast.Subscript, ast.Starred)):
-        target = target.value
+    while isinstance(target, (ast.Subscript, ast.Starred)) or _is_data(target):
+        target = target.value  # type: ignore[attr-defined]
     if isinstance(target, ast.Attribute):
         return Store(f".{target.attr}", key)
     if isinstance(target, ast.Call) and isinstance(target.func, ast.Name):
