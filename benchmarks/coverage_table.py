@@ -23,20 +23,21 @@ DATA = Path(__file__).resolve().parent.parent / "tests" / "data" / "coverage.yam
 PAGE = """\
 # Coverage
 
-What scan sees of two public lists. Where a code stands in the third column, a snippet with the fault is found on its
-line, and one without it is clean; both are in tests/data/coverage.yaml, and tests/scan/test_coverage.py scans them.
-`python benchmarks/coverage_table.py` makes this page.
+This page compares two public lists of hazards with what scan finds. A rule code in the third column means that there
+are two snippets: scan finds the fault in one, on its line, and reports nothing for the other. The snippets are in
+tests/data/coverage.yaml, and tests/scan/test_coverage.py scans them. `python benchmarks/coverage_table.py` prints this
+page.
 
 ## NVIDIA's checklist
 
-Of [CUDA Graph Best Practice for PyTorch](https://docs.nvidia.com/dl-cuda-graph/latest/): 1 to 60 are the bullets of its
-quick checklist in their order, the others are on its further pages. Left out are 37, 45 to 49, 84 to 90, 93 and 94:
-advice about how to work, and what only a run can show. {checklist}
+The source is [CUDA Graph Best Practice for PyTorch](https://docs.nvidia.com/dl-cuda-graph/latest/). Items 1 to 60 are
+the bullets of its quick checklist, in their order; the others are on its further pages. Items 37, 45 to 49, 84 to 90,
+93 and 94 are left out: they are advice about how to work, or only a run can show them. {checklist}
 
 ## Reported bugs
 
-What 197 public reports of PyTorch, vLLM, SGLang and others have in common. Three events are reproduced [in
-full](systems.md). {reported}
+These are the causes that 197 public bug reports of PyTorch, vLLM, SGLang and others have in common. Three of them are
+reproduced [in full](systems.md). {reported}
 """
 EXPECTED = re.compile(r"# expect: (GS\d+)")
 
