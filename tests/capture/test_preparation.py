@@ -135,6 +135,16 @@ def test_a_build_that_fails_is_made_once_more_without_shared_imports(
     assert len(imports.read_text().splitlines()) == 2
 
 
+def test_a_target_that_always_says_that_it_was_forked_is_answered(tmp_path: Path, clean: Server) -> None:
+    """What torch says where CUDA was started before a fork: a cleaner start may help, and may not."""
+    says = "Cannot re-initialize CUDA in forked subprocess"
+    (tmp_path / "steps.py").write_text(END.replace("    return", f"    raise RuntimeError({says!r})\n    return"))
+    (tmp_path / "jobs").mkdir()
+    with Supervisor(clean=clean) as supervisor:
+        child = supervisor.run(Job("build", str(tmp_path / "jobs"), f"{tmp_path}/steps.py:build", "sim:0"))
+        assert says in str(child.result["target_error"])
+
+
 def test_an_import_that_ends_in_any_way_is_answered(tmp_path: Path, clean: Server) -> None:
     for name, does, says in (
         ("raises", "raise ValueError('no weights')", "ValueError: no weights"),

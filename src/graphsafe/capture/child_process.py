@@ -26,7 +26,7 @@ class Child:
 
     def begin(self) -> None:
         """For the first time, or once more from the start."""
-        self.started = time.monotonic()
+        self.started = self._begun = time.monotonic()
         self.seconds = 0.0
         self.pid: int | None = None
         self.status: int | None = None
@@ -52,9 +52,10 @@ class Child:
     @property
     def spent(self) -> dict[str, float]:
         """Seconds until it had `start`ed, on the target's `import`, `build` and `steps`, and to `wait` for siblings."""
-        phases = read_phases(Path(self.job.folder), self.name)
+        # What ran under the same name before wrote into the same file.
+        phases = [phase for phase in read_phases(Path(self.job.folder), self.name) if phase.began >= self._begun]
         ends = [*(phase.began for phase in phases[1:]), self.started + self.seconds]
-        spent = {"start": phases[0].began - self.started if phases else self.seconds}
+        spent = {"start": max(phases[0].began - self.started, 0.0) if phases else self.seconds}
         for phase, end in zip(phases, ends, strict=False):
             part = _PART_OF.get(phase.name, "wait" if phase.name.startswith("wait ") else "steps")
             spent[part] = spent.get(part, 0.0) + end - phase.began

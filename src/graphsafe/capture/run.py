@@ -120,11 +120,7 @@ class Run:
         kept: tuple[str, ...] = ()
         for attempt in itertools.count():
             child = self._supervisor.run(self._job("build", kept))
-            result = child.result
-            internal: Any = result.get("internal_error")
-            if internal is not None and "forked subprocess" in internal and self._supervisor.use_fresh_interpreters():
-                continue
-            broken: Any = result.get("broken_by")
+            broken: Any = child.result.get("broken_by")
             if child.ending == "crashed" and child.phase.startswith(_TRIES):
                 broken = child.phase.removeprefix(_TRIES)
             if broken is None or broken == OWN_INPUTS or attempt >= _MOST_RETRIES:

@@ -62,6 +62,7 @@ class Supervisor:
         "What to fork from, where it is not the first."
         self._following: dict[Key, Server] = {}
         "Those that are still importing what the build child has imported."
+        self._fresh = False
         self._followed: set[Key] = set()
         "For what that has been tried; one child's imports are enough."
         self._running: dict[int, Child] = {}
@@ -106,7 +107,8 @@ class Supervisor:
         if key in self._following:
             self._adopt(key, self._following.pop(key), time.monotonic() + self.timeout)
         child = Child(job)
-        if job.child == "build" and self._servers and key not in self._sources and key not in self.not_shared:
+        may_share = bool(self._servers) and not self._fresh and key not in self._sources and key not in self.not_shared
+        if job.child == "build" and may_share:
             self._import_once(key, child)
         if child.ending is None:
             self._launch(child, alone=job.child == _ALONE)
@@ -145,8 +147,9 @@ class Supervisor:
 
     def use_fresh_interpreters(self) -> bool:
         """From now on fork children from a process that has not imported torch; whether that changes anything."""
-        if not self._servers:
+        if self._fresh or not self._servers:
             return False
+        self._fresh = True
         self._close_servers()
         server = Server.start(with_torch=False) if sys.platform == "linux" else None
         self._servers += [server] if server is not None else []
@@ -290,8 +293,7 @@ class Supervisor:
         """It died, and its children with it (they ask the kernel for that)."""
         for number in [number for number, origin in self._origins.items() if origin is server]:
             self._end(number, None, None)
-        if server is self._servers[0]:
-            self.use_fresh_interpreters()
+        if server is self._servers[0] and self.use_fresh_interpreters():
             return
         self._servers.remove(server)
         self._sources = {key: source for key, source in self._sources.items() if source is not server}
