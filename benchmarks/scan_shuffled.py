@@ -19,8 +19,7 @@ from unittest.mock import patch
 
 from graphsafe.config import Config, load_config
 from graphsafe.report.json_form import as_json
-from graphsafe.scan import api
-from graphsafe.scan.interpreter import driver
+from graphsafe.scan import api, driver
 
 
 def scanned(folder: Path, config: Config) -> dict[str, object]:

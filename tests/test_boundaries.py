@@ -84,3 +84,35 @@ def test_the_probes_name_no_device_implementation() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("torch.cuda"):
                 raise AssertionError(f"{name}:{node.lineno}: {ast.unparse(node)}")
+
+
+def rows_of_scan() -> list[list[str]]:
+    """The picture of scan's packages in ARCHITECTURE.md, from the bottom up."""
+    text = (SOURCE.parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    picture = text.partition("## scan\n")[2].split("```")[1]
+    packages = {path.parent.name for path in (SOURCE / "scan").glob("*/__init__.py")}
+    rows = [[name for name in line.split("  ") if name.strip() in packages] for line in picture.strip().splitlines()]
+    found = [[name.strip() for name in row] for row in rows if row][::-1]
+    assert sorted(name for row in found for name in row) == sorted(packages)
+    return found
+
+
+def test_packages_of_scan_import_only_what_the_picture_has_below_them() -> None:
+    rows = rows_of_scan()
+    height = {name: number for number, row in enumerate(rows) for name in row}
+    calling_each_other = {"interpreter", "models", "checks"}
+    for name, tree in modules("scan"):
+        package = name.split("/")[1]
+        if package not in height:
+            continue
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("graphsafe.scan."):
+                assert node.module is not None
+                other = node.module.split(".")[2]
+                allowed = other == package or height.get(other, len(rows)) < height[package]
+                assert allowed or {package, other} <= calling_each_other, f"{name} imports {node.module}"
+
+
+def test_no_two_modules_of_scan_have_one_name() -> None:
+    names = [name.rpartition("/")[2] for name, _ in modules("scan") if not name.endswith("__init__.py")]
+    assert len(names) == len(set(names))

@@ -14,8 +14,8 @@ from graphsafe.config import Config, is_project_root
 from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
 from graphsafe.rulebook import Rulebook, load_rulebook
 from graphsafe.scan.deep_stack import with_room
+from graphsafe.scan.driver import Driver
 from graphsafe.scan.incremental.incremental_scan import IncrementalScan
-from graphsafe.scan.interpreter.driver import Driver
 from graphsafe.scan.linting.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.linting.lint import Linter
 from graphsafe.scan.roots.candidate_files import Starts, entrances, find_starts

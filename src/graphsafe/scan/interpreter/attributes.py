@@ -15,6 +15,7 @@ from graphsafe.scan.domain.summary import Effects, Summary
 from graphsafe.scan.domain.values import UNKNOWN, Instance, NoneValue, Number, Tensor, Union, Unknown, Value, as_tensor
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.symbols.project import is_module_base
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.engine import Engine
@@ -24,7 +25,6 @@ FACTORY_DECORATORS = frozenset(("staticmethod", "classmethod"))
 MAX_WRITERS = 6
 Key = tuple[str, str]
 "Class and attribute."
-MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
 
 
 class Constructed:
@@ -289,11 +289,6 @@ def _add(found: dict[Key, list[Value]], key: Key, value: Value) -> None:
     values = found.setdefault(key, [])
     if value not in values:
         values.append(value)
-
-
-def is_module_base(base: str) -> bool:
-    """Whether an element of a class's order of bases is a library's class of torch modules."""
-    return "::" not in base and (base.startswith(("torch.nn.", "nn.")) or base.endswith(MODULE_SUFFIXES))
 
 
 def _filled(value: Value, expected: Value) -> Value:

@@ -50,10 +50,10 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.interpreter import attributes, expressions, parameters, statements
 from graphsafe.scan.interpreter.annotations import annotated
+from graphsafe.scan.interpreter.call_budget import MAX_COLD, Horizon, Vicinity
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.module_level import ModuleLevel
 from graphsafe.scan.interpreter.name_based_arguments import passed_by
-from graphsafe.scan.roots.call_budget import MAX_COLD, Horizon, Vicinity
 from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
 from graphsafe.scan.symbols.index import FileIndex
@@ -87,7 +87,7 @@ class Engine:
         "What the lines do that are being read."
         self.attributes = attributes.AttributeTables(self)
         self.globals = ModuleLevel(self)
-        self.overrides = Overrides(project, self.horizon)
+        self.overrides = Overrides(project, self.horizon.holds)
         self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
         self._closures_read: set[int] = set()

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
-from graphsafe.scan.interpreter.driver import TARGETS
-from graphsafe.scan.roots.call_budget import Vicinity
+from graphsafe.scan.interpreter.call_budget import Vicinity
 from graphsafe.scan.roots.importers import reaching
 from graphsafe.scan.symbols.index import CAPTURE_WORDS
 from graphsafe.scan.symbols.project_files import Files
 
+TARGETS = ""
+"In place of a file's path: what configured targets return."
 MODULE = b"forward"
 DERIVED = re.compile(rb"\bclass[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
 "What a torch module is: a class that has a base."
@@ -26,7 +27,7 @@ MAX_READINGS = 2700
 @dataclass(frozen=True, slots=True)
 class Starts:
     paths: tuple[str, ...]
-    "In the order of reading, those to report on first; `reader.TARGETS` among them stands for configured targets."
+    "In the order of reading, those to report on first; TARGETS among them stands for configured targets."
     near: Vicinity | None
     "Where only a few files are in question and not all that leads to them is read."
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonpath
 
-from graphsafe.scan.interpreter.attributes import is_module_base
 from graphsafe.scan.symbols.overrides import subclasses_in
-from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project import Project, is_module_base
 from graphsafe.scan.symbols.project_files import Files
 
 SMALL = 300

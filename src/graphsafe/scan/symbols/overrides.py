@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from graphsafe.scan.roots.call_budget import Horizon
 from graphsafe.scan.symbols.project import Project
 
 _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\]]*\])?\(([^)]*)\)")
@@ -17,9 +16,9 @@ _NAME = re.compile(rb"(\w+)[ \t]*(?:\[[^\]]*\])?[ \t]*(?:,|$|\n)")
 class Overrides:
     """Answers from the text of the project's files first, so that only files with a likely subclass are indexed."""
 
-    def __init__(self, project: Project, horizon: Horizon) -> None:
+    def __init__(self, project: Project, is_near: Callable[[str], bool]) -> None:
         self._project = project
-        self._horizon = horizon
+        self._is_near = is_near
         "Of subclasses that it does not hold nothing is told."
         self._subclasses: dict[str, list[tuple[str, str]]] | None = None
         self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
@@ -51,7 +50,7 @@ class Overrides:
                 if (path, name) in seen:
                     continue
                 seen.add((path, name))
-                is_near = self._horizon.holds(path)
+                is_near = self._is_near(path)
                 classes = self._named(path, name) if is_near else []
                 found.update(classes)
                 if classes or not is_near:

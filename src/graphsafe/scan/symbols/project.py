@@ -11,6 +11,7 @@ from graphsafe.scan.sources.source import Source
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.project_files import Files
 
+MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
 Kind = Literal["module", "class", "function", "assign", "lib"]
 
 
@@ -218,6 +219,11 @@ class Project:
                 if facts is not None and name in facts.methods:
                     return f"{base.partition('::')[0]}::{facts.methods[name]}"
         return None
+
+
+def is_module_base(base: str) -> bool:
+    """Whether an element of a class's order of bases is a library's class of torch modules."""
+    return "::" not in base and (base.startswith(("torch.nn.", "nn.")) or base.endswith(MODULE_SUFFIXES))
 
 
 def _shared(path: str, other: str) -> int:

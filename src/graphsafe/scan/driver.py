@@ -22,10 +22,11 @@ from graphsafe.scan.domain.record import ENTRY_POINT, Place, Record, says
 from graphsafe.scan.domain.summary import Summary
 from graphsafe.scan.domain.values import NONE, Tensor, Value
 from graphsafe.scan.interpreter import statements
+from graphsafe.scan.interpreter.call_budget import Vicinity
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.engine import Engine
 from graphsafe.scan.linting.gather import constructions, gather, included, new_roots, passed_by_name
-from graphsafe.scan.roots.call_budget import Vicinity
+from graphsafe.scan.roots.candidate_files import TARGETS
 from graphsafe.scan.roots.hot_roots import Paths, capture_sites, roots_of, target_roots
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import FunctionFacts
@@ -33,8 +34,6 @@ from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
 NO_REASON = (0, 0, "")
-TARGETS = ""
-"In place of a file's path: what configured targets return."
 
 
 @dataclass(frozen=True, slots=True)
