@@ -190,9 +190,6 @@ class Engine:
         """What reading a function for these arguments comes to; None where it is being read, or cannot be."""
         call = replace(call, arguments=widened(call.arguments))
         ref, arguments = call.ref, call.arguments
-        node = self.project.function_node(ref)
-        if node is None:
-            return None
         given = tuple(arguments.keywords.items())
         key: Hashable = (
             "read", ref, call.hot, call.depth, call.level, away, call.bound, arguments.positional, given, arguments.open
@@ -208,6 +205,10 @@ class Engine:
             return None
 
         def work() -> Summary | None:
+            # Not looked up before it is needed: the syntax of most functions that are known is forgotten by then.
+            node = self.project.function_node(ref)
+            if node is None:
+                return None
             closures, self._closures_read = self._closures_read, set()
             try:
                 return self.collect(lambda: self._read(call, node, away), ref)
