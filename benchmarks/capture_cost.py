@@ -103,16 +103,19 @@ def timing(report: Mapping[str, Any]) -> str:
     return f"{children} (of these: {', '.join(f'{name} {seconds:.1f}' for name, seconds in spent.items())})"
 
 
-def costs(folder: Path, names: Sequence[str], options: Sequence[str]) -> None:
+def costs(folder: Path, chosen: Sequence[str], options: Sequence[str]) -> None:
+    """A line each, and one for all of them in one command where none were chosen."""
     print("| target | verdict | s | CPU s | seconds of each child |\n|---|---|---|---|---|")
     alone = 0.0
-    for name in names:
+    for name in chosen or configured(folder):
         cost = run(folder, [name, *options])
         alone += cost.seconds
         report = next(iter(cost.reports), {})
         print(
             f"| {name} | {report.get('verdict')} | {cost.seconds:.1f} | {cost.cpu:.1f} | {timing(report)} |", flush=True
         )
+    if chosen:
+        return
     together = run(folder, ["--all", *options])
     count = len(together.reports)
     print(f"| --all, {count} targets | | {together.seconds:.1f} | {together.cpu:.1f} | alone: {alone:.1f} s in all |")
@@ -158,14 +161,14 @@ def gpu_bytes() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where the configuration lies, or bad.py for --crashing")
-    parser.add_argument("names", nargs="*", help="configured targets; all, if none is given")
+    parser.add_argument("names", nargs="*", help="configured targets; if none is given all of them, and --all")
     parser.add_argument("--device", help="as for `graphsafe capture`")
     parser.add_argument("--crashing", type=int, metavar="N", help="run what crashes, N times")
     given = parser.parse_args()
     options = ["--device", given.device] if given.device else []
     if given.crashing:
         return min(crashing(given.folder, given.crashing, options), 1)
-    costs(given.folder, given.names or configured(given.folder), options)
+    costs(given.folder, given.names, options)
     return 0
 
 
