@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphsafe.capture.device_use import DeviceUse, Stay, ran_out_of_memory
+from graphsafe.capture.processes.device_use import DeviceUse, Stay, ran_out_of_memory
 
 GIB = 1 << 30
 

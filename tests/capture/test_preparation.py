@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from graphsafe.capture.job import Job
-from graphsafe.capture.servers import Server
-from graphsafe.capture.supervisor import Supervisor
+from graphsafe.capture.processes.servers import Server
+from graphsafe.capture.processes.supervisor import Supervisor
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children fork on Linux only")
 

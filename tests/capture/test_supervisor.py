@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from graphsafe.capture.job import Job
-from graphsafe.capture.supervisor import Supervisor
+from graphsafe.capture.processes.supervisor import Supervisor
 
 from .conftest import TARGETS
 

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from graphsafe.capture.device_use import DeviceUse
 from graphsafe.capture.job import Job
+from graphsafe.capture.processes.device_use import DeviceUse
+from graphsafe.capture.processes.servers import Server
+from graphsafe.capture.processes.supervisor import Supervisor
 from graphsafe.capture.proof import Proof
 from graphsafe.capture.request import CaptureRequest
-from graphsafe.capture.servers import Server
-from graphsafe.capture.supervisor import Supervisor
 from graphsafe.errors import RequestError
 from graphsafe.report.model import Report
 from graphsafe.rulebook import load_rulebook

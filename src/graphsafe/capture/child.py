@@ -10,9 +10,9 @@ from dataclasses import asdict
 
 from graphsafe.capture.frames import error_frames
 from graphsafe.capture.job import FAILED, Channel, Job
-from graphsafe.capture.originals import complain, leave
-from graphsafe.capture.preparation import note_modules
-from graphsafe.capture.processes import die_with_parent
+from graphsafe.capture.processes.descendants import die_with_parent
+from graphsafe.capture.processes.originals import complain, leave
+from graphsafe.capture.processes.preparation import note_modules
 from graphsafe.capture.state import StateError
 from graphsafe.capture.targets import TargetError
 from graphsafe.failure import in_one_line

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphsafe.capture.originals import decode, encode, monotonic, read_text, rename, write_bytes
+from graphsafe.capture.processes.originals import decode, encode, monotonic, read_text, rename, write_bytes
 
 FAILED = 70
 "The exit status of a child in which graphsafe itself failed."

@@ -18,9 +18,9 @@ from graphsafe.report.model import Limit, Source
 from graphsafe.report.verdict import verdict
 
 if TYPE_CHECKING:
-    from graphsafe.capture.child_process import Child
+    from graphsafe.capture.processes.child_process import Child
+    from graphsafe.capture.processes.supervisor import Supervisor
     from graphsafe.capture.request import CaptureRequest
-    from graphsafe.capture.supervisor import Supervisor
 
 Probe = dict[str, Any]
 

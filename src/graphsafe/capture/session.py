@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture import preparation
 from graphsafe.capture.device import open_device
-from graphsafe.capture.originals import open_file
+from graphsafe.capture.processes import preparation
+from graphsafe.capture.processes.originals import open_file
 from graphsafe.capture.state import Reach, inputs_of, seed_generators, walk
 from graphsafe.capture.targets import Subject, TargetError, build, load_factory, users_code
 

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from graphsafe.capture.child_process import Child, Ending
-from graphsafe.capture.device_use import DeviceUse, Stay, ran_out_of_memory
 from graphsafe.capture.job import IMPORTS, Job, forget
-from graphsafe.capture.processes import kill_group
-from graphsafe.capture.servers import CLEAN_PATH, Server
+from graphsafe.capture.processes.child_process import Child, Ending
+from graphsafe.capture.processes.descendants import kill_group
+from graphsafe.capture.processes.device_use import DeviceUse, Stay, ran_out_of_memory
+from graphsafe.capture.processes.servers import CLEAN_PATH, Server
 
 _POLL = 0.02
 _ALONE = "measure"

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graphsafe.capture.job import Job
-from graphsafe.capture.processes import kill_group
+from graphsafe.capture.processes.descendants import kill_group
 
 _START_SECONDS = 120.0
 _END_SECONDS = 5.0
-_ROOT = str(Path(__file__).resolve().parents[2])
+_ROOT = str(Path(__file__).resolve().parents[3])
 CLEAN_PATH = f"import sys; '' in sys.path[:1] and sys.path.pop(0); sys.path.append({_ROOT!r}); "
 """The folder that Python puts first on the path could hold the user's own `random.py`; no process of ours wants it."""
 
@@ -41,7 +41,7 @@ class Server:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             imports = "server.import_torch" if with_torch else "lambda: None"
-            code = f"from graphsafe.capture import server; server.start({theirs.fileno()}, {imports})"
+            code = f"from graphsafe.capture.processes import server; server.start({theirs.fileno()}, {imports})"
             process = subprocess.Popen(
                 [sys.executable, "-c", CLEAN_PATH + code],
                 pass_fds=[theirs.fileno()],

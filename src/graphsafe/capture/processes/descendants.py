@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from graphsafe.capture.originals import open_file
+from graphsafe.capture.processes.originals import open_file
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

@@ -21,11 +21,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from graphsafe.capture import child, preparation
+from graphsafe.capture import child
 from graphsafe.capture.job import Channel, Job
-from graphsafe.capture.originals import decode, encode, leave
-from graphsafe.capture.preparation import NotShareable, asking_without_cuda
-from graphsafe.capture.processes import adopt_orphans, die_with_parent, end_descendants, kill_group
+from graphsafe.capture.processes import preparation
+from graphsafe.capture.processes.descendants import adopt_orphans, die_with_parent, end_descendants, kill_group
+from graphsafe.capture.processes.originals import decode, encode, leave
+from graphsafe.capture.processes.preparation import NotShareable, asking_without_cuda
 
 _MESSAGE_BYTES = 1 << 20
 
