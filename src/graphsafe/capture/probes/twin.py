@@ -1,9 +1,8 @@
 """Two captures of one step, some steps apart: where they are not the same graph, Python froze something that changes.
 
 No values are compared for that, so nothing has to be varied, and it holds for what no reference can repeat (a clock).
-Another kernel, another size, or another address outside the graph's own pool decides by itself. Another scalar decides
-only if the two graphs also compute something else from the same state: bytes between the arguments of a kernel may
-differ without meaning anything.
+Another kernel or another size decides by itself. Another number or address decides only if the two graphs also compute
+something else from the same state: bytes between the arguments of a kernel may differ without meaning anything.
 
 What changed is then found by trial: the state that steps changed is put back, first all of it, then piece by piece, and
 the step captured again. The piece that makes the difference go away is the cause.
@@ -34,6 +33,8 @@ _MOST_CAPTURES = 7
 "Python that does something else in one of eight steps is met then."
 _SECONDS = 2.0
 "After the least number of captures, none is begun later than this."
+_MAY_BE_CHANCE = ("scalar", "address")
+"Bytes between arguments that nobody wrote hold what was there before: numbers, and addresses of earlier calls."
 _MOST_TRIALS = 24
 _MOST_NAMED = 4
 
@@ -84,7 +85,7 @@ class _Twins:
 
     def run(self) -> dict[str, Any]:
         begun = time.monotonic()
-        ineffective: list[Difference] = []
+        ineffective: dict[Key, Difference] = {}
         while self._captures <= _MOST_CAPTURES:
             if self._captures > _LEAST_CAPTURES and time.monotonic() - begun > _SECONDS:
                 break
@@ -95,7 +96,7 @@ class _Twins:
             if isinstance(again, CaptureFailure):
                 return self._not_again(again)
             found = self._first.differences(again)
-            frozen = [one for one in found if one.what != "scalar"] or self._with_effect(found, again)
+            frozen = [one for one in found if one.what not in _MAY_BE_CHANCE] or self._with_effect(found, again)
             if frozen and self._first is not self._decisive:
                 again.release()
                 return self._told("fail", *self._explained(frozen, start, seed))
@@ -103,10 +104,11 @@ class _Twins:
                 unlike, self._first, self._seed = frozen, again, seed
             else:
                 again.release()
-            ineffective = ineffective or list(found)
+            ineffective = {**{_key(one): one for one in found}, **ineffective}
         if unlike:
             return self._told("fail", unlike, elsewhere="elsewhere")
-        return self._told("pass", ineffective)
+        chance = self._chance() if ineffective else set()
+        return self._told("pass", [one for key, one in ineffective.items() if key not in chance])
 
     def _told(
         self, status: str, found: Sequence[Difference], causes: Sequence[_Change] = (), elsewhere: str | None = None
@@ -133,9 +135,9 @@ class _Twins:
         with _uncollected():
             return self._session.device.record(self._session.subject, traced)
 
-    def _with_effect(self, scalars: Sequence[Difference], second: Recording) -> list[Difference]:
-        """The differing scalars, if the two graphs compute different things with them."""
-        if not scalars:
+    def _with_effect(self, differing: Sequence[Difference], second: Recording) -> list[Difference]:
+        """The differing numbers and addresses, if the two graphs compute different things with them."""
+        if not differing:
             return []
         session = self._session
         session.channel.phase("replay both captures")
@@ -151,11 +153,11 @@ class _Twins:
                         noise.add(name, one.get(name), again.get(name))
                     for name, value in one.items():
                         if name not in other:
-                            return list(scalars)
+                            return list(differing)
                         apart, floor = difference(value, other[name]), noise.bound(name, value)
                         far = apart.largest is None or floor is None or apart.largest > floor
                         if not apart.equal and far and name not in noise.unbounded:
-                            return list(scalars)
+                            return list(differing)
             snapshot.put_back()
         except StateError:
             return []
@@ -189,23 +191,43 @@ class _Twins:
         placed = {_key(one): one for one in self._first.differences(traced)}
         traced.release()
         found = [replace(one, **_place(placed.get(_key(one), one))) for one in found]
-        # Bytes between arguments differ at random. What Python decided is the same after the same state and seed.
-        found = [one for one in found if _key(one) in placed and placed[_key(one)].after == one.after] or found
-        keys = {_key(one) for one in found}
-        if not self._gone(keys, self._before.bindings.put_back, start, seed):
-            swapped = [change for change in _changes(self._before, start) if change.kind == "tensor"]
-            causes = [change for change in swapped if self._gone(keys, partial(self._swap, change, start), start, seed)]
-            if causes:
-                return found, causes, None
-            random = self._gone(keys, lambda: None, start, self._seed)
-            return found, [], "host-random" if random else "elsewhere"
+        chance = self._chance()
+        decided = [one for one in found if _key(one) not in chance]
+        if not decided:
+            return self._outside_bindings(found, start, seed)
+        keys = {_key(one) for one in decided}
+        if self._gone(keys, lambda: None, start, self._seed):
+            return decided, [], "host-random"
         changes = _changes(self._before, start)[:_MOST_TRIALS]
         causes = [change for change in changes if self._gone(keys, partial(self._put_back, change, start), start, seed)]
         if causes:
-            return found, causes, None
+            return decided, causes, None
         # Only together: two buffers that change places. They are of one kind, which the difference tells.
-        likely = "tensor" if any(one.what == "address" for one in found) else "attribute"
-        return found, [change for change in changes if change.kind == likely][:_MOST_NAMED] or changes[:1], None
+        likely = "tensor" if any(one.what == "address" for one in decided) else "attribute"
+        return decided, [change for change in changes if change.kind == likely][:_MOST_NAMED] or changes[:1], None
+
+    def _chance(self) -> set[Key]:
+        """What differs though the state and the seed are the same: bytes between arguments that nobody wrote, a clock,
+        and what bindings cannot put back."""
+        self._before.bindings.put_back()
+        again = self._record(self._seed)
+        if isinstance(again, CaptureFailure):
+            return set()
+        keys = {_key(one) for one in self._first.differences(again)}
+        again.release()
+        return keys
+
+    def _outside_bindings(
+        self, found: list[Difference], start: _Before, seed: int
+    ) -> tuple[list[Difference], list[_Change], str | None]:
+        """Nothing that can be put back makes the difference: memory that was swapped behind a tensor, else a clock."""
+        swapped = [change for change in _changes(self._before, start) if change.kind == "tensor"][:_MOST_NAMED]
+        for one in [one for one in found if one.what == "address"][:_MOST_NAMED]:
+            key = {_key(one)}
+            causes = [change for change in swapped if self._gone(key, partial(self._swap, change, start), start, seed)]
+            if causes:
+                return [one], causes, None
+        return found, [], "elsewhere"
 
     def _swap(self, change: _Change, start: _Before) -> None:
         """Give a tensor the memory back that it had, where the tensor stayed and its memory did not."""
