@@ -92,10 +92,8 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, (ref, name), value)
             elif declared is not None:
                 given = as_tensor(value)[0] or declared
-                # A call that does not know where its tensor is says nothing against those that do.
-                if given.where != "any":
-                    value = replace(declared, where=given.where, dtype=given.dtype or declared.dtype)
-                    _add(self._engine.effects.constructed, (ref, name), value)
+                value = replace(declared, where=given.where, dtype=given.dtype or declared.dtype)
+                _add(self._engine.effects.constructed, (ref, name), value)
 
     # what attributes hold
 
@@ -118,7 +116,7 @@ class AttributeTables:
             if summary is not None:
                 for written in summary.written.get((ref, name), ()):
                     value = written if value is None else join(value, written)
-        for given in self.constructions.get((ref, name), ()):
+        for given in _telling(self.constructions.get((ref, name), ())):
             value = given if value is None else join(value, given)
         if promised is not None:
             if as_tensor(promised)[0] is None:
@@ -289,6 +287,12 @@ def _add(found: dict[Key, list[Value]], key: Key, value: Value) -> None:
     values = found.setdefault(key, [])
     if value not in values:
         values.append(value)
+
+
+def _telling(values: Sequence[Value]) -> Sequence[Value]:
+    """A call that does not know where its tensor is says nothing against those that put one of the device there."""
+    on_device = any(type(value) is Tensor and value.where == "device" for value in values)
+    return [value for value in values if not (on_device and type(value) is Tensor and value.where == "any")]
 
 
 def _filled(value: Value, expected: Value) -> Value:
