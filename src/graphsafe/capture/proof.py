@@ -158,12 +158,14 @@ class Proof:
 
 
 def _timed(seen: Seen, run: Run, seconds: float) -> Seen:
-    """With what this took, altogether and for each child, and what the children did meanwhile."""
+    """With what this took, altogether and for each child, what the children did meanwhile, and why they did not share
+    imports where they did not."""
     timing = {
         **seen.probes.get("timing", {"status": "skipped"}),
         "seconds": round(seconds, 2),
         "children": run.seconds,
         "spent": run.spent,
+        "not_shared": run.not_shared,
     }
     return replace(seen, probes={**seen.probes, "timing": timing})
 

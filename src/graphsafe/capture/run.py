@@ -56,6 +56,11 @@ class Run:
     def source(self) -> Source:
         return "simulate" if self.device.startswith("sim") else "capture"
 
+    @property
+    def not_shared(self) -> str | None:
+        """Why the children imported for themselves what one of them had imported before."""
+        return self._supervisor.why_not_shared(self._job("build"))
+
     def prove(self) -> Seen:
         if self._build():
             self._step_reference_capture()

@@ -231,6 +231,10 @@ class Supervisor:
             self.not_shared[key] = server.refused or "the import did not end"
             server.close()
 
+    def why_not_shared(self, job: Job) -> str | None:
+        """Why this job's target is imported by each of its children; None where it is not, or nothing was tried."""
+        return self.not_shared.get(_key(job))
+
     def _may_be_due_to_forking(self, child: Child) -> bool:
         """Whether a build child failed in a way in which it might not have without what had been imported before its
         fork; the next one goes without."""
