@@ -71,7 +71,8 @@ def _prove(proofs: Sequence[Proof], progress: Progress | None) -> None:
     """Side by side in threads, which do nothing but wait for children; Ctrl-C comes to this one."""
     interrupted = threading.Event()
     left = deque(enumerate(proofs))
-    threads: list[threading.Thread] = []
+    # Not the threads themselves: in Python 3.11 a `join` that a signal interrupts takes a running thread for ended.
+    working: list[threading.Event] = []
     try:
         with _temporary_folder() as folder, _clean_server() as clean:
             devices = DeviceUse()
@@ -79,12 +80,15 @@ def _prove(proofs: Sequence[Proof], progress: Progress | None) -> None:
             def supervisor(show: Progress | None) -> Supervisor:
                 return Supervisor(show, clean, devices, interrupted)
 
-            def work() -> None:
-                while left and not interrupted.is_set():
-                    with contextlib.suppress(IndexError):
-                        number, proof = left.popleft()
-                        show = _named_progress(proof, progress) if len(proofs) > 1 else progress
-                        proof.run(supervisor(show), present, Path(folder, str(number)))
+            def work(ended: threading.Event) -> None:
+                try:
+                    while left and not interrupted.is_set():
+                        with contextlib.suppress(IndexError):
+                            number, proof = left.popleft()
+                            show = _named_progress(proof, progress) if len(proofs) > 1 else progress
+                            proof.run(supervisor(show), present, Path(folder, str(number)))
+                finally:
+                    ended.set()
 
             try:
                 present: Sequence[str] = ()
@@ -92,15 +96,16 @@ def _prove(proofs: Sequence[Proof], progress: Progress | None) -> None:
                     with supervisor(progress) as children:
                         present = _gpus(children, folder)
                 for _ in range(min(len(proofs), _side_by_side())):
-                    threads.append(threading.Thread(target=work))
-                    threads[-1].start()
-                for thread in threads:
-                    while thread.is_alive():
-                        thread.join(0.1)
+                    ended = threading.Event()
+                    threading.Thread(target=work, args=(ended,)).start()
+                    working.append(ended)
+                for ended in working:
+                    while not ended.wait(0.1):
+                        pass
             except BaseException:
                 interrupted.set()
-                for thread in threads:
-                    thread.join()
+                for ended in working:
+                    ended.wait()
                 raise
     except KeyboardInterrupt:
         for _, proof in left:

@@ -147,9 +147,10 @@ def _state(probe: Probe) -> str:
     changed = probe.get("changed")
     if changed is None:
         return ""
-    names = [
+    told = [
         item if isinstance(item, str) else str(item.get("name")) for item in changed if isinstance(item, (str, dict))
     ]
+    names = list(dict.fromkeys(told))
     return f"a step changes {listed(names, most=3)}" if names else "no attribute changes"
 
 

@@ -185,7 +185,9 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
     else:
         undecided = [check["name"] for check in _checks(replay) if _undecided(check)]
         if undecided:
-            reasons.append(f"the reference does not repeat itself in {listed(undecided, most=3)}")
+            unread = all(check.get("max_abs") is None for check in _checks(replay) if _undecided(check))
+            why = "no value can be read of" if unread else "the reference does not repeat itself in"
+            reasons.append(f"{why} {listed(undecided, most=3)}")
         if not replay.get("varied"):
             reasons.append("no changed input changed the reference, so replay was not put to the test")
         unvaried = replay.get("unvaried") or ()

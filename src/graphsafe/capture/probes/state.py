@@ -62,7 +62,8 @@ def changes(census: Sequence[Reach], ran: Executed) -> list[dict[str, Any]]:
         if size and path in start.caches and not start.caches[path][1]:
             add(path, "born", 0, size, cache.__wrapped__)
     for path in three.opaque:
-        add(path, "opaque")
+        if ran.writer_of(path):  # others are there, and no step moves them
+            add(path, "opaque")
     return list(found.values())
 
 
