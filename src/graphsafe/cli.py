@@ -6,37 +6,43 @@ import contextlib
 import errno
 import gc
 import os
-import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from graphsafe import __version__
+from graphsafe.cli_capture import capture
+from graphsafe.cli_options import (
+    BAD_REQUEST,
+    FINDINGS,
+    INTERNAL_ERROR,
+    INTERRUPTED,
+    LEVEL,
+    OK,
+    PATH,
+    config_for,
+    config_here,
+    form_of,
+    form_option,
+    rule_texts,
+)
 from graphsafe.console import (
     ProgressBar,
-    StatusLine,
     check_writable,
     complain,
-    ended_by_signals,
     put,
     put_hotness,
     put_page,
-    put_summary,
 )
 from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
-    from graphsafe.capture.request import CaptureRequest
-    from graphsafe.config import Config
     from graphsafe.report.model import Level, Report
-    from graphsafe.report.rule_text import RuleTexts
 
-OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
-REPORT_FILE = "graphsafe-report.json"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 "What a write to a full or failing disk ends in."
 
@@ -98,44 +104,8 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class _Form(click.ParamType[str]):
-    """The name of a report form. The registry of forms is imported only when the option is used."""
-
-    name = "form"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        from graphsafe.report.forms import FORMS
-
-        return f"[{'|'.join(FORMS)}]"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from graphsafe.report.forms import FORMS
-
-        if value not in FORMS:
-            self.fail(f"{value!r} is not one of {', '.join(FORMS)}.", param, ctx)
-        return value
-
-
-_PATH = click.Path(path_type=Path)
-_LEVEL = click.Choice(["error", "warning", "note"])
-_form = click.option("--format", "form", type=_Form(), help="The form on stdout (default: terminal), and of -o FILE.")
-
-
 def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
     return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
-
-
-def _each(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Sequence[str]], tuple[Any, ...]]:
-    return lambda ctx, param, values: tuple(parse(value) for value in values)
-
-
-def _parsed(name: str) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
-        from graphsafe.capture import request
-
-        return getattr(request, name)(text)
-
-    return parse
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -154,16 +124,16 @@ def commands() -> None:
 
 
 @commands.command()
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=_PATH)
-@_form
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=PATH)
+@form_option
 @click.option(
-    "-o", "--output", type=_PATH, metavar="FILE", help="Write to FILE instead of stdout; its suffix may name the form."
+    "-o", "--output", type=PATH, metavar="FILE", help="Write to FILE instead of stdout; its suffix may name the form."
 )
 @click.option("--select", multiple=True, callback=_codes, metavar="CODES", help="Only these rules: GS101,GS2.")
 @click.option(
     "--ignore", multiple=True, callback=_codes, metavar="CODES", help="Not these rules, besides configured ones."
 )
-@click.option("--fail-level", type=_LEVEL, help="Exit with 1 from this level on (default: error).")
+@click.option("--fail-level", type=LEVEL, help="Exit with 1 from this level on (default: error).")
 @click.option(
     "--confidence",
     type=click.Choice(["likely", "possible"]),
@@ -172,7 +142,7 @@ def commands() -> None:
 )
 @click.option("--no-cache", is_flag=True, help="Neither use nor keep what earlier scans found.")
 @click.option(
-    "--cache-dir", type=_PATH, metavar="DIR", help="Keep it in DIR (default: .graphsafe_cache in the project)."
+    "--cache-dir", type=PATH, metavar="DIR", help="Keep it in DIR (default: .graphsafe_cache in the project)."
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
 @click.option(
@@ -214,7 +184,7 @@ def scan(
     if not there:
         return BAD_REQUEST
     check_writable(output)
-    config = _config_for(there)
+    config = config_for(there)
     bar = ProgressBar("reading hot code")
     progress = bar.show if sys.stderr.isatty() else None
     if explain_path is not None:
@@ -244,119 +214,14 @@ def scan(
         )
     finally:
         bar.clear()
-    put(report, _form_of(output, form, "terminal"), output, _rules(config))
+    put(report, form_of(output, form, "terminal"), output, rule_texts(config))
     for limit in report.limits:
         if limit.kind in ("no-root", "internal-error"):
             complain(f"{limit.what}: {limit.why}")
     return BAD_REQUEST if missing else _scan_code(report, config.fail_level)
 
 
-@commands.command()
-@click.argument("target", required=False)
-@click.option("--all", "all_targets", is_flag=True, help="Every target under [tool.graphsafe.targets].")
-@click.option(
-    "--device",
-    "devices",
-    multiple=True,
-    callback=_each(_parsed("parse_device")),
-    metavar="DEVICE",
-    help="cuda, cuda:N, all, sim or sim:N; repeatable. Default: the first GPU, or the simulated device.",
-)
-@click.option(
-    "--bucket",
-    "buckets",
-    multiple=True,
-    callback=_each(_parsed("parse_bucket")),
-    metavar="AXIS=V,V",
-    help="Values of a keyword argument of the factory: batch=1,2,4; repeatable.",
-)
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    callback=_each(_parsed("parse_input")),
-    metavar="SPEC",
-    help="An argument of a module without example inputs: ids:i64[4,1]=0..31999; repeatable.",
-)
-@click.option("--warmup", type=click.IntRange(min=0), default=3, show_default=True, help="Steps before the capture.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), default=300, show_default=True, help="Seconds, a child."
-)
-@click.option("--replays", type=click.IntRange(min=1), metavar="N", help="Replay N times to look for growth and drift.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@_form
-@click.option(
-    "-o",
-    "--output",
-    type=_PATH,
-    metavar="FILE",
-    help=f"The report, in the form of --format, else of FILE's suffix, else JSON (default: {REPORT_FILE}, JSON).",
-)
-def capture(
-    target: str | None,
-    all_targets: bool,
-    devices: tuple[str, ...],
-    buckets: tuple[Any, ...],
-    inputs: tuple[Any, ...],
-    warmup: int,
-    timeout: float,
-    replays: int | None,
-    seed: int,
-    form: str | None,
-    output: Path | None,
-) -> int:
-    """Run one step of TARGET, capture it, replay it on changed inputs, and say whether it is ready.
-
-    TARGET is FILE.py:FACTORY or package.module:FACTORY, or the name of a configured target. The factory takes the
-    device and returns (callable, args), or (callable, args, kwargs), or a module. The report is always written.
-
-    \b
-    graphsafe capture model.py:build_layer --device cuda:1
-    graphsafe capture model.py:build_layer --device sim --bucket batch=1,2,4
-    graphsafe capture --all --format github
-    """
-    if (target is None) != all_targets:
-        raise RequestError("capture: give either a TARGET or --all")
-    file = _absolute(output or Path(REPORT_FILE))
-    check_writable(file)
-    requests = _requests(
-        target,
-        devices=devices,
-        buckets=dict(buckets),
-        inputs=inputs,
-        warmup=warmup,
-        timeout=timeout,
-        replays=replays,
-        seed=seed,
-    )
-    from graphsafe.capture.api import CaptureFault, capture_all
-    from graphsafe.capture.request import INTERRUPTED as CUT_SHORT
-
-    status = StatusLine()
-    fault: CaptureFault | None = None
-    with ended_by_signals() as ended_by:
-        try:
-            reports = capture_all(requests, status.show if sys.stderr.isatty() else None)
-        except CaptureFault as error:
-            fault, reports = error, error.reports
-        finally:
-            status.clear()
-        written = reports if all_targets else reports[0]
-        texts = _rules(requests[0].config)
-        try:
-            put(written, "json" if output is None else _form_of(output, form, "json"), file, texts)
-        finally:  # a full disk does not take away what took minutes
-            put(written, form or "terminal", None, texts)
-            if all_targets and form in (None, "terminal"):
-                names = [request.name or request.target for request in requests]
-                put_summary(list(zip(names, reports, strict=True)))
-    if any(limit.kind == CUT_SHORT for report in reports for limit in report.limits):
-        complain("interrupted")
-        return 128 + (ended_by[0] if ended_by else signal.SIGINT)
-    code = max(_capture_code(report, request.breaks) for report, request in zip(reports, requests, strict=True))
-    if fault is not None and fault.__cause__ is not None:
-        raise fault.__cause__
-    return code
+commands.add_command(capture)
 
 
 @commands.command()
@@ -372,7 +237,7 @@ def explain(words: tuple[str, ...]) -> None:
     from graphsafe.explain import page_for
     from graphsafe.rulebook import load_rulebook
 
-    put_page(page_for(" ".join(words), load_rulebook(_config().rule_packs)))
+    put_page(page_for(" ".join(words), load_rulebook(config_here().rule_packs)))
 
 
 @commands.group(invoke_without_command=True)
@@ -382,14 +247,14 @@ def rules(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         from graphsafe.rulebook import load_rulebook
 
-        listed = load_rulebook(_config().rule_packs).rules.values()
+        listed = load_rulebook(config_here().rule_packs).rules.values()
         width = max(len(rule.name) for rule in listed)
         for rule in listed:
             click.echo(f"{rule.code}  {rule.level:<7}  {rule.name:<{width}}  {rule.summary}")
 
 
 @rules.command("test")
-@click.argument("packs", metavar="[PACK]...", nargs=-1, type=_PATH)
+@click.argument("packs", metavar="[PACK]...", nargs=-1, type=PATH)
 def rules_test(packs: tuple[Path, ...]) -> int:
     """Run the cases inside rule files: PACK is a file or a folder; without one, graphsafe's own rules."""
     from graphsafe.ruletest import run_cases
@@ -406,10 +271,10 @@ def rules_test(packs: tuple[Path, ...]) -> int:
 
 
 @commands.command()
-@click.argument("file", type=_PATH)
-@_form
+@click.argument("file", type=PATH)
+@form_option
 @click.option(
-    "-o", "--output", type=_PATH, metavar="FILE", help="Write to FILE instead of stdout; its suffix may name the form."
+    "-o", "--output", type=PATH, metavar="FILE", help="Write to FILE instead of stdout; its suffix may name the form."
 )
 def report(file: Path, form: str | None, output: Path | None) -> None:
     """Turn a saved JSON report into another form.
@@ -425,7 +290,7 @@ def report(file: Path, form: str | None, output: Path | None) -> None:
     except ReportError as error:
         raise RequestError(str(error)) from None
     check_writable(output)
-    put(reports, _form_of(output, form, "terminal"), output, _rules(_config()))
+    put(reports, form_of(output, form, "terminal"), output, rule_texts(config_here()))
 
 
 def _scan_code(report: Report, fail_level: Level) -> int:
@@ -433,90 +298,3 @@ def _scan_code(report: Report, fail_level: Level) -> int:
 
     failing = LEVELS[LEVELS.index(fail_level) :]
     return FINDINGS if any(f.level in failing and f.suppressed is None for f in report.findings) else OK
-
-
-def _form_of(output: Path | None, asked: str | None, otherwise: str) -> str:
-    """The form that was asked for, else the one that the file's suffix names."""
-    from graphsafe.report.forms import FORM_OF_SUFFIX
-
-    return asked or (FORM_OF_SUFFIX.get(output.suffix.lower()) if output is not None else None) or otherwise
-
-
-def _absolute(path: Path) -> Path:
-    """Where a path leads now, whatever becomes of the working directory. Raises RequestError."""
-    try:
-        return path.absolute()
-    except OSError:
-        raise RequestError("the working directory does not exist any more") from None
-
-
-def _capture_code(report: Report, breaks: bool) -> int:
-    from graphsafe.capture.request import BAD_REQUEST as BAD
-    from graphsafe.capture.request import INTERNAL
-
-    for limit in report.limits:
-        if limit.kind == INTERNAL:
-            complain(f"{report.target}: {limit.what}: {limit.why}; please report this")
-    wrong = [limit for limit in report.limits if limit.kind == BAD]
-    for limit in wrong:
-        complain(f"{limit.what}: {limit.why}")
-    if wrong:
-        return BAD_REQUEST
-    return OK if report.verdict == "ready" or (breaks and report.verdict == "ready-with-breaks") else FINDINGS
-
-
-def _requests(text: str | None, **options: Any) -> list[CaptureRequest]:
-    """One request per target; options that are not given come from the target's configuration."""
-    from graphsafe.capture.request import CaptureRequest, configured_target
-
-    if text is None:
-        config = _config()
-        if not config.targets:
-            raise RequestError("capture --all: no target under [tool.graphsafe.targets]")
-        targets = list(config.targets.values())
-    else:
-        file = Path(text.rpartition(":")[0])
-        config = _config_for([file]) if file.is_file() else _config()
-        target = configured_target(text, config)
-        if target is None:
-            return [CaptureRequest(text, config, **options)]
-        targets = [target]
-    return [
-        CaptureRequest(
-            target.factory_from(config.root, Path.cwd()),
-            config,
-            **{
-                **options,
-                "devices": options["devices"] or target.devices,
-                "buckets": options["buckets"] or target.buckets,
-                "breaks": target.breaks,
-                "name": target.name,
-            },
-        )
-        for target in targets
-    ]
-
-
-def _rules(config: Config) -> Callable[[], RuleTexts]:
-    """A loader of the rules' texts, for the forms that show them."""
-
-    def load() -> RuleTexts:
-        from graphsafe.rulebook import load_rulebook
-
-        return load_rulebook(config.rule_packs).rules
-
-    return load
-
-
-def _config() -> Config:
-    return _config_for([Path.cwd()])
-
-
-def _config_for(paths: Sequence[Path]) -> Config:
-    from graphsafe.config import load_config
-
-    absolute = [path.absolute() for path in paths]
-    try:
-        return load_config(Path(os.path.commonpath(absolute)))
-    except ValueError:  # paths on several drives
-        return load_config(absolute[0])

@@ -1,0 +1,207 @@
+"""`graphsafe capture` on the command line."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from graphsafe.cli_options import (
+    BAD_REQUEST,
+    FINDINGS,
+    OK,
+    PATH,
+    config_for,
+    config_here,
+    form_of,
+    form_option,
+    rule_texts,
+)
+from graphsafe.console import StatusLine, check_writable, complain, ended_by_signals, put, put_summary
+from graphsafe.errors import RequestError
+
+if TYPE_CHECKING:
+    from graphsafe.capture.request import CaptureRequest
+    from graphsafe.report.model import Report
+
+REPORT_FILE = "graphsafe-report.json"
+
+
+def _each(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Sequence[str]], tuple[Any, ...]]:
+    return lambda ctx, param, values: tuple(parse(value) for value in values)
+
+
+def _parsed(name: str) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        from graphsafe.capture import request
+
+        return getattr(request, name)(text)
+
+    return parse
+
+
+@click.command()
+@click.argument("target", required=False)
+@click.option("--all", "all_targets", is_flag=True, help="Every target under [tool.graphsafe.targets].")
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    callback=_each(_parsed("parse_device")),
+    metavar="DEVICE",
+    help="cuda, cuda:N, all, sim or sim:N; repeatable. Default: the first GPU, or the simulated device.",
+)
+@click.option(
+    "--bucket",
+    "buckets",
+    multiple=True,
+    callback=_each(_parsed("parse_bucket")),
+    metavar="AXIS=V,V",
+    help="Values of a keyword argument of the factory: batch=1,2,4; repeatable.",
+)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    callback=_each(_parsed("parse_input")),
+    metavar="SPEC",
+    help="An argument of a module without example inputs: ids:i64[4,1]=0..31999; repeatable.",
+)
+@click.option("--warmup", type=click.IntRange(min=0), default=3, show_default=True, help="Steps before the capture.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=300, show_default=True, help="Seconds, a child."
+)
+@click.option("--replays", type=click.IntRange(min=1), metavar="N", help="Replay N times to look for growth and drift.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@form_option
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    metavar="FILE",
+    help=f"The report, in the form of --format, else of FILE's suffix, else JSON (default: {REPORT_FILE}, JSON).",
+)
+def capture(
+    target: str | None,
+    all_targets: bool,
+    devices: tuple[str, ...],
+    buckets: tuple[Any, ...],
+    inputs: tuple[Any, ...],
+    warmup: int,
+    timeout: float,
+    replays: int | None,
+    seed: int,
+    form: str | None,
+    output: Path | None,
+) -> int:
+    """Run one step of TARGET, capture it, replay it on changed inputs, and say whether it is ready.
+
+    TARGET is FILE.py:FACTORY or package.module:FACTORY, or the name of a configured target. The factory takes the
+    device and returns (callable, args), or (callable, args, kwargs), or a module. The report is always written.
+
+    \b
+    graphsafe capture model.py:build_layer --device cuda:1
+    graphsafe capture model.py:build_layer --device sim --bucket batch=1,2,4
+    graphsafe capture --all --format github
+    """
+    if (target is None) != all_targets:
+        raise RequestError("capture: give either a TARGET or --all")
+    file = _absolute(output or Path(REPORT_FILE))
+    check_writable(file)
+    requests = _requests(
+        target,
+        devices=devices,
+        buckets=dict(buckets),
+        inputs=inputs,
+        warmup=warmup,
+        timeout=timeout,
+        replays=replays,
+        seed=seed,
+    )
+    from graphsafe.capture.api import CaptureFault, capture_all
+    from graphsafe.capture.request import INTERRUPTED as CUT_SHORT
+
+    status = StatusLine()
+    fault: CaptureFault | None = None
+    with ended_by_signals() as ended_by:
+        try:
+            reports = capture_all(requests, status.show if sys.stderr.isatty() else None)
+        except CaptureFault as error:
+            fault, reports = error, error.reports
+        finally:
+            status.clear()
+        written = reports if all_targets else reports[0]
+        texts = rule_texts(requests[0].config)
+        try:
+            put(written, "json" if output is None else form_of(output, form, "json"), file, texts)
+        finally:  # a full disk does not take away what took minutes
+            put(written, form or "terminal", None, texts)
+            if all_targets and form in (None, "terminal"):
+                names = [request.name or request.target for request in requests]
+                put_summary(list(zip(names, reports, strict=True)))
+    if any(limit.kind == CUT_SHORT for report in reports for limit in report.limits):
+        complain("interrupted")
+        return 128 + (ended_by[0] if ended_by else signal.SIGINT)
+    code = max(_capture_code(report, request.breaks) for report, request in zip(reports, requests, strict=True))
+    if fault is not None and fault.__cause__ is not None:
+        raise fault.__cause__
+    return code
+
+
+def _absolute(path: Path) -> Path:
+    """Where a path leads now, whatever becomes of the working directory. Raises RequestError."""
+    try:
+        return path.absolute()
+    except OSError:
+        raise RequestError("the working directory does not exist any more") from None
+
+
+def _capture_code(report: Report, breaks: bool) -> int:
+    from graphsafe.capture.request import BAD_REQUEST as BAD
+    from graphsafe.capture.request import INTERNAL
+
+    for limit in report.limits:
+        if limit.kind == INTERNAL:
+            complain(f"{report.target}: {limit.what}: {limit.why}; please report this")
+    wrong = [limit for limit in report.limits if limit.kind == BAD]
+    for limit in wrong:
+        complain(f"{limit.what}: {limit.why}")
+    if wrong:
+        return BAD_REQUEST
+    return OK if report.verdict == "ready" or (breaks and report.verdict == "ready-with-breaks") else FINDINGS
+
+
+def _requests(text: str | None, **options: Any) -> list[CaptureRequest]:
+    """One request per target; options that are not given come from the target's configuration."""
+    from graphsafe.capture.request import CaptureRequest, configured_target
+
+    if text is None:
+        config = config_here()
+        if not config.targets:
+            raise RequestError("capture --all: no target under [tool.graphsafe.targets]")
+        targets = list(config.targets.values())
+    else:
+        file = Path(text.rpartition(":")[0])
+        config = config_for([file]) if file.is_file() else config_here()
+        target = configured_target(text, config)
+        if target is None:
+            return [CaptureRequest(text, config, **options)]
+        targets = [target]
+    return [
+        CaptureRequest(
+            target.factory_from(config.root, Path.cwd()),
+            config,
+            **{
+                **options,
+                "devices": options["devices"] or target.devices,
+                "buckets": options["buckets"] or target.buckets,
+                "breaks": target.breaks,
+                "name": target.name,
+            },
+        )
+        for target in targets
+    ]
