@@ -90,6 +90,7 @@ class _Writer:
         data: Mapping[str, Any] | None = None,
         repair: str = "",
         region: Region | None = "captured",
+        here: str = "",
     ) -> None:
         rule = self._book.rules.get(code)
         if rule is None:
@@ -121,7 +122,7 @@ class _Writer:
             region=region,
             call_chain=chain(frames),
             message=_message(rule, how).format_map(_Words(str, expr=expr, value=value)),
-            why=_first_paragraph(rule.why),
+            why=_first_paragraph(rule.why) + here,
             fix=_fix(rule, how).format_map(_Words(str, expr=expr, value=value)) + repair,
             count=count,
             data=data or {},
@@ -232,18 +233,19 @@ class _Writer:
             code = _cause_code(cause)
             values = {key: cause[key] for key in ("before", "after") if cause[key] is not None}
             data = {"attribute": path, **values, "froze": froze}
-            self.add(code, frames, value=f"`{path}`", expr=f"{path}", level="error", data=data)
+            self.add(code, frames, value=f"`{path}`", expr=f"{path}", level="error", data=data, here=_froze(first))
         if self._causes:
             return
         wanted = "random" if self._twin.get("elsewhere") == "host-random" else "clock"
         calls = [call for call in self._seen.step.get("host_calls") or () if call["kind"] == wanted]
         for call in calls:
             code = "GS504" if wanted == "random" else "GS702"
-            self.add(code, call["frames"], call["span"], level="error", data={"call": call["function"], "froze": froze})
+            data = {"call": call["function"], "froze": froze}
+            self.add(code, call["frames"], call["span"], level="error", data=data, here=_froze(first))
         hidden = [change for change in changes.values() if change["how"] == "opaque" and change["frames"]]
         for change in hidden if not calls and wanted == "clock" else ():
             data = {"attribute": change["name"], "froze": froze}
-            self.add("GS702", change["frames"], level="error", data=data)
+            self.add("GS702", change["frames"], level="error", data=data, here=_froze(first))
         if not calls and not hidden:
             frames = first["frames"] or self._entry
             code = "GS504" if wanted == "random" else "GS702"
@@ -335,6 +337,12 @@ class _Writer:
             return
         names = ", ".join(check["name"] for check in differing[:3]) or "the random numbers"
         self.add("GS704", self._entry, expr=names, value=names, data={"checks": differing[:8]})
+
+
+def _froze(difference: Mapping[str, Any]) -> str:
+    """What a capture froze and a later one froze otherwise, as a sentence that follows others."""
+    op, before, after = difference["op"], difference["before"], difference["after"]
+    return f" Here one capture froze {before} into {op}{_at(difference['frames'])}, and a later one {after}."
 
 
 def _cause_code(cause: Mapping[str, Any]) -> str:

@@ -184,7 +184,7 @@ def _twin(probe: Probe) -> str:
     if probe["status"] == "fail" and differences:
         first = differences[0]
         place = f" at {first['place']}" if first.get("place") else ""
-        return f"capture {captures} differs: {first['op']}{place}, {first['before']} then {first['after']}"
+        return f"a later capture differs: {first['op']}{place}, {first['before']} then {first['after']}"
     return f"{count(captures, 'capture')} are the same graph" if probe.get("agree") else "no difference has an effect"
 
 

@@ -98,7 +98,8 @@ def differences(
         for at, (before, after) in enumerate(zip(one.words, other.words, strict=False)):
             what = _changed(before, after, pools, segments)
             if what is not None:
-                told = _difference(number, what, second, *_numbers(what, before, after), places)
+                said = _numbers(before, after) if what == "scalar" else _memories(before, after, pools, segments)
+                told = _difference(number, what, second, *said, places)
                 found.append(replace(told, argument=at))
     return tuple(found)
 
@@ -136,10 +137,19 @@ def _named(node: GraphNode) -> str:
     return node.name or node.kind
 
 
-def _numbers(what: What, before: int, after: int) -> tuple[str, str]:
-    """Two words as a person reads them: of a scalar the half that differs, as an integer and as a float32."""
-    if what == "address":
-        return hex(before), hex(after)
+def _memories(before: int, after: int, pools: tuple[Pool, Pool], segments: Segments) -> tuple[str, str]:
+    """Two addresses by what they belong to: the numbers themselves are others in every process."""
+
+    def memory(address: int, own: Pool) -> str:
+        pool = segments.pool(address)
+        return "memory of the graph" if pool == own else "memory of another graph" if any(pool or ()) else "memory"
+
+    one, other = memory(before, pools[0]), memory(after, pools[1])
+    return one, f"other {other}" if one == other else other
+
+
+def _numbers(before: int, after: int) -> tuple[str, str]:
+    """Two words as a person reads them: the half that differs, as an integer or as a float32."""
     halves = [(word & 0xFFFF_FFFF, word >> 32) for word in (before, after)]
     differing = [half for half in (0, 1) if halves[0][half] != halves[1][half]]
     if len(differing) == 2:
