@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("torch")
 
 from graphsafe.capture.device.cuda.nodes import GraphNode, Segments, differences
+from graphsafe.capture.device.protocol import NotComparable
+from graphsafe.capture.probes.twin import compare_captures
 from graphsafe.report.model import CallSite
 
 OWN, OTHER, OUTSIDE = (0, 1), (0, 2), (0, 0)
@@ -51,3 +55,12 @@ def test_a_place_comes_from_the_second_graph_where_it_is_known() -> None:
         [kernel(), kernel(1)], [kernel(), kernel(2)], (OWN, OTHER), SEGMENTS, [None, (frames, None, "aten::add")]
     )
     assert (answers[0].frames, answers[0].op) == (frames, "aten::add")
+
+
+def test_what_the_driver_does_not_tell_is_said_and_decides_nothing() -> None:
+    class Untold:
+        def opaque_nodes(self) -> int:
+            raise NotComparable("the driver has no cuFuncGetName; CUDA 12.4 has")
+
+    told = compare_captures(Any, Untold())  # type: ignore[arg-type]
+    assert told == {"status": "skipped", "reason": "the driver has no cuFuncGetName; CUDA 12.4 has"}

@@ -187,7 +187,7 @@ class _Writer:
                 continue
             code = _STATE_CODES.get(change["how"])
             level = self._level_of(change["how"])
-            if code is None or level is None or name in self._causes:
+            if code is None or name in self._causes:
                 continue
             values = {key: change[key] for key in ("before", "after") if change[key] is not None}
             self.add(code, frames, value=f"`{name}`", level=level, data={"attribute": name, **values})
@@ -208,7 +208,7 @@ class _Writer:
         """What twin captures blame for their differences, by path."""
         return {cause["path"]: cause for cause in self._twin.get("causes") or ()}
 
-    def _level_of(self, how: str) -> Level | None:
+    def _level_of(self, how: str) -> Level:
         """Of a change of state that no two captures blame. One without effect on the graph is a note at most where it
         is a number, and a warning where it is memory: the graph goes on using what was there at capture."""
         if how == "cached":

@@ -61,7 +61,6 @@ def run(job: Job, channel: Channel) -> None:
             varied=reference.varied,
             lazy=reference.lazy,
             lazy_caches=reference.lazy_caches,
-            stable=not reference.noise.unbounded,
             path=reference.path,
         )
 

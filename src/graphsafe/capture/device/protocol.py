@@ -124,6 +124,10 @@ class Memory:
     peak: int | None
 
 
+class NotComparable(RuntimeError):
+    """The device does not tell what a recording holds, so two of them cannot be compared."""
+
+
 class Recording(Protocol):
     """A captured step."""
 

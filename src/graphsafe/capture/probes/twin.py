@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphsafe.capture.compare import Spread, difference
-from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.device.protocol import CaptureFailure, NotComparable
 from graphsafe.capture.session import CAPTURE_SEED, REPLAYS, host_values, outside_modes
 from graphsafe.capture.state import Bindings, Snapshot, StateError, put_back_host, reach_of
 
@@ -54,8 +54,7 @@ class _Before:
 class _Change:
     """Something that steps changed, and how to put it back."""
 
-    kind: str
-    "attribute, tensor, length or generator"
+    kind: Literal["attribute", "tensor", "length"]
     path: str
     before: str | None
     after: str | None
@@ -71,7 +70,10 @@ def compare_captures(session: Session, decisive: Recording) -> dict[str, Any]:
     # Collecting before each capture is cheap when what is there already is left out.
     gc.collect()
     gc.freeze()
-    return _Twins(session, decisive).run()
+    try:
+        return _Twins(session, decisive).run()
+    except NotComparable as error:
+        return {"status": "skipped", "reason": str(error)}
 
 
 class _Twins:
@@ -82,9 +84,12 @@ class _Twins:
         self._before = _Before(session)
         self._decisive = decisive
         self._first: Recording = decisive
+        "What later captures are compared with: the one after the decisive one, whose state and seed are known."
+        self._seed = CAPTURE_SEED
 
     def run(self) -> dict[str, Any]:
         begun = time.monotonic()
+        unlike: list[Difference] = []
         ineffective: dict[Key, Difference] = {}
         while self._captures <= _MOST_CAPTURES:
             if self._captures > _LEAST_CAPTURES and time.monotonic() - begun > _SECONDS:

@@ -29,7 +29,7 @@ class CudaRecording:
         return graph_nodes(self._graph.raw_cuda_graph())
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """Raises DriverTooOld where the driver does not tell."""
+        """Raises NotComparable where the driver does not tell."""
         assert isinstance(other, CudaRecording)
         # A traced recording may hold other nodes than a plain one, because a dispatch mode changes what compiled code
         # launches: its places then belong to other nodes.

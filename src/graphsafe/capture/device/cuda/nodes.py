@@ -1,7 +1,7 @@
 """What a captured graph holds, node by node, as the driver tells it, and how two captures of one step differ.
 
 The driver's own library is asked through ctypes: torch loads it, and graphsafe needs no further package for it. Names
-of kernels need CUDA 12.3, the layout of their arguments CUDA 12.4; an older driver raises `DriverTooOld`.
+of kernels need CUDA 12.3, the layout of their arguments CUDA 12.4; an older driver raises `NotComparable`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 
 from graphsafe.capture.device.cuda.runtime import NODE_KINDS
-from graphsafe.capture.device.protocol import Difference, Span
+from graphsafe.capture.device.protocol import Difference, NotComparable, Span
 from graphsafe.report.model import CallSite
 
 _WORD = 8
@@ -26,10 +26,6 @@ _WORD = 8
 _MOST_DIFFERENCES = 64
 _HOST_MEMORY = 1
 "`CU_MEMORYTYPE_HOST` of cuda.h."
-
-
-class DriverTooOld(RuntimeError):
-    """The driver does not tell what nodes were launched with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,16 +215,23 @@ def _driver() -> ctypes.CDLL:
     driver = ctypes.CDLL("libcuda.so.1")
     missing = [
         name
-        for name in ("cuKernelGetName", "cuFuncGetName", "cuKernelGetParamInfo", "cuFuncGetParamInfo")
+        for name in (
+            "cuGraphKernelNodeGetParams_v2",
+            "cuKernelGetName",
+            "cuFuncGetName",
+            "cuKernelGetParamInfo",
+            "cuFuncGetParamInfo",
+            "cuStreamGetCaptureInfo_v2",
+        )
         if not hasattr(driver, name)
     ]
     if missing:
-        raise DriverTooOld(f"the driver has no {missing[0]}; CUDA 12.4 has")
+        raise NotComparable(f"the driver has no {missing[0]}; CUDA 12.4 has")
     return driver
 
 
 def graph_nodes(raw_graph: int) -> tuple[GraphNode, ...]:
-    """The nodes of a `cudaGraph_t`, those of child graphs in their place. Raises DriverTooOld."""
+    """The nodes of a `cudaGraph_t`, those of child graphs in their place. Raises NotComparable."""
     driver = _driver()
     count = c_size_t(0)
     _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), None, byref(count)), "cuGraphGetNodes")
@@ -314,4 +317,4 @@ def count_in_capture(stream: torch.cuda.Stream) -> int:
 
 def _ask(status: int, name: str) -> None:
     if status:
-        raise RuntimeError(f"{name} failed with CUDA error {status}")
+        raise NotComparable(f"{name} failed with CUDA error {status}")
