@@ -91,8 +91,6 @@ class Rule:
     "Versions for which the rule holds; empty means all."
     matches: tuple[Match, ...]
     "Empty for a rule that only `capture` or graphsafe itself reports."
-    check: str | None
-    "The function of scan/checks/ that emits the events of a whole-program rule."
     bad: tuple[Case, ...]
     good: tuple[Case, ...]
     evidence: tuple[Evidence, ...]

@@ -120,8 +120,6 @@ def _rule(doc: Document, key: str, value: object) -> dict[str, Any]:
         raise doc.error("code", f"{rule['code']} does not fit the file's name")
     if rule["match"] and not (rule["cases"]["bad"] and rule["cases"]["good"]):
         raise doc.error(f"{within}cases", "a rule that matches events needs at least one bad and one good case")
-    if rule["check"] and not rule["match"]:
-        raise doc.error(f"{within}check", "a check emits events, but no match is given for them")
     for i, case in enumerate(rule["cases"]["bad"]):
         if not expected_lines(rule["code"], case["code"]):
             raise doc.error(f"{within}cases.bad[{i}].code", f"no line ends with `# expect: {rule['code']}`")
@@ -229,7 +227,6 @@ _RULE_KEYS: Mapping[str, Convert] = {
     "dynamo": Document.texts,
     "torch": _torch,
     "match": _matches,
-    "check": _identifier,
     "cases": _cases,
     "evidence": _evidence,
     "see_also": _codes,
@@ -241,7 +238,6 @@ _RULE_DEFAULTS: Mapping[str, Any] = {
     "dynamo": (),
     "torch": "",
     "match": (),
-    "check": None,
     "cases": {"bad": [], "good": []},
     "evidence": (),
     "see_also": (),
