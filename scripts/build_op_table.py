@@ -51,8 +51,10 @@ DTYPE_CASE = {"when": {"literals": {"dtype": ["bool", "uint8"]}}, "result": "mas
 NUMBERS = {"number", "int", "float", "Optional[number]", "Optional[int]", "Optional[float]", "List[int]", "List[float]"}
 "Schema types for which PyTorch's argument parser reads a 0-d tensor."
 PLAIN_FIELDS = ("placement", "mutates", "view", "pointwise", "valueless", "host_arguments", "host_results")
-PLAIN_FIELDS += ("checks_on_cpu", "sums_in_any_order", "inside", "ndim", "attribute")
-FIELDS = ("params", "numbers", "effects", "result", "cases", "launches", "evidence", *PLAIN_FIELDS)
+PLAIN_FIELDS += ("checks_on_cpu", "sums_in_any_order", "inside", "ndim", "attribute", "tensor_hint", "copies_values")
+TRUE_FIELDS = ("launches", "takes_tensor")
+"Written where they are false."
+FIELDS = ("params", "numbers", "effects", "result", "cases", "evidence", *TRUE_FIELDS, *PLAIN_FIELDS)
 "What a block of torch.yaml may set."
 
 Row = dict[str, Any]
@@ -144,6 +146,7 @@ def schema_row(name: str, schemas: list[Any]) -> Row:
         "mutates": [a.name for a in widest.arguments if a.alias_info is not None and a.alias_info.is_write],
         "view": is_view(widest),
         "pointwise": "pointwise" in tags,
+        "takes_tensor": any(s.arguments and "Tensor" in str(s.arguments[0].type) for s in schemas),
         "basis": "tag" if effects else "schema",
     }
     if row["mutates"] == ["self"]:
@@ -338,8 +341,9 @@ def finished(row: Row) -> Row:
     for key in PLAIN_FIELDS:
         if row.get(key):
             done[key] = row[key]
-    if not row.get("launches", True):
-        done["launches"] = False
+    for key in TRUE_FIELDS:
+        if not row.get(key, True):
+            done[key] = False
     done["basis"] = row["basis"]
     if row.get("evidence"):
         done["evidence"] = row["evidence"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -73,6 +74,15 @@ def test_the_checks_are_pure() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id != "open", f"{name}:{node.lineno}"
+
+
+def test_rule_codes_are_data() -> None:
+    """scan emits events, and rules match them. It names itself only the codes of what it says about a report."""
+    for name, tree in modules("scan"):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
+                code = re.search(r"[A-Z]{2,}\d{3}", node.value)
+                assert code is None or (name == "scan/linting/lint.py" and code[0].startswith("GS90")), name
 
 
 def test_the_probes_name_no_device_implementation() -> None:

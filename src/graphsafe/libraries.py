@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
-Returns = Literal[
-    "object", "tensor", "host-tensor", "tensors", "host-tensors", "length", "number", "array", "text", "nothing",
-    "first", "unknown",
+ReturnKind = Literal[
+    "object", "self", "tensor", "host-tensor", "tensors", "host-tensors", "length", "number", "array", "text",
+    "nothing", "first", "shape-of-first", "unchanged", "unknown", "stream", "side-stream", "current-stream",
+    "default-stream", "event", "graph", "stream-context", "device-context", "grad-mode",
 ]  # fmt: skip
+Returns = ReturnKind | tuple["Returns", ...]
+"One kind, or a tuple of what its elements are. The head of libraries.yaml says what the kinds mean."
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class LibraryModel:
     """One entry of libraries.yaml."""
 
     names: tuple[str, ...]
@@ -25,33 +28,33 @@ class Summary:
 
 @dataclass(frozen=True)
 class Libraries:
-    summaries: tuple[Summary, ...] = ()
-    _by_last: Mapping[str, list[tuple[str, Summary]]] = field(default_factory=dict, repr=False)
-    "Last part of a pattern -> pattern and summary; under the empty text where the last part is a pattern itself."
+    models: tuple[LibraryModel, ...] = ()
+    _by_last: Mapping[str, list[tuple[str, LibraryModel]]] = field(default_factory=dict, repr=False)
+    "Last part of a pattern -> pattern and model; under the empty text where the last part is a pattern itself."
 
-    _found: dict[str, Summary | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _found: dict[str, LibraryModel | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @staticmethod
-    def of(summaries: Iterable[Summary]) -> Libraries:
-        table: dict[str, list[tuple[str, Summary]]] = {}
-        entries = tuple(summaries)
-        for summary in entries:
-            for name in summary.names:
+    def of(models: Iterable[LibraryModel]) -> Libraries:
+        table: dict[str, list[tuple[str, LibraryModel]]] = {}
+        entries = tuple(models)
+        for model in entries:
+            for name in model.names:
                 last = name.rpartition(".")[2]
-                table.setdefault("" if set(last) & set("*?[") else last, []).append((name, summary))
+                table.setdefault("" if set(last) & set("*?[") else last, []).append((name, model))
         return Libraries(entries, table)
 
-    def find(self, name: str) -> Summary | None:
+    def find(self, name: str) -> LibraryModel | None:
         """The model of a dotted name; of several matching entries, the last."""
         if name not in self._found:
             self._found[name] = self._find(name)
         return self._found[name]
 
-    def _find(self, name: str) -> Summary | None:
+    def _find(self, name: str) -> LibraryModel | None:
         candidates = (*self._by_last.get("", ()), *self._by_last.get(name.rpartition(".")[2], ()))
         found = None
-        for pattern, summary in candidates:
+        for pattern, model in candidates:
             # A pattern stands for parts of names, a method's name for itself alone.
             if pattern.count(".") <= name.count(".") and fnmatchcase(name, pattern):
-                found = summary
+                found = model
         return found

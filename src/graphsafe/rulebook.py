@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from graphsafe import rulefile
 from graphsafe.errors import nearest
 from graphsafe.files import MAX_HANDWRITTEN, read_regular, user_cache, write_atomically
-from graphsafe.libraries import Libraries, Summary
+from graphsafe.libraries import Libraries, LibraryModel
 from graphsafe.report.model import Confidence, Level
 from graphsafe.rulefile import RulebookError
 from graphsafe.scan.domain.events import EventKind
@@ -197,7 +197,7 @@ def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Ru
             for how in match.how or ("",):
                 index[match.event, how] = (*index.get((match.event, how), ()), (rule, match))
     errors = tuple(KnownError(**_tuples(item)) for item in data["errors"])
-    libraries = Libraries.of(Summary(**_tuples(item)) for item in data["libraries"])
+    libraries = Libraries.of(LibraryModel(**_tuples(item)) for item in data["libraries"])
     return Rulebook(by_code, frozenset(data["entry_points"]), errors, _home(), digest, index, libraries)
 
 
@@ -306,4 +306,8 @@ def _rule(item: Mapping[str, Any]) -> Rule:
 
 def _tuples(item: Mapping[str, Any]) -> dict[str, Any]:
     """JSON has no tuples."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in item.items()}
+    return {key: _tuple(value) for key, value in item.items()}
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(map(_tuple, value)) if isinstance(value, list) else value

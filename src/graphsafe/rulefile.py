@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from graphsafe.document import Convert, Document
 from graphsafe.errors import RequestError
-from graphsafe.libraries import Returns
+from graphsafe.libraries import ReturnKind, Returns
 from graphsafe.report.model import CONFIDENCES, LEVELS
 from graphsafe.scan.domain.events import EventKind
 
@@ -212,6 +212,14 @@ def _evidence(doc: Document, key: str, value: object) -> list[dict[str, Any]]:
     return [_EVIDENCE_DEFAULTS | doc.read(name, item, _EVIDENCE_KEYS, required) for name, item in doc.items(key, value)]
 
 
+def _returns(doc: Document, key: str, value: object) -> Returns:
+    """One of the kinds, or a list of what the elements of a tuple are."""
+    if isinstance(value, list):
+        return tuple(_returns(doc, name, item) for name, item in doc.items(key, value))
+    kind: ReturnKind = doc.one_of(key, value, get_args(ReturnKind))
+    return kind
+
+
 _RULE_KEYS: Mapping[str, Convert] = {
     "code": _code,
     "name": _name,
@@ -267,7 +275,7 @@ _EVIDENCE_DEFAULTS: Mapping[str, Any] = {"device": None, "atlas": ()}
 _LIBRARY_KEYS: Mapping[str, Convert] = {
     "names": Document.texts,
     "waits": Document.boolean,
-    "returns": lambda doc, key, value: doc.one_of(key, value, get_args(Returns)),
+    "returns": _returns,
 }
 _ERROR_KEYS: Mapping[str, Convert] = {
     "code": Document.number,

@@ -3,7 +3,18 @@
 One table, `rules/ops/torch.json`, answers the scan, the step probe and the simulated device.
 """
 
-from graphsafe.optable.entries import UNKNOWN, Argument, ArgumentKind, Call, Effect, EffectKind, Hit, Op, Result
+from graphsafe.optable.entries import (
+    UNKNOWN,
+    Argument,
+    ArgumentKind,
+    Call,
+    Effect,
+    EffectKind,
+    Hit,
+    Op,
+    Result,
+    TensorHint,
+)
 from graphsafe.optable.table import OpTable, OpTableError, load_op_table
 
 __all__ = [
@@ -18,5 +29,6 @@ __all__ = [
     "OpTable",
     "OpTableError",
     "Result",
+    "TensorHint",
     "load_op_table",
 ]

@@ -14,10 +14,11 @@ from typing import Any, Final, Literal
 from graphsafe.versions import version_matches
 
 EffectKind = Literal[
-    "reads-host", "branches", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value"
-]
+    "reads-host", "branches", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value",
+    "host-state",
+]  # fmt: skip
 """`branches` reads the device to choose what runs; `waits` is an explicit wait or query; `host-value` a Python value
-that differs from step to step, frozen in a graph."""
+that differs from step to step, frozen in a graph; `host-state` counts on the host, where a replay does not count."""
 ResultKind = Literal[
     "tensor", "mask", "int", "float", "same", "reduction", "host", "shape", "none", "tuple", "self", "object"
 ]
@@ -33,6 +34,9 @@ Basis = Literal["measured", "tag", "documented", "schema"]
 """How an entry is known: run on a GPU; by PyTorch's op tags; by PyTorch's documentation and sources, not run; or its
 schema alone, which says what it returns and nothing of waits."""
 Placement = Literal["same", "argument", "host", "accelerator"]
+TensorHint = Literal["value", "parameter", "step-input"]
+"""What a use of the name shows to be a tensor: any value that nothing else is known of, only a parameter of hot code
+(arrays share some names, but seldom are parameters there), or only what a step is given. Each includes the next."""
 HostArguments = Literal["none", "scalars", "tensors"]
 """Which host tensors a device's kernel takes among its arguments: `scalars` are 0-d ones, as numbers."""
 
@@ -131,6 +135,8 @@ class Result:
     kind: ResultKind
     of: ResultKind = "tensor"
     elements: tuple[ResultKind, ...] = ()
+    ndim: int | None = None
+    "Where this case has another number of dimensions than the entry says."
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +177,12 @@ class Op:
     "Of the result: a number, that of the `size` given, or the first argument's; `None` where nothing is said."
     attribute: bool
     "Read of a tensor without a call."
+    tensor_hint: TensorHint | None
+    "Whether this method or attribute says of a value that it is a tensor."
+    copies_values: bool
+    "Makes its result of Python values (`torch.tensor([1, 2])`): 0-d of a number."
+    takes_tensor: bool
+    "Whether the first argument is a tensor or a list of them."
     host_arguments: HostArguments
     host_results: tuple[int, ...]
     "Positions of results that stay on the host, whatever the arguments are."

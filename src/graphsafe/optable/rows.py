@@ -18,6 +18,7 @@ from graphsafe.optable.entries import (
     Result,
     ResultCase,
     ResultKind,
+    TensorHint,
 )
 
 ENTRY_KEYS: Final = {field.name for field in fields(Op)} | {"inside", "numbers"}
@@ -45,6 +46,9 @@ def entry_of(row: Mapping[str, Any]) -> Op:
         launches=row.get("launches", True),
         ndim=_one_of(row.get("ndim"), (None, 0, 1, "size", "same", "one-more")),
         attribute=row.get("attribute", False),
+        tensor_hint=_one_of(row.get("tensor_hint"), (None, *get_args(TensorHint))),
+        copies_values=row.get("copies_values", False),
+        takes_tensor=row.get("takes_tensor", True),
         host_arguments=_one_of(row.get("host_arguments", "none"), get_args(HostArguments)),
         host_results=tuple(row.get("host_results", ())),
         checks_on_cpu=row.get("checks_on_cpu", False),
@@ -96,7 +100,7 @@ def _result(row: str | Mapping[str, Any]) -> Result:
         return Result(_result_kind(kind), _result_kind(of or "tensor"))
     _check_keys(row, {field.name for field in fields(Result)})
     elements = tuple(map(_result_kind, row.get("elements", ())))
-    return Result(_result_kind(row["kind"]), _result_kind(row.get("of", "tensor")), elements)
+    return Result(_result_kind(row["kind"]), _result_kind(row.get("of", "tensor")), elements, row.get("ndim"))
 
 
 def _result_kind(value: str) -> ResultKind:

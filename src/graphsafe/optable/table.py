@@ -6,11 +6,11 @@ The file is indexed when loaded and an entry is built when first asked for, so t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from graphsafe.optable.entries import Op
+from graphsafe.optable.entries import Op, TensorHint
 from graphsafe.optable.rows import entry_of
 
 OPS_SCHEMA: Final = "graphsafe/ops/1"
@@ -38,6 +38,7 @@ class OpTable:
         self._built: dict[int, Op] = {}
         self._known_path = folder / "aten-known.json"
         self._known_names: Mapping[str, Sequence[str]] | None = None
+        self._hints: dict[str, Set[str]] = {}
         self._by_python: dict[str, int] = {}
         self._by_aten: dict[tuple[str, str | None], int] = {}
         for index, row in enumerate(self._rows):
@@ -56,6 +57,26 @@ class OpTable:
     def method(self, name: str) -> Op | None:
         """The entry of a tensor's method or attribute (`nonzero`, `shape`)."""
         return self.python(f"torch.Tensor.{name}")
+
+    def tensor_hints(self, of: TensorHint) -> Set[str]:
+        """Methods and attributes whose use says that a `value`, a `parameter`, or a `step-input` is a tensor."""
+        if not self._hints:
+            degrees = get_args(TensorHint)
+            for index, degree in enumerate(degrees):
+                self._hints[degree] = frozenset(self._hinting(degrees[: index + 1]))
+        return self._hints[of]
+
+    def _hinting(self, degrees: Sequence[str]) -> Iterator[str]:
+        for row in self._rows:
+            for name in row["python"]:
+                space, _, last = name.rpartition(".")
+                if space == "torch.Tensor" and row.get("tensor_hint") in degrees:
+                    yield last
+
+    def takes_tensor(self, name: str) -> bool:
+        """Whether the first argument of this Python function is a tensor; not, if the table does not know it."""
+        index = self._by_python.get(name)
+        return index is not None and bool(self._rows[index].get("takes_tensor", True))
 
     def aten(self, name: str, overload: str = "") -> Op | None:
         """The entry of an aten op (`aten::nonzero`): its overload's own, else the one for all overloads."""

@@ -26,6 +26,7 @@ from graphsafe.scan.domain.values import (
     number,
     of_elements,
 )
+from graphsafe.scan.models.library_models import runtime_object
 from graphsafe.scan.symbols.index import FileIndex, dotted
 
 if TYPE_CHECKING:
@@ -43,14 +44,6 @@ _TENSOR_TYPES: dict[str, Dtype | None] = {
     "ByteTensor": "int",
     "BoolTensor": "bool",
     "Parameter": "float",
-}
-_HANDLES = {
-    "torch.cuda.Stream": "stream",
-    "torch.Stream": "stream",
-    "torch.cuda.Event": "event",
-    "torch.Event": "event",
-    "torch.Generator": "generator",
-    "torch.cuda.CUDAGraph": "graph",
 }
 
 
@@ -173,14 +166,18 @@ def _aliased(engine: Engine, path: str, name: str) -> Value:
 
 def _library_type(engine: Engine, name: str) -> Value:
     last = name.rpartition(".")[2]
-    summary = engine.libraries.find(name)
-    if summary is not None and summary.returns == "object":
+    model = engine.libraries.find(name)
+    if model is not None and model.returns == "object":
         return Handle("library", name)
+    made = runtime_object(model.returns) if model is not None else None
+    if made is not None:
+        # The annotation does not say which stream it is.
+        return Handle(made.kind)
     if name.startswith("torch"):
         if last in _TENSOR_TYPES:
             return Tensor(where="any", dtype=_TENSOR_TYPES[last])
-        if name in _HANDLES:
-            return Handle(_HANDLES[name])
+        if name == "torch.Generator":
+            return Handle("generator")
         if name == "torch.device":
             return DeviceValue("any")
         if name == "torch.dtype":

@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 _PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.Protocol"))
 MAX_OVERRIDES = 6
 "Implementations of one call that are followed with its arguments; further ones become roots."
-_MODULE_SELF = frozenset(
-    ("to cuda cpu eval train half float double type requires_grad_ apply share_memory to_empty compile").split()
-)
-"Methods by which a torch module returns itself."
 
 
 def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
@@ -132,7 +128,7 @@ def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, argume
     if isinstance(value, Instance):
         return _call_instance(engine, frame, node, value, arguments)
     if isinstance(value, Handle) and value.kind == "module":
-        return runtime_objects.call_module(value.detail or "", arguments)
+        return runtime_objects.call_module(engine, frame, node, value, arguments)
     if isinstance(value, Handle) and value.kind == "tensor-method":
         return engine.after_unknown(arguments)
     if isinstance(value, Sequence) and arguments.positional:
@@ -265,7 +261,8 @@ def _instance_method(
             arguments,
         )
     if engine.attributes.is_module(receiver.ref):
-        if name in _MODULE_SELF:
+        model = engine.libraries.find(f"torch.nn.Module.{name}")
+        if model is not None and model.returns == "self":
             return receiver
         if name in ("parameters", "buffers"):
             return Sequence("iterator", None, Tensor(dtype="float" if name == "parameters" else None))

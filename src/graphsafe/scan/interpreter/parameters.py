@@ -27,7 +27,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.interpreter import expressions
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
-from graphsafe.scan.interpreter.parameter_usage import STEP_USES, TENSOR_USES, is_used_as
+from graphsafe.scan.interpreter.parameter_usage import is_used_as_tensor
 from graphsafe.scan.symbols.declared_fields import kept_on_host
 from graphsafe.scan.symbols.index import FunctionFacts
 
@@ -137,7 +137,7 @@ def _parameter(
         # What came out of a call with device tensors is one, if the body then treats it as one.
         from_step = unknown_caller or (type(passed) is Unknown and passed.device)
         if frame.hot and (
-            is_used_as(function, name, STEP_USES if from_step else TENSOR_USES)
+            is_used_as_tensor(function, name, engine.ops, "step-input" if from_step else "parameter")
             or (unknown_caller and MASK_NAME.search(name) is not None)
         ):
             declared = Tensor(where="device" if unknown_caller else "any", sure=from_step)

@@ -98,9 +98,9 @@ def call(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arg
     handler = _FUNCTIONS.get(name)
     if handler is not None:
         return handler(engine, frame, node, arguments)
-    summary = engine.libraries.find(name)
-    if summary is not None:
-        return library_models.call(engine, frame, node, name, summary, arguments)
+    model = engine.libraries.find(name)
+    if model is not None:
+        return library_models.call(engine, frame, node, name, model, arguments)
     if name.startswith("torch."):
         return torch_functions.torch(engine, frame, node, name, arguments)
     op = engine.ops.python(name)
@@ -158,19 +158,8 @@ def _reduce(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) 
 
 _FUNCTIONS: dict[str, Handler] = {
     "torch.device": torch_functions.device,
-    "torch.cuda.device": runtime_objects.stream("device-context"),
-    "torch.cuda.stream": runtime_objects.stream("stream-context"),
-    "torch.cuda.Stream": runtime_objects.known_stream("side"),
-    "torch.Stream": runtime_objects.known_stream("side"),
-    "torch.cuda.streams.Stream": runtime_objects.known_stream("side"),
-    "torch.cuda.current_stream": runtime_objects.known_stream("current"),
-    "torch.cuda.default_stream": runtime_objects.known_stream("default"),
-    "torch.cuda.ExternalStream": runtime_objects.stream("stream"),
     "torch.cuda.is_current_stream_capturing": runtime_objects.capturing,
     "torch.cuda.graphs.is_current_stream_capturing": runtime_objects.capturing,
-    "torch.cuda.Event": runtime_objects.stream("event"),
-    "torch.Event": runtime_objects.stream("event"),
-    "torch.cuda.CUDAGraph": runtime_objects.stream("graph"),
     "torch.cuda.graph": torch_functions.capture,
     "torch.cuda.graphs.graph": torch_functions.capture,
     "torch.Generator": runtime_objects.generator,
@@ -187,8 +176,6 @@ _FUNCTIONS: dict[str, Handler] = {
     "torch.jit.script": torch_functions.same,
     "torch.compiler.disable": torch_functions.same,
     "torch._dynamo.disable": torch_functions.same,
-    "torch.no_grad": runtime_objects.stream("grad-mode"),
-    "torch.inference_mode": runtime_objects.stream("grad-mode"),
     "torch.utils.checkpoint.checkpoint": torch_functions.checkpoint,
     "torch.cond": torch_functions.cond,
     "torch.cuda.is_available": torch_functions.available,

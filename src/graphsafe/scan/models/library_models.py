@@ -1,12 +1,14 @@
-"""Calls of libraries that the rulebook has a summary of."""
+"""Calls of libraries that the rulebook has a model of."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graphsafe.libraries import Summary
+from graphsafe.libraries import LibraryModel, Returns
+from graphsafe.scan.domain.joins import sequence
 from graphsafe.scan.domain.naming import says_host
 from graphsafe.scan.domain.values import (
     ARRAY,
@@ -30,11 +32,11 @@ if TYPE_CHECKING:
     from graphsafe.scan.interpreter.engine import Engine
 
 
-def call(engine: Engine, frame: Frame, node: ast.Call, name: str, summary: Summary, arguments: Arguments) -> Value:
+def call(engine: Engine, frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments: Arguments) -> Value:
     """`name` is the dotted name that was called; an object keeps it, so that its methods can be found behind it."""
-    if summary.waits and not _reads_host(node, arguments) and not _loads_to_host(summary, arguments):
+    if model.waits and not _reads_host(node, arguments) and not _loads_to_host(model, arguments):
         engine.emit(frame, "HostRead", "library", node, value=f"`{name}`")
-    return returned(name, summary, arguments)
+    return returned(name, model, arguments)
 
 
 def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
@@ -45,23 +47,59 @@ def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
     return first.where == "host" if first is not None else bool(node.args) and says_host(node.args[0])
 
 
-def _loads_to_host(summary: Summary, arguments: Arguments) -> bool:
+def _loads_to_host(model: LibraryModel, arguments: Arguments) -> bool:
     """Whether a call that makes tensors on the host, where it is given no other device, is given none."""
-    return summary.returns == "host-tensors" and not arguments.open and arguments.get(1, "device") is None
+    return model.returns == "host-tensors" and not arguments.open and arguments.get(1, "device") is None
 
 
 def method(engine: Engine, frame: Frame, node: ast.Call, owner: Handle, name: str, arguments: Arguments) -> Value:
     """A method of an object that a library made."""
     full = f"{owner.detail}.{name}"
-    summary = engine.libraries.find(full)
-    if summary is None:
+    model = engine.libraries.find(full)
+    if model is None:
         after = engine.after_unknown(arguments)
         return Unknown(after.step, True) if isinstance(after, Unknown) else after
-    return call(engine, frame, node, full, summary, arguments)
+    return call(engine, frame, node, full, model, arguments)
 
 
-def returned(name: str, summary: Summary, arguments: Arguments) -> Value:
+def runtime_object(returns: Returns) -> Handle | None:
+    """The stream, event or context that a model says it returns."""
+    made = _RUNTIME_OBJECTS.get(returns) if isinstance(returns, str) else None
+    return Handle(*made) if made is not None else None
+
+
+_RUNTIME_OBJECTS: Mapping[str, tuple[str, str | None]] = {
+    "stream": ("stream", None),
+    "side-stream": ("stream", "side"),
+    "current-stream": ("stream", "current"),
+    "default-stream": ("stream", "default"),
+    **{kind: (kind, None) for kind in ("event", "graph", "stream-context", "device-context", "grad-mode")},
+}
+"Kind and detail of the object that a word of libraries.yaml stands for."
+
+
+def returned(name: str, model: LibraryModel, arguments: Arguments) -> Value:
+    """What a call gives of which a library's model says what it returns."""
+    return _returned(name, model.returns, arguments)
+
+
+def _returned(name: str, returns: Returns, arguments: Arguments) -> Value:
+    if not isinstance(returns, str):
+        return sequence("tuple", [_returned(name, part, arguments) for part in returns])
     step = any(map(depends_on_step, arguments.values()))
+    first = arguments.positional[0] if arguments.positional else UNKNOWN
+    tensor, _ = as_tensor(first)
+    if returns in ("first", "unchanged") and tensor is None:
+        return NUMBER if type(first) is Number else first
+    if returns == "first" and tensor is not None:
+        return replace(tensor, ndim=None, name=None, fresh=False)
+    if returns == "unchanged" and tensor is not None:
+        return tensor
+    if returns == "shape-of-first":
+        return Tensor(dtype="float", step=step, fresh=True, ndim=tensor.ndim if tensor is not None else None)
+    made = runtime_object(returns)
+    if made is not None:
+        return made
     simple: dict[str, Value] = {
         "object": Handle("library", name),
         "tensor": Tensor(step=step, fresh=True),
@@ -74,10 +112,4 @@ def returned(name: str, summary: Summary, arguments: Arguments) -> Value:
         "text": STR,
         "nothing": NONE,
     }
-    if summary.returns != "first":
-        return simple.get(summary.returns, Unknown(step, False))
-    first = arguments.positional[0] if arguments.positional else UNKNOWN
-    tensor, _ = as_tensor(first)
-    if tensor is None:
-        return NUMBER if type(first) is Number else first
-    return replace(tensor, ndim=None, name=None, fresh=False)
+    return simple.get(returns, Unknown(step, False))

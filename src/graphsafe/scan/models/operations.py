@@ -56,6 +56,7 @@ EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
     "copies": "Transfer",
     "allocates": "Alloc",
     "random": "Rng",
+    "host-state": "AttrWrite",
 }
 """The kind of event by which scan shows an effect of the op table."""
 
@@ -299,7 +300,7 @@ def _result(
             pinned=may_be_true(arguments.keywords.get("pin_memory"))
             or (shares and first is not None and first.pinned)
             or _is_pinned(arguments.keywords.get("out")),
-            literal=op.aten == "aten::tensor" and where == "host",
+            literal=op.copies_values and where == "host",
             # torch takes nothing but tensors: what it was given is one, whatever suggested it.
             sure=receiver is None or receiver.sure,
             doubtful=all_doubtful(involved) or (not involved and _is_doubtful(arguments.keywords.get("device"))),
@@ -327,6 +328,8 @@ def _result(
 def _ndim(
     op: Op, result: Result, involved: list[Tensor], values: list[Value], arguments: Arguments, first: Tensor | None
 ) -> int | None:
+    if result.ndim is not None:
+        return result.ndim
     if op.pointwise:
         ndims = [tensor.ndim for tensor in involved]
         return None if None in ndims or not ndims else max(n for n in ndims if n is not None)
@@ -336,13 +339,11 @@ def _ndim(
         return None if first is None or first.ndim is None else first.ndim + (op.ndim == "one-more")
     if op.ndim is not None:
         return op.ndim
-    if op.aten == "aten::tensor":
+    if op.copies_values:
         data = values[0] if values else UNKNOWN
         if type(data) is Number:
             return 0
         return 1 if type(data) is Sequence and type(data.elem) is Number else None
-    if op.aten in ("aten::flatten", "aten::ravel") and len(values) == 1:
-        return 1
     return None
 
 

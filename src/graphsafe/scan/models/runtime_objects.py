@@ -1,25 +1,16 @@
-"""Things of the runtime with methods of their own: streams, events, generators, torch modules, loggers."""
+"""Objects of PyTorch and of libraries with methods of their own: streams, events, torch modules, optimizers."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from graphsafe.optable import Argument, Call
 from graphsafe.scan.checks import side_stream
-from graphsafe.scan.domain.joins import join, sequence
-from graphsafe.scan.domain.values import (
-    NONE,
-    Handle,
-    Number,
-    Tensor,
-    Unknown,
-    Value,
-    as_tensor,
-    depends_on_step,
-    of_elements,
-)
+from graphsafe.scan.domain.joins import join
+from graphsafe.scan.domain.values import NONE, Handle, Number, Tensor, Unknown, Value, depends_on_step, of_elements
 from graphsafe.scan.models import formatting, library_models, operations
 
 if TYPE_CHECKING:
@@ -27,99 +18,96 @@ if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
     from graphsafe.scan.interpreter.engine import Engine
 
-Handler = Callable[["Engine", "Frame", ast.Call, "Arguments"], Value]
 
-
-_TABLE_NAMES = {"stream": "torch.cuda.Stream", "event": "torch.cuda.Event", "generator": "torch.Generator"}
+_CLASS_OF_KIND: Mapping[str, str] = {
+    "stream": "torch.cuda.Stream",
+    "event": "torch.cuda.Event",
+    "generator": "torch.Generator",
+}
+"Whose methods the op table and libraries.yaml know under this name."
 
 
 def handle_method(
     engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: str, arguments: Arguments
 ) -> Value:
-    if handle.kind == "logger":
-        return formatting.log(engine, frame, node, name, arguments)
-    if handle.kind == "environment":
-        return environment(engine, frame, node, arguments)
-    if handle.kind == "library":
-        return library_models.method(engine, frame, node, handle, name, arguments)
-    if handle.kind == "module":
-        return _module_method(handle, name, arguments)
+    handler = _METHODS.get(handle.kind)
+    if handler is not None:
+        return handler(engine, frame, node, handle, name, arguments)
     if handle.kind == "stream" and name == "wait_stream":
         side_stream.waited(engine, frame, node, handle, arguments.values())
-        return NONE
-    prefix = _TABLE_NAMES.get(handle.kind)
-    op = engine.ops.python(f"{prefix}.{name}") if prefix is not None else None
+    full = f"{_CLASS_OF_KIND.get(handle.kind, handle.kind)}.{name}"
+    op = engine.ops.python(full)
     if op is not None:
         return operations.by_table(engine, frame, node, op, name, None, arguments)
-    if handle.kind == "event" and name == "record":
-        return NONE
-    if handle.kind == "stream" and name == "record_event":
-        return Handle("event")
-    if handle.kind == "optimizer" and name == "step":
-        _optimizer_step(engine, frame, node, handle)
-        return NONE
-    if handle.kind == "scaler" and name == "step":
-        optimizer = arguments.get(0, "optimizer")
-        if type(optimizer) is Handle and optimizer.kind == "optimizer":
-            _scaled_step(engine, frame, node, optimizer)
-        return NONE
+    model = engine.libraries.find(full)
+    if model is not None:
+        return library_models.call(engine, frame, node, full, model, arguments)
     return engine.after_unknown(arguments)
 
 
-def _optimizer_step(engine: Engine, frame: Frame, node: ast.Call, optimizer: Handle) -> None:
-    name, *switches = (optimizer.detail or "").split()
-    if name != "SGD" and "capturable" not in switches:
-        engine.emit(frame, "AttrWrite", "optimizer", node, value=f"`{name}`", level=None)
+def _logger(engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: str, arguments: Arguments) -> Value:
+    return formatting.log(engine, frame, node, name, arguments)
 
 
-def _scaled_step(engine: Engine, frame: Frame, node: ast.Call, optimizer: Handle) -> None:
-    """A scaler asks the host whether gradients were infinite, unless the optimizer's fused kernels can take that in."""
-    _optimizer_step(engine, frame, node, optimizer)
-    if "fused" not in (optimizer.detail or "").split():
-        engine.emit(frame, "HostRead", "library", node, value="`GradScaler.step`")
+def _environment(
+    engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: str, arguments: Arguments
+) -> Value:
+    return environment(engine, frame, node, arguments)
 
 
-def _module_method(handle: Handle, name: str, arguments: Arguments) -> Value:
-    if name in ("to", "cuda", "cpu", "eval", "train", "half", "float", "bfloat16", "requires_grad_"):
-        return handle
-    if name in ("forward", "__call__"):
-        return call_module(handle.detail or "", arguments)
+def _optimizer(engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: str, arguments: Arguments) -> Value:
+    if name != "step":
+        return engine.after_unknown(arguments)
+    kind, *switches = (handle.detail or "").split()
+    own = f"torch.optim.{kind}.step"
+    _step(engine, frame, node, own if engine.ops.python(own) else "torch.optim.Optimizer.step", kind, switches)
+    return NONE
+
+
+def _scaler(engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: str, arguments: Arguments) -> Value:
+    if name != "step":
+        return engine.after_unknown(arguments)
+    optimizer = arguments.get(0, "optimizer")
+    if type(optimizer) is Handle and optimizer.kind == "optimizer":
+        _optimizer(engine, frame, node, optimizer, name, arguments)
+        _step(engine, frame, node, "torch.amp.GradScaler.step", "GradScaler.step", (optimizer.detail or "").split()[1:])
+    return NONE
+
+
+def _step(engine: Engine, frame: Frame, node: ast.Call, entry: str, text: str, switches: list[str]) -> None:
+    """A step of an optimizer, whose entry in the op table asks for what the optimizer was made with."""
+    op = engine.ops.python(entry)
+    call = Call(keywords=dict.fromkeys(switches, Argument("bool", True)))
+    for hit in op.effects_of(call) if op is not None else ():
+        event = operations.EVENT_OF_EFFECT[hit.effect.kind]
+        engine.emit(frame, event, hit.effect.how, node, value=f"`{text}`")
+
+
+def _module(engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: str, arguments: Arguments) -> Value:
+    full = f"{handle.detail}.{'forward' if name == '__call__' else name}"
+    model = engine.libraries.find(full)
+    if model is not None:
+        return handle if model.returns == "self" else library_models.returned(full, model, arguments)
     if name in ("parameters", "buffers"):
         return of_elements("iterator", Tensor(dtype="float"))
     return Unknown(any(map(depends_on_step, arguments.values())), True)
 
 
-def call_module(name: str, arguments: Arguments) -> Value:
-    """A torch.nn module called: tensors of the device in, tensors of the device out."""
-    step = any(map(depends_on_step, arguments.values()))
-    first, _ = as_tensor(arguments.positional[0]) if arguments.positional else (None, False)
-    last = name.rpartition(".")[2]
-    out = Tensor(
-        dtype="float", step=step, fresh=True, ndim=first.ndim if first is not None and last != "Embedding" else None
-    )
-    if last in ("LSTM",):
-        return sequence("tuple", (out, sequence("tuple", (out, out))))
-    if last in ("GRU", "RNN", "MultiheadAttention", "LSTMCell"):
-        return sequence("tuple", (out, out))
-    if last in ("Identity", "Dropout") and first is not None:
-        return first
-    if last == "Module":
-        return Unknown(step, True)
-    return out
+def call_module(engine: Engine, frame: Frame, node: ast.Call, handle: Handle, arguments: Arguments) -> Value:
+    """A module of PyTorch's called."""
+    return _module(engine, frame, node, handle, "forward", arguments)
 
 
-def stream(kind: str) -> Handler:
-    def handler(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-        return Handle(kind)
-
-    return handler
-
-
-def known_stream(detail: str) -> Handler:
-    def handler(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-        return Handle("stream", detail)
-
-    return handler
+Method = Callable[["Engine", "Frame", ast.Call, Handle, str, "Arguments"], Value]
+_METHODS: Mapping[str, Method] = {
+    "logger": _logger,
+    "environment": _environment,
+    "library": library_models.method,
+    "module": _module,
+    "optimizer": _optimizer,
+    "scaler": _scaler,
+}
+"What calls of methods do, for kinds of objects of which the op table and libraries.yaml do not know all."
 
 
 def generator(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

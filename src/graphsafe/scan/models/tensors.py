@@ -38,16 +38,8 @@ if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
     from graphsafe.scan.interpreter.engine import Engine
 
-UNMISTAKABLE = frozenset(
-    ("item", "cpu", "detach", "masked_select", "nonzero", "unique_consecutive", "repeat_interleave")
-)
-"Methods that, in hot code and on a value nothing is known of, still speak of a tensor."
-
-
-_SHARED_NAMES = frozenset(
-    "get pop update index copy split count items keys values add remove insert clear sort".split()
-)
-"Methods that lists, dicts and strings have too."
+_SHARED_NAMES = frozenset(name for kind in (list, dict, set, str) for name in dir(kind))
+"Methods that containers and strings have too."
 
 
 def method(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: Arguments) -> Value:
@@ -78,7 +70,7 @@ def method_of_unknown(
         if engine.ops.method(name) is None or name in _SHARED_NAMES:
             return Unknown(step, host=True)
         return method(engine, frame, node, Tensor(where="host", step=step, sure=False), name, arguments)
-    if name in UNMISTAKABLE and type(receiver) is Unknown and frame.hot:
+    if name in engine.ops.tensor_hints("value") and type(receiver) is Unknown and frame.hot:
         tensor = Tensor(where="any", step=step, sure=device)
         return method(engine, frame, node, tensor, name, arguments)
     if name in ("tolist", "numpy") and device and type(receiver) is Unknown:
