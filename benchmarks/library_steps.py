@@ -50,4 +50,4 @@ def cases() -> list[Case]:
 
 
 if __name__ == "__main__":
-    carry_out(cases(), parser(__doc__).parse_args(), "library-steps")
+    carry_out(cases(), parser(__doc__).parse_args(), "library-steps", together=12)

@@ -1,7 +1,7 @@
 """One step of each causal language model of transformers, asked of the oracle and of `graphsafe capture`.
 
 The models are those that made a forward and a decode step when transformers_truth.py ran. Each contributes one step:
-forward or decode, float32 or bfloat16, in turn; `--shift 1`, 2 and 3 choose the others. Where a capture fails, the line
+forward or decode, float32 or bfloat16, in turn, and the first ones a second; `--shift 1`, 2 and 3 choose the others. Where a capture fails, the line
 to blame is the innermost of transformers in the trace of the first error.
 
     python benchmarks/transformers_capture.py --device cuda --part 1/2 --out FOLDER    # a GPU, 16 cores: ten minutes
@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.gpu.agreement import Case, carry_out, parser
 
 HERE = Path(__file__).resolve().parent
+COUNT = 150
 KINDS = (("forward", "float32"), ("decode", "bfloat16"), ("forward", "bfloat16"), ("decode", "float32"))
 
 
@@ -30,8 +31,8 @@ def steps(shift: int) -> list[Case]:
     assert spec is not None and spec.origin is not None, "transformers is not installed"
     root = str(Path(spec.origin).parent)
     cases = []
-    for number, model in enumerate(models):
-        kind, dtype = KINDS[(number + shift) % 4]
+    for number in range(COUNT):
+        model, kind, dtype = models[number % len(models)], *KINDS[(number + number // len(models) + shift) % 4]
         name = f"{model}__{kind}__{dtype}"
         target = f"{HERE / 'transformers_steps.py'}:{name}"
         cases.append(Case(name, target, pure=kind == "forward", root=root))
@@ -42,4 +43,4 @@ if __name__ == "__main__":
     options = parser(__doc__)
     options.add_argument("--shift", type=int, default=0)
     chosen = options.parse_args()
-    carry_out(steps(chosen.shift), chosen, "transformers-capture")
+    carry_out(steps(chosen.shift), chosen, "transformers-capture", together=8)

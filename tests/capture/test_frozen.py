@@ -42,7 +42,8 @@ def test_the_line_that_changes_is_named_with_what_it_froze(name: str, reports: d
 def test_what_freezes_nothing_is_ready(name: str, reports: dict[str, Report]) -> None:
     assert reports[name]["verdict"] == "ready"
     assert codes_of(reports[name], "error", "warning") == []
-    assert probes_of(reports[name])["twin"]["agree"] is True
+    # Bytes between a kernel's arguments may differ on a GPU, without effect.
+    assert probes_of(reports[name])["twin"]["status"] == "pass"
 
 
 def test_buffers_that_change_places_are_memory_that_a_graph_does_not_follow(reports: dict[str, Report]) -> None:

@@ -65,6 +65,29 @@ def test_a_module_is_imported_once_for_all_children(tmp_path: Path, imports: Pat
     assert imports.read_text().splitlines() == ["steps"]
 
 
+def test_an_import_that_starts_a_thread_which_bears_a_fork_is_shared(
+    tmp_path: Path, imports: Path, clean: Server
+) -> None:
+    thread = """
+import _thread, ctypes, time
+
+def clean_up():
+    ctypes.CDLL(None).prctl(15, b"jemalloc_bg_thd", 0, 0, 0)
+    ready.release()
+    time.sleep(60)
+
+ready = _thread.allocate_lock()
+ready.acquire()
+_thread.start_new_thread(clean_up, ())
+ready.acquire()
+"""
+    (tmp_path / "steps.py").write_text(noted(imports) + thread + END)
+    with Supervisor(clean=clean) as supervisor:
+        assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step") == ["done"] * 2
+        assert supervisor.not_shared == {}
+    assert imports.read_text().splitlines() == ["steps"]
+
+
 @pytest.mark.parametrize("does", NOT_SHARED)
 def test_what_a_fork_would_change_is_not_shared(does: str, tmp_path: Path, imports: Path, clean: Server) -> None:
     (tmp_path / "steps.py").write_text(noted(imports) + does + END)

@@ -44,6 +44,14 @@ class Case:
     root: str = ""
     "Lines in files below this folder can be to blame, too, not only those beside the target's file."
 
+    @property
+    def file(self) -> str:
+        return self.target.rpartition(":")[0]
+
+    @property
+    def factory(self) -> str:
+        return self.target.rpartition(":")[2]
+
 
 @dataclass(slots=True)
 class Answer:
@@ -121,16 +129,28 @@ def run(command: Sequence[str], folder: str, timeout: float) -> tuple[int | None
         return None, process.communicate()[0]
 
 
-def ask_oracle(case: Case, timeout: float) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        words = [*(["pure"] if case.pure else []), *([f"root={case.root}"] if case.root else [])]
-        code, said = run([sys.executable, str(ORACLE), case.target, *words], folder, timeout)
-    if code is None:
-        return {"label": None, "why": OVERDUE}
-    try:
-        return dict(json.loads(said[said.rindex("\n{") :]))
-    except ValueError:
-        return {"label": None, "why": said.strip()[-300:]}
+def ask_oracle(group: Sequence[Answer], timeout: float) -> None:
+    """About targets of one file; what it has not come to in time has no label."""
+    case = group[0].case
+    names = ",".join(answer.case.factory for answer in group)
+    words = [*(["pure"] if case.pure else []), *([f"root={case.root}"] if case.root else [])]
+    said = ""
+    if timeout > 5:
+        with tempfile.TemporaryDirectory() as folder:
+            _, said = run([sys.executable, str(ORACLE), f"{case.file}:{names}", *words], folder, timeout)
+    told = [json.loads(line) for line in said.splitlines() if line.startswith('{"target": ')]
+    for answer in group:
+        answer.oracle = {"label": None, "why": said.strip()[-300:] or OVERDUE}
+    for answer, label in zip(group, told, strict=False):
+        answer.oracle = label
+
+
+def groups(answers: Sequence[Answer], size: int) -> list[list[Answer]]:
+    """Those that one process may be asked about."""
+    alike: dict[tuple[str, bool, str], list[Answer]] = {}
+    for answer in answers:
+        alike.setdefault((answer.case.file, answer.case.pure, answer.case.root), []).append(answer)
+    return [found[start : start + size] for found in alike.values() for start in range(0, len(found), size)]
 
 
 def ask_graphsafe(answers: Sequence[Answer], device: str, timeout: float, left: float) -> None:
@@ -185,11 +205,13 @@ def ask(
     pace: Pace,
     *,
     oracle: bool,
+    together: int = 1,
     known: Mapping[str, dict[str, Any]] | None = None,
 ) -> list[Answer]:
     """Both about every case: first the oracle about all of them, so that neither is in the other's way.
 
-    `device` may be empty: only the oracle is asked. `known` is what it said earlier, by the cases' names.
+    `device` may be empty: only the oracle is asked. `together` targets share its processes. `known` is what it said
+    earlier, by the cases' names.
     """
     begun = time.monotonic()
     answers = [Answer(case, (known or {}).get(case.name)) for case in cases]
@@ -197,12 +219,9 @@ def ask(
     def left() -> float:
         return min(pace.timeout, pace.budget - (time.monotonic() - begun))
 
-    def judged(answer: Answer) -> None:
-        answer.oracle = ask_oracle(answer.case, left()) if left() > 5 else {"label": None, "why": OVERDUE}
-
     with concurrent.futures.ThreadPoolExecutor(pace.workers) as pool:
         if oracle:
-            list(pool.map(judged, answers))
+            list(pool.map(lambda group: ask_oracle(group, left()), groups(answers, together)))
             print(f"the oracle took {time.monotonic() - begun:.0f} s\n", flush=True)
     if device:
         ask_graphsafe(answers, device, pace.timeout, max(pace.budget - (time.monotonic() - begun), 5))
@@ -287,8 +306,11 @@ def parser(description: str) -> argparse.ArgumentParser:
     return made
 
 
-def carry_out(cases: Sequence[Case], options: argparse.Namespace, name: str) -> None:
-    """Ask as the options say, write NAME.json and NAME.log, and print the figures and disagreements."""
+def carry_out(cases: Sequence[Case], options: argparse.Namespace, name: str, *, together: int = 1) -> None:
+    """Ask as the options say, write NAME.json and NAME.log, and print the figures and disagreements.
+
+    `together` targets of a file share the oracle's processes, where they leave nothing behind in Python modules.
+    """
     which, _, parts = options.part.partition("/")
     wanted = set(filter(None, options.only.split(",")))
     chosen = [case for case in cases if not wanted or case.name in wanted][int(which) - 1 :: int(parts)]
@@ -299,6 +321,6 @@ def carry_out(cases: Sequence[Case], options: argparse.Namespace, name: str) -> 
     device = "" if options.device == "none" else options.device
     pace = Pace(options.workers, options.timeout, options.budget)
     asked = not options.no_oracle and not known
-    answers = ask(chosen * options.repeat, device, pace, oracle=asked, known=known)
+    answers = ask(chosen * options.repeat, device, pace, oracle=asked, together=together, known=known)
     write(answers, options.out, name + (f"-{which}" if int(parts) > 1 else ""))
     print(summary(answers))

@@ -15,7 +15,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,9 @@ _NOT_INITIALIZED = 3
 _NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _SHAREABLE_FILES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/nvidia")
+_SHAREABLE_THREADS = ("jemalloc_bg_thd",)
+"""By the names that they give themselves. The allocator that pyarrow brings, and so pandas, scikit-learn and transformers
+where it is installed, sees to forks: in the child it does without its thread (jemalloc, background_thread.c)."""
 
 
 class NotShareable(Exception):
@@ -150,8 +153,9 @@ def _watched(device: Device | None) -> Iterator[None]:
     if _cuda_started():
         raise NotShareable("it starts CUDA")
     # After a fork, before which OpenBLAS for one ends its threads.
-    if threading.active_count() > threads or len(os.listdir("/proc/self/task")) > threads:
-        raise NotShareable("it starts a thread")
+    new = _thread_names()[threads:]
+    if threading.active_count() > threads or new:
+        raise NotShareable(f"it starts a thread ({new[-1]})" if new else "it starts a thread")
 
 
 @contextmanager
@@ -189,6 +193,17 @@ def _library_started() -> bool:
         if "libcuda.so" in path:
             return bool(ctypes.CDLL(f"/{path}").cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _NOT_INITIALIZED)
     return False
+
+
+def _thread_names() -> list[str]:
+    """Of the threads that this process has, the oldest first, but for those that a fork may lose."""
+    names = []
+    for number in sorted(map(int, os.listdir("/proc/self/task"))):
+        with suppress(OSError):  # it has ended
+            name = read_text(f"/proc/self/task/{number}/comm").strip()
+            if name not in _SHAREABLE_THREADS:
+                names.append(name)
+    return names
 
 
 def _open_files() -> set[str]:

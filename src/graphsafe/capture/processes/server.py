@@ -12,6 +12,7 @@ ends all of them with the child.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -42,6 +43,9 @@ def start(descriptor: int, prepare: Callable[[], None]) -> NoReturn:
         except NotShareable as reason:
             _tell(parent, refused=str(reason))
         else:
+            # Children look for garbage before they capture; among what was imported there is none, and it is much.
+            gc.collect()
+            gc.freeze()
             _tell(parent, ready=True)
             serve(parent)
     finally:
