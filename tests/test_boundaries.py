@@ -108,19 +108,24 @@ def rows_of_scan() -> list[list[str]]:
 
 
 def test_packages_of_scan_import_only_what_the_picture_has_below_them() -> None:
+    """Types aside: models and checks are given the engine, and name its type."""
     rows = rows_of_scan()
     height = {name: number for number, row in enumerate(rows) for name in row}
-    calling_each_other = {"interpreter", "models", "checks"}
     for name, tree in modules("scan"):
         package = name.split("/")[1]
-        if package not in height:
-            continue
-        for node in tree.body:
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("graphsafe.scan."):
-                assert node.module is not None
-                other = node.module.split(".")[2]
-                allowed = other == package or height.get(other, len(rows)) < height[package]
-                assert allowed or {package, other} <= calling_each_other, f"{name} imports {node.module}"
+        for imported in within(imports(tree), "graphsafe.scan"):
+            other = (imported.split(".") + [""] * 2)[2]
+            if package in height and other in height and other != package:
+                assert height[other] < height[package], f"{name} imports {imported}"
+
+
+def test_no_modules_of_scan_import_each_other() -> None:
+    """Not in a circle either, and not inside of functions."""
+    left = {"graphsafe." + name.removesuffix(".py").replace("/", "."): imports(tree) for name, tree in modules("scan")}
+    while free := [name for name, imported in left.items() if not left.keys() & (imported - {name})]:
+        for name in free:
+            del left[name]
+    assert not left
 
 
 def test_no_two_modules_of_scan_have_one_name() -> None:

@@ -28,7 +28,6 @@ def computes(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bool:
 
 def touches_device(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bool:
     """Whether statements may do more than keep the host's books: compute, hand on a tensor, or leave the way."""
-    from graphsafe.scan.interpreter.expressions import evaluate_quietly
 
     for statement in _simple(body):
         if isinstance(statement, (ast.Return, ast.Continue, ast.Break)):
@@ -39,7 +38,7 @@ def touches_device(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bo
             if changes_in_place(value):
                 return True
             given = [*value.args, *(keyword.value for keyword in value.keywords)]
-        if any(_may_be_tensor(evaluate_quietly(engine, frame, part)) for part in given):
+        if any(_may_be_tensor(engine.evaluate_quietly(frame, part)) for part in given):
             return True
     return False
 
@@ -58,9 +57,8 @@ def _simple(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 def is_maths(engine: Engine, frame: Frame, node: ast.expr) -> bool:
     """A tensor, or a number that could become an operand or a size; not text, a flag or nothing."""
-    from graphsafe.scan.interpreter.expressions import evaluate_quietly
 
-    value = evaluate_quietly(engine, frame, node)
+    value = engine.evaluate_quietly(frame, node)
     return _may_be_tensor(value) or (type(value) is Number and value.type in ("int", "float"))
 
 

@@ -58,11 +58,14 @@ def _has_stream(call: ast.Call) -> bool:
 
 
 def _swallowed(frame: Frame) -> bool:
-    from graphsafe.scan.interpreter.statements import swallows
-
     return any(
         _catches(handler.type) and swallows(handler) for statement in frame.tries for handler in statement.handlers
     )
+
+
+def swallows(handler: ast.ExceptHandler) -> bool:
+    """Whether an exception ends there: no `raise` in the handler's own body."""
+    return not any(isinstance(inner, ast.Raise) for statement in handler.body for inner in ast.walk(statement))
 
 
 def _suppresses(engine: Engine, frame: Frame, call: ast.Call) -> bool:
@@ -92,9 +95,7 @@ def _is_off(given: ast.expr | None) -> bool:
 
 
 def _name(engine: Engine, frame: Frame, call: ast.Call) -> str:
-    from graphsafe.scan.interpreter.expressions import evaluate
-
-    value = evaluate(engine, frame, call.func)
+    value = engine.evaluate(frame, call.func)
     return value.name if type(value) is Lib else ""
 
 

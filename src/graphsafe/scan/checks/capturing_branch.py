@@ -38,13 +38,12 @@ def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> None:
 
 def asks(engine: Engine, frame: Frame, test: ast.expr) -> bool:
     """Whether a test asks just this: is the current stream being captured?"""
-    from graphsafe.scan.interpreter.expressions import evaluate_quietly
 
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks(engine, frame, test.operand)
     if not _may_ask(test):
         return False
-    value = evaluate_quietly(engine, frame, test)
+    value = engine.evaluate_quietly(frame, test)
     return type(value) is Number and value.soft == "capturing"
 
 

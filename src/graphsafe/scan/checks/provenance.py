@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.checks import first_step
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import as_tensor
-from graphsafe.scan.interpreter import guards
 from graphsafe.scan.sources.node_memo import kept, source_text
 from graphsafe.scan.symbols.index import dotted, statements_within
 
@@ -130,7 +130,8 @@ def _looked_up(node: ast.expr, owner: str) -> bool:
 def has_alternative(test: ast.expr) -> bool:
     """`self.plan is None or self.size != n`: what is missing is made anew for another reason as well."""
     return any(
-        isinstance(part.op, ast.Or) and not all(guards.lazy_tests(one, True) or _asks_place(one) for one in part.values)
+        isinstance(part.op, ast.Or)
+        and not all(first_step.lazy_tests(one, True) or _asks_place(one) for one in part.values)
         for part in _choices(test)
     )
 
@@ -192,7 +193,7 @@ def _is_filled(engine: Engine, frame: Frame, test: LazyTest) -> bool:
     if frame.node is None:
         return False
     asked, assigned, called = _follows(frame.node, test.line)
-    wanted = {text for text in asked if guards.READY_FLAG.search(text)} if test.target == "*" else {test.target}
+    wanted = {text for text in asked if first_step.READY_FLAG.search(text)} if test.target == "*" else {test.target}
     here = {*called, frame.function.rpartition(".")[2], *CONSTRUCTORS}
     for target in wanted:
         writers = _writers(engine, frame, target.removeprefix("self."))
@@ -297,12 +298,11 @@ def converts(node: ast.expr | None, text: str) -> bool:
 
 def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[str]:
     """The attributes whose tensors an expression reads."""
-    from graphsafe.scan.interpreter.expressions import evaluate_quietly
 
     found = set()
     for inner in _read_for_values(node) if node is not None else ():
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
-            tensor, _ = as_tensor(evaluate_quietly(engine, frame, inner))
+            tensor, _ = as_tensor(engine.evaluate_quietly(frame, inner))
             if tensor is not None and tensor.attr is not None:
                 found.add(tensor.attr)
     if found and frame.depth == 0 and frame.node is not None and _takes_nothing(frame.node):

@@ -21,12 +21,10 @@ RECORDS = frozenset(("record", "record_event"))
 
 
 def entered(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
-    from graphsafe.scan.interpreter.expressions import evaluate_quietly
-
     if not isinstance(expression, ast.Call) or not expression.args:
         return
     argument = expression.args[0]
-    stream = evaluate_quietly(engine, frame, argument)
+    stream = engine.evaluate_quietly(frame, argument)
     if type(stream) is not Handle or stream.kind != "stream":
         return
     if stream.detail == "default":

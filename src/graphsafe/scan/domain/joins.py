@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from graphsafe.scan.domain.values import (
+    NUMBER,
+    STR,
     UNKNOWN,
     UNSET,
+    Array,
     DeviceValue,
     Dict,
     DtypeValue,
@@ -23,6 +27,7 @@ from graphsafe.scan.domain.values import (
     Value,
     depends_on_step,
     holds_device,
+    number,
     options,
 )
 
@@ -171,3 +176,28 @@ _JOINS: Mapping[type, Callable[[Any, Any], Value | None]] = {
 def sequence(kind: SequenceKind, items: Iterable[Value]) -> Sequence:
     listed = tuple(items)
     return Sequence(kind, listed if len(listed) <= MAX_ITEMS else None, join_all(listed))
+
+
+def element_of(value: Value) -> Value:
+    """What iterating over a value gives."""
+    found: list[Value] = []
+    for option in options(value):
+        if isinstance(option, Sequence):
+            found.append(option.elem)
+        elif isinstance(option, Tensor):
+            ndim = option.ndim - 1 if option.ndim is not None and option.ndim > 0 else None
+            # An element of a host tensor may well be 0-d, which is as good as a number.
+            sure = option.sure and not (option.where == "host" and option.ndim is None)
+            found.append(replace(option, ndim=ndim, fresh=False, name=None, sure=sure))
+        elif isinstance(option, Dict):
+            keys = [number(key) for key, _ in option.items]
+            found.append(join_all(keys) if keys else UNKNOWN)
+        elif isinstance(option, Array):
+            found.append(NUMBER)
+        elif isinstance(option, Number):
+            found.append(STR)
+        elif isinstance(option, Unknown):
+            found.append(option)
+        else:
+            found.append(UNKNOWN)
+    return join_all(found) if found else UNKNOWN

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from graphsafe.scan.domain import frozen
 from graphsafe.scan.domain.events import CompileTest, Span
-from graphsafe.scan.domain.values import Number, Value
-
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
+from graphsafe.scan.domain.values import Value
 
 Place = tuple[str, Span]
 "Path and span."
@@ -96,10 +91,3 @@ class StateLog:
     "Places that write what the same step has read before."
     used_before: dict[Place, set[tuple[str, str, int]]] = field(default_factory=dict)
     "Place that writes -> the uses of what it writes that come before it in the same step."
-
-
-def use_number(engine: Engine, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
-    """Note that a host number which is state decides what the device does here."""
-    if frame.hot and isinstance(value, Number) and value.state is not None:
-        line: int = node.lineno  # type: ignore[attr-defined]
-        engine.note(Use(value.state, kind, frame.path, frame.function, line))

@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.scan.checks import first_step
 from graphsafe.scan.checks.provenance import (
     constructs,
     converts,
@@ -21,7 +22,7 @@ from graphsafe.scan.checks.provenance import (
     tells_identity,
 )
 from graphsafe.scan.domain.events import span_of
-from graphsafe.scan.domain.joins import join, sequence
+from graphsafe.scan.domain.joins import element_of, join, sequence
 from graphsafe.scan.domain.naming import bound_to, placed
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
@@ -38,10 +39,9 @@ from graphsafe.scan.domain.values import (
     named,
     options,
 )
-from graphsafe.scan.interpreter import guards, operators
+from graphsafe.scan.interpreter import operators
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
-from graphsafe.scan.interpreter.expressions import element, evaluate
 from graphsafe.scan.interpreter.subscripts import subscript_store
 from graphsafe.scan.symbols.index import dotted
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def plain(engine: Engine, frame: Frame, node: ast.Assign) -> None:
-    value = evaluate(engine, frame, node.value)
+    value = engine.evaluate(frame, node.value)
     for target in node.targets:
         assign(engine, frame, target, value, node)
 
@@ -58,7 +58,7 @@ def plain(engine: Engine, frame: Frame, node: ast.Assign) -> None:
 def annotated_assignment(engine: Engine, frame: Frame, node: ast.AnnAssign) -> None:
     if node.value is None:
         return
-    value = evaluate(engine, frame, node.value)
+    value = engine.evaluate(frame, node.value)
     is_empty = (isinstance(value, Sequence) and value.items == ()) or (isinstance(value, Dict) and not value.items)
     if type(value) is Unknown or is_empty:
         declared = annotated(engine, frame.file, node.annotation)
@@ -71,7 +71,7 @@ def annotated_assignment(engine: Engine, frame: Frame, node: ast.AnnAssign) -> N
     if type(value) is NoneValue and isinstance(node.target, ast.Attribute) and not frame.hot:
         # What a constructor leaves to be filled later, by whoever.
         declared = placed(annotated(engine, frame.file, node.annotation), node.target.attr, False, "any")
-        owner = evaluate(engine, frame, node.target.value)
+        owner = engine.evaluate(frame, node.target.value)
         if type(owner) is Instance:
             engine.attributes.expect(owner.ref, node.target.attr, declared)
 
@@ -79,8 +79,8 @@ def annotated_assignment(engine: Engine, frame: Frame, node: ast.AnnAssign) -> N
 def augmented(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
     target = node.target
     if isinstance(target, ast.Subscript):
-        held = evaluate(engine, frame, target)
-        value = operators.binary(engine, frame, node, held, evaluate(engine, frame, node.value))
+        held = engine.evaluate(frame, target)
+        value = operators.binary(engine, frame, node, held, engine.evaluate(frame, node.value))
         if as_tensor(held)[0] is None:
             assign(engine, frame, target, value, node, augmented=True)
         return
@@ -89,8 +89,8 @@ def augmented(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
         load = ast.copy_location(ast.Name(target.id, ast.Load()), target)
     else:
         load = ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
-    held = evaluate(engine, frame, load)
-    value = operators.binary(engine, frame, node, held, evaluate(engine, frame, node.value))
+    held = engine.evaluate(frame, load)
+    value = operators.binary(engine, frame, node, held, engine.evaluate(frame, node.value))
     tensor, certain = as_tensor(held)
     if tensor is not None and certain:
         # In place: the storage, and so the attribute's address, stays.
@@ -111,10 +111,10 @@ def assign(
     elif isinstance(target, (ast.Tuple, ast.List)):
         _unpack(engine, frame, target.elts, value, node)
     elif isinstance(target, ast.Attribute):
-        owner = evaluate(engine, frame, target.value)
+        owner = engine.evaluate(frame, target.value)
         _assign_attribute(engine, frame, target, owner, value, node, augmented)
     elif isinstance(target, ast.Subscript):
-        owner = evaluate(engine, frame, target.value)
+        owner = engine.evaluate(frame, target.value)
         if not subscript_store(engine, frame, target, owner, value, node):
             _assign_item(engine, frame, target, owner, value, node, augmented)
     elif isinstance(target, ast.Starred):
@@ -142,7 +142,7 @@ def _unpack(engine: Engine, frame: Frame, targets: list[ast.expr], value: Value,
         else:
             inner = target.value if isinstance(target, ast.Starred) else target
             # A length that does not fit belongs to an annotation that is wrong.
-            item = UNKNOWN if items is not None else element(engine, value)
+            item = UNKNOWN if items is not None else element_of(value)
             assign(engine, frame, inner, Sequence("list", None, item) if inner is not target else item, node)
 
 
@@ -170,7 +170,7 @@ def _assign_attribute(
 def _assign_item(
     engine: Engine, frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST, augmented: bool
 ) -> None:
-    key = evaluate(engine, frame, target.slice)
+    key = engine.evaluate(frame, target.slice)
     holder = target.value
     text = dotted(holder)
     for option in options(owner):
@@ -189,7 +189,7 @@ def _assign_item(
         elif isinstance(holder, ast.Name) and frame.hot:
             _record_item(engine, frame, f"{frame.path}::{holder.id}", None, target, key, value, node, augmented)
         elif isinstance(holder, ast.Attribute) and text is not None:
-            instance = evaluate(engine, frame, holder.value)
+            instance = engine.evaluate(frame, holder.value)
             if type(instance) is not Instance:
                 continue
             if frame.hot:
@@ -268,7 +268,7 @@ def _record_write(
             keyed=keyed,
             guard=guard,
             compile_test=frame.compile_test,
-            grows=grows(assigned, text) or guards.too_small(frame, base),
+            grows=grows(assigned, text) or first_step.too_small(frame, base),
             borrowed=borrowed or is_born_here(frame, text),
             alone=all(test.alone for test in frame.lazy),
             rare=converts(assigned, text) or is_made_along(frame, text) or (is_rare(frame) and not reads_self),

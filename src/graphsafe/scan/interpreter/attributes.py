@@ -211,8 +211,6 @@ class AttributeTables:
         return self._engine.queries.ask(("class", ref, name), lambda: self._class_body(ref, name), lambda: UNKNOWN)
 
     def _class_body(self, ref: str, name: str) -> Value:
-        from graphsafe.scan.interpreter.expressions import evaluate_quietly
-
         project = self._engine.project
         for base in project.mro(ref):
             facts = project.class_facts(base) if "::" in base else None
@@ -234,7 +232,7 @@ class AttributeTables:
                     return UNKNOWN
             if value is None:
                 return UNKNOWN
-            result = evaluate_quietly(self._engine, frame, value)
+            result = self._engine.evaluate_quietly(frame, value)
             if type(result) is Number:
                 return replace(result, soft=result.soft or "attribute")
             return result

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
-from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.state_log import use_number
+from graphsafe.scan.domain.joins import element_of, join_all
 from graphsafe.scan.domain.values import (
     ARRAY,
     NUMBER,
@@ -31,7 +30,7 @@ from graphsafe.scan.domain.values import (
     depends_on_step,
     options,
 )
-from graphsafe.scan.interpreter import expressions, members
+from graphsafe.scan.interpreter import members
 from graphsafe.scan.models import containers, library, platforms, runtime_objects, tensors
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.symbols.overrides import is_abstract
@@ -55,12 +54,12 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
         if answer is not None:
             return answer
     if isinstance(function, ast.Attribute):
-        receiver = expressions.evaluate(engine, frame, function.value)
+        receiver = engine.evaluate(frame, function.value)
         arguments = evaluated(engine, frame, node)
         receivers = _able(engine, frame, options(receiver), function.attr, node.keywords)
         found = [_method(engine, frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
-    value = expressions.evaluate(engine, frame, function)
+    value = engine.evaluate(frame, function)
     return call_value(engine, frame, node, value, evaluated(engine, frame, node))
 
 
@@ -93,16 +92,16 @@ def evaluated(engine: Engine, frame: Frame, node: ast.Call) -> Arguments:
     is_open = False
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            value = expressions.evaluate(engine, frame, argument.value)
+            value = engine.evaluate(frame, argument.value)
             if type(value) is Sequence and value.items is not None:
                 positional.extend(value.items)
             else:
                 is_open = True
-                positional.append(expressions.element(engine, value))
+                positional.append(element_of(value))
         else:
-            positional.append(expressions.evaluate(engine, frame, argument))
+            positional.append(engine.evaluate(frame, argument))
     for keyword in node.keywords:
-        value = expressions.evaluate(engine, frame, keyword.value)
+        value = engine.evaluate(frame, keyword.value)
         if keyword.arg is not None:
             keywords[keyword.arg] = value
         elif type(value) is Dict:
@@ -147,7 +146,7 @@ def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arg
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):
         for value in values:
-            use_number(engine, frame, value, "argument", node)
+            engine.use_number(frame, value, "argument", node)
 
 
 def _function(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks import branch_effects, capturing_branch
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.state_log import use_number
 from graphsafe.scan.domain.values import (
     BOOL,
     UNKNOWN,
@@ -26,7 +25,7 @@ from graphsafe.scan.domain.values import (
     describe,
     number,
 )
-from graphsafe.scan.interpreter import expressions, guards
+from graphsafe.scan.interpreter import guards
 from graphsafe.scan.models import platforms
 
 if TYPE_CHECKING:
@@ -43,10 +42,10 @@ def boolean(engine: Engine, frame: Frame, node: ast.BoolOp) -> Value:
     switch: Number | None = None
     for i, part in enumerate(node.values):
         if i == len(node.values) - 1:
-            results.append(expressions.evaluate(engine, frame, part))
+            results.append(engine.evaluate(frame, part))
             break
         known = truth(engine, frame, part, how, node)
-        value = expressions.evaluate_quietly(engine, frame, part)
+        value = engine.evaluate_quietly(frame, part)
         if known is not None and known.soft in ("environment", "platform") and bool(known.const) is (how == "or"):
             switch = known
         if known is not None and known.soft is None and bool(known.const) is (how == "or"):
@@ -68,12 +67,12 @@ def truth(engine: Engine, frame: Frame, node: ast.expr, how: str, whole: ast.AST
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         known = truth(engine, frame, node.operand, "not" if how == "not" else how, node)
         return replace(known, const=not known.const) if known is not None else None
-    value = expressions.evaluate(engine, frame, node)
+    value = engine.evaluate(frame, node)
     tensor, certain = as_tensor(value)
     if tensor is not None and tensor.where != "host":
         engine.emit(frame, "Branch", how, node, confidence_of(tensor, certain), value=describe(value))
         return None
-    use_number(engine, frame, value, "branch", node)
+    engine.use_number(frame, value, "branch", node)
     return platforms.tested(frame, node) or _known(value)
 
 
@@ -141,7 +140,7 @@ def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> Value:
             frame.guards.append(verdict.text)
         elif test is not None:
             frame.compile_tests.append(test)
-        results.append(expressions.evaluate(engine, frame, part))
+        results.append(engine.evaluate(frame, part))
         frame.leave(around)
     frame.env = before
     return join_all(results)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.scan.domain.joins import join, join_all, sequence
+from graphsafe.scan.domain.joins import element_of, join, join_all, sequence
 from graphsafe.scan.domain.values import (
     STR,
     UNKNOWN,
@@ -17,14 +17,13 @@ from graphsafe.scan.domain.values import (
     SequenceKind,
     Unknown,
     Value,
-    as_tensor,
-    confidence_of,
     depends_on_step,
-    describe,
     holds_device,
     of_elements,
 )
-from graphsafe.scan.interpreter import conditions, expressions, guards
+from graphsafe.scan.interpreter import conditions, guards
+from graphsafe.scan.interpreter.assignments import assign
+from graphsafe.scan.models import formatting
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
@@ -37,13 +36,13 @@ def sequence_display(kind: SequenceKind) -> Callable[[Engine, Frame, Any], Value
         open_ended = False
         for item in node.elts:
             if not isinstance(item, ast.Starred):
-                items.append(expressions.evaluate(engine, frame, item))
+                items.append(engine.evaluate(frame, item))
                 continue
-            value = expressions.evaluate(engine, frame, item.value)
+            value = engine.evaluate(frame, item.value)
             if isinstance(value, Sequence) and value.items is not None:
                 items.extend(value.items)
             else:
-                items.append(expressions.element(engine, value))
+                items.append(element_of(value))
                 open_ended = True
         return of_elements(kind, join_all(items)) if open_ended else sequence(kind, items)
 
@@ -54,7 +53,7 @@ def dict_display(engine: Engine, frame: Frame, node: ast.Dict) -> Value:
     items: dict[Any, Value] = {}
     elem: Value | None = None
     for key, part in zip(node.keys, node.values, strict=True):
-        value = expressions.evaluate(engine, frame, part)
+        value = engine.evaluate(frame, part)
         if key is None:
             if type(value) is Dict:
                 items.update(value.items)
@@ -62,7 +61,7 @@ def dict_display(engine: Engine, frame: Frame, node: ast.Dict) -> Value:
             else:
                 value = Unknown(depends_on_step(value), holds_device(value))
         else:
-            name = expressions.evaluate(engine, frame, key)
+            name = engine.evaluate(frame, key)
             if type(name) is Number and isinstance(name.const, (str, int, float, bool)):
                 items[name.const] = value
         elem = value if elem is None else join(elem, value)
@@ -77,11 +76,11 @@ def comprehension(kind: SequenceKind) -> Callable[[Engine, Frame, Any], Value]:
         if known is not None:
             items = []
             for item in known:
-                bind(engine, frame, node.generators[0].target, item)
-                items.append(expressions.evaluate(engine, frame, node.elt))
+                assign(engine, frame, node.generators[0].target, item, node.generators[0].target)
+                items.append(engine.evaluate(frame, node.elt))
             result: Value = sequence(kind, items)
         else:
-            result = of_elements(kind, expressions.evaluate(engine, frame, node.elt))
+            result = of_elements(kind, engine.evaluate(frame, node.elt))
         frame.env = before
         return result
 
@@ -92,7 +91,7 @@ def _generators(engine: Engine, frame: Frame, generators: list[ast.comprehension
     """Bind the targets; the items themselves where there is one plain loop over a few known ones."""
     items: tuple[Value, ...] | None = None
     for generator in generators:
-        iterable = expressions.evaluate(engine, frame, generator.iter)
+        iterable = engine.evaluate(frame, generator.iter)
         if (
             len(generators) == 1
             and not generator.ifs
@@ -101,25 +100,19 @@ def _generators(engine: Engine, frame: Frame, generators: list[ast.comprehension
             and len(iterable.items) <= 8
         ):
             items = iterable.items
-        bind(engine, frame, generator.target, expressions.element(engine, iterable))
+        assign(engine, frame, generator.target, element_of(iterable), generator.target)
         for condition in generator.ifs:
             conditions.truth(engine, frame, condition, "if", condition)
             guards.narrow(engine, frame, frame.env, condition, True)
     return items
 
 
-def bind(engine: Engine, frame: Frame, target: ast.expr, value: Value) -> None:
-    from graphsafe.scan.interpreter.assignments import assign
-
-    assign(engine, frame, target, value, target)
-
-
 def dict_comprehension(engine: Engine, frame: Frame, node: ast.DictComp) -> Value:
     before = frame.env
     frame.env = dict(before)
     _generators(engine, frame, node.generators)
-    expressions.evaluate(engine, frame, node.key)
-    result = Dict((), expressions.evaluate(engine, frame, node.value))
+    engine.evaluate(frame, node.key)
+    result = Dict((), engine.evaluate(frame, node.value))
     frame.env = before
     return result
 
@@ -127,16 +120,8 @@ def dict_comprehension(engine: Engine, frame: Frame, node: ast.DictComp) -> Valu
 def joined_string(engine: Engine, frame: Frame, node: ast.JoinedStr) -> Value:
     for part in node.values:
         if isinstance(part, ast.FormattedValue):
-            formatted(engine, frame, node, expressions.evaluate(engine, frame, part.value), part.value)
+            formatting.format_item(engine, frame, node, engine.evaluate(frame, part.value))
     first = node.values[0] if node.values else None
     if isinstance(first, ast.Constant) and str(first.value).startswith("cuda"):
         return DeviceValue("device")
     return STR
-
-
-def formatted(engine: Engine, frame: Frame, node: ast.AST, value: Value, part: ast.expr | None = None) -> None:
-    for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
-        tensor, certain = as_tensor(item)
-        if tensor is not None and tensor.where != "host":
-            words = {"value": describe(item)}
-            engine.emit(frame, "HostRead", "format", node, confidence_of(tensor, certain), None, **words)

@@ -22,7 +22,7 @@ from graphsafe.scan.domain.events import Event, EventKind, expression_text, span
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.queries import Queries
 from graphsafe.scan.domain.record import Edge, Failure, Place
-from graphsafe.scan.domain.state_log import Use
+from graphsafe.scan.domain.state_log import Use, UseKind
 from graphsafe.scan.domain.summary import (
     CallEdge,
     Effects,
@@ -40,6 +40,7 @@ from graphsafe.scan.domain.values import (
     UNKNOWN,
     Function,
     Instance,
+    Number,
     Tensor,
     Unknown,
     Value,
@@ -48,7 +49,7 @@ from graphsafe.scan.domain.values import (
     of_elements,
 )
 from graphsafe.scan.domain.widening import widened
-from graphsafe.scan.interpreter import attributes, expressions, parameters, statements
+from graphsafe.scan.interpreter import attributes, calls, expressions, members, parameters, statements
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_budget import MAX_COLD, Horizon, Vicinity
 from graphsafe.scan.interpreter.call_frame import Frame
@@ -132,6 +133,31 @@ class Engine:
     def note(self, item: Item) -> None:
         """Something that a line does, at its place in the order of the step."""
         self.effects.items.append(item)
+
+    def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
+        """Note that a host number which is state decides what the device does here."""
+        if frame.hot and isinstance(value, Number) and value.state is not None:
+            line: int = node.lineno  # type: ignore[attr-defined]
+            self.note(Use(value.state, kind, frame.path, frame.function, line))
+
+    # expressions, for handlers and models that meet others inside theirs
+
+    def evaluate(self, frame: Frame, node: ast.expr) -> Value:
+        """The value of an expression; what it does is noted."""
+        handler = expressions.HANDLERS.get(type(node))
+        return UNKNOWN if handler is None else handler(self, frame, node)
+
+    def evaluate_quietly(self, frame: Frame, node: ast.expr) -> Value:
+        """The value of an expression, read once more without noting what it does."""
+        return self.quietly(lambda: self.evaluate(frame, node))
+
+    def call_value(self, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
+        """What calling a value gives, whatever it is."""
+        return calls.call_value(self, frame, node, value, arguments)
+
+    def attribute(self, frame: Frame, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:
+        """What an attribute of a value holds; `text` is how the code writes it."""
+        return members.attribute(self, frame, node, owner, name, text)
 
     # names
 
@@ -293,7 +319,7 @@ class Engine:
         try:
             if isinstance(node, ast.Lambda):
                 parameters.bind_lambda(self, inner, node, arguments)
-                return expressions.evaluate(self, inner, node.body)
+                return self.evaluate(inner, node.body)
             assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
             parameters.bind(self, inner, node, None, None, arguments)
             return self._run(inner, node)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,10 +15,8 @@ from graphsafe.scan.domain.values import (
     ClassValue,
     DeviceValue,
     Instance,
-    NoneValue,
     Number,
     Tensor,
-    Union,
     Unknown,
     Value,
     Where,
@@ -28,7 +25,7 @@ from graphsafe.scan.domain.values import (
     without_none,
 )
 from graphsafe.scan.interpreter.capture_answers import answer
-from graphsafe.scan.models import platforms
+from graphsafe.scan.models import platforms, type_tests
 from graphsafe.scan.sources.node_memo import kept, source_text
 from graphsafe.scan.symbols.index import dotted
 
@@ -39,9 +36,6 @@ if TYPE_CHECKING:
 DEBUG_NAME = re.compile(
     r"(^|[._])(debug\w*|\w*_debug|verbose|verbosity|trace_\w+|log_level|profil\w+|sanity_check\w*|check_nan\w*|dump\w*|isEnabledFor)$",
     re.I,
-)
-READY_FLAG = re.compile(
-    r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
 
 
@@ -218,7 +212,7 @@ def place(engine: Engine, frame: Frame, test: ast.expr) -> None:
 def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.Call, branch: bool) -> None:
     name = dotted(test.func) or ""
     if name == "isinstance" and len(test.args) == 2:
-        wanted = _types(test.args[1])
+        wanted = type_tests.named_types(test.args[1])
     elif name in ("torch.is_tensor", "is_tensor") and test.args:
         wanted = {"Tensor"}
     elif branch and isinstance(test.func, ast.Attribute) and test.func.attr == "is_pinned":
@@ -236,7 +230,7 @@ def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.
             if branch and wanted and wanted <= {"int", "float", "bool", "str"}:
                 return Number()
             return value
-        kept = [option for option in options(value) if _is_a(option, wanted) is not (not branch)]
+        kept = [option for option in options(value) if type_tests.is_a(option, wanted) is not (not branch)]
         if branch:
             kept = [
                 replace(option, sure=True) if type(option) is Tensor and option.where != "any" else option
@@ -262,36 +256,6 @@ def _as_subclass(engine: Engine, frame: Frame, value: Instance, node: ast.expr) 
     return value
 
 
-def _types(node: ast.expr) -> set[str]:
-    names = node.elts if isinstance(node, ast.Tuple) else [node]
-    return {(dotted(name) or "?").rpartition(".")[2] for name in names}
-
-
-def _is_a(value: Value, wanted: set[str]) -> bool | None:
-    if type(value) is Tensor:
-        return bool(wanted & {"Tensor", "Parameter"})
-    if type(value) is Number:
-        if "Tensor" in wanted:
-            return False
-        return value.type in wanted if value.type is not None and wanted <= {"int", "float", "bool", "str"} else None
-    if type(value) is NoneValue:
-        return False
-    kinds = {"Sequence": {"list", "tuple", "Sequence", "Iterable"}, "Dict": {"dict", "Mapping"}}.get(
-        type(value).__name__
-    )
-    if kinds is not None:
-        return True if kinds & wanted else False if wanted <= {"Tensor", "int", "float", "str", "bool"} else None
-    return None
-
-
-def is_instance(value: Value, node: ast.expr) -> bool | None:
-    wanted = _types(node)
-    if type(value) is Union or type(value) is Unknown:
-        answers = {_is_a(option, wanted) for option in value.options} if type(value) is Union else {None}
-        return answers.pop() if len(answers) == 1 else None
-    return _is_a(value, wanted)
-
-
 def _update(engine: Engine, frame: Frame, env: dict[str, Value], node: ast.expr, change: object) -> None:
     text = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
     if isinstance(node, ast.NamedExpr):
@@ -301,93 +265,9 @@ def _update(engine: Engine, frame: Frame, env: dict[str, Value], node: ast.expr,
     if text in env:
         value: Value = env[text]
     elif isinstance(node, ast.Attribute):
-        from graphsafe.scan.interpreter.expressions import evaluate_quietly
-
-        value = evaluate_quietly(engine, frame, node)
+        value = engine.evaluate_quietly(frame, node)
     else:
         return
     new = change(value)  # type: ignore[operator]
     if new is not value and new != value:
         env[text] = new
-
-
-# work that only a first step does
-
-
-@kept
-def lazy_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
-    """What is missing when this branch runs: `self.plan` behind `if self.plan is None`; `*` behind a ready flag."""
-    return tuple(_lazy(test, branch))
-
-
-def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = test.operand
-        if branch and isinstance(inner, (ast.Attribute, ast.Name)):
-            yield "*" if _says_ready(inner) else dotted(inner) or ""
-        else:
-            yield from _lazy(inner, not branch)
-    elif isinstance(test, ast.BoolOp):
-        if isinstance(test.op, ast.And) is branch or branch:
-            for value in test.values:
-                yield from _lazy(value, branch)
-    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
-        op, right = test.ops[0], test.comparators[0]
-        if (
-            isinstance(right, ast.Constant)
-            and right.value is None
-            and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq))
-        ):
-            if isinstance(op, (ast.Is, ast.Eq)) is branch:
-                yield dotted(test.left) or (_getattr(test.left) or "")
-        elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(op, ast.NotIn) is branch:
-            yield dotted(right) or ""
-    elif isinstance(test, ast.Call) and dotted(test.func) == "hasattr" and not branch:
-        yield _getattr(test) or ""
-    elif isinstance(test, (ast.Attribute, ast.Name)) and branch:
-        text = dotted(test) or ""
-        if re.search(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$", text):
-            yield "*"
-    elif isinstance(test, (ast.Attribute, ast.Name)) and _says_ready(test):
-        # `if self.ready: return`, and what follows.
-        yield "*"
-
-
-def _says_ready(node: ast.expr) -> bool:
-    text = dotted(node) or ""
-    return READY_FLAG.search(text) is not None and not re.search(r"(^|[._])(is_)?first", text)
-
-
-def _getattr(node: ast.expr) -> str | None:
-    """`self.x` of `hasattr(self, "x")` and `getattr(self, "x", None)`."""
-    if isinstance(node, ast.Call) and len(node.args) >= 2 and isinstance(node.args[1], ast.Constant):
-        owner = dotted(node.args[0])
-        return f"{owner}.{node.args[1].value!s}" if owner else None
-    return None
-
-
-@kept
-def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
-    """Buffers that are too small when this branch runs: `self.buf` behind `if self.buf.numel() < n`."""
-    if isinstance(test, ast.BoolOp) and branch:
-        return tuple(text for value in test.values for text in size_tests(value, branch))
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not branch:
-        return ()
-    op = test.ops[0]
-    if isinstance(op, (ast.Lt, ast.LtE)):
-        side = test.left
-    elif isinstance(op, (ast.Gt, ast.GtE)):
-        side = test.comparators[0]
-    else:
-        return ()
-    found = []
-    for inner in ast.walk(side):
-        if isinstance(inner, ast.Attribute) and inner.attr in ("numel", "shape", "size", "nelement"):
-            text = dotted(inner.value)
-            if text is not None and "." in text:
-                found.append(text)
-    return tuple(found)
-
-
-def too_small(frame: Frame, text: str) -> bool:
-    return any(test.target == f"size of {text}" for test in frame.lazy)

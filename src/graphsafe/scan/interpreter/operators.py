@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan.domain.joins import join, sequence
-from graphsafe.scan.domain.state_log import use_number
 from graphsafe.scan.domain.values import (
     ARRAY,
     BOOL,
@@ -27,7 +26,6 @@ from graphsafe.scan.domain.values import (
     Union,
     Unknown,
     Value,
-    all_doubtful,
     as_tensor,
     confidence_of,
     depends_on_step,
@@ -38,7 +36,9 @@ from graphsafe.scan.domain.values import (
     of_elements,
     together,
 )
-from graphsafe.scan.interpreter import conditions, displays, expressions
+from graphsafe.scan.interpreter import conditions
+from graphsafe.scan.models import formatting
+from graphsafe.scan.models.operations import elementwise
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
@@ -68,8 +68,8 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 def binary_operation(engine: Engine, frame: Frame, node: ast.BinOp) -> Value:
-    left = expressions.evaluate(engine, frame, node.left)
-    return binary(engine, frame, node, left, expressions.evaluate(engine, frame, node.right))
+    left = engine.evaluate(frame, node.left)
+    return binary(engine, frame, node, left, engine.evaluate(frame, node.right))
 
 
 def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
@@ -77,11 +77,11 @@ def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: 
     lt, _ = as_tensor(left)
     rt, _ = as_tensor(right)
     if isinstance(op, ast.Mod) and isinstance(left, Number) and left.type == "str":
-        displays.formatted(engine, frame, node, right)
+        formatting.format_item(engine, frame, node, right)
         return STR
     if lt is not None or rt is not None:
-        use_number(engine, frame, left, "operand", node)
-        use_number(engine, frame, right, "operand", node)
+        engine.use_number(frame, left, "operand", node)
+        engine.use_number(frame, right, "operand", node)
         if lt is not None and rt is not None:
             if type(node) is ast.BinOp and lt.where != rt.where:
                 _told_by_company(frame, node.left, lt, rt)
@@ -156,22 +156,6 @@ def _size(const: object) -> int:
     return 64 if isinstance(const, (float, complex)) else MAX_FOLDED + 1
 
 
-def elementwise(tensors: tuple[Tensor, ...], dtype: Dtype | None) -> Tensor:
-    """The new tensor that an elementwise operation makes of these."""
-    ndim: int | None = 0
-    for tensor in tensors:
-        ndim = None if ndim is None or tensor.ndim is None else max(ndim, tensor.ndim)
-    return Tensor(
-        where=together(tensors),
-        dtype=dtype,
-        ndim=ndim,
-        step=any(tensor.step for tensor in tensors),
-        fresh=True,
-        sure=any(tensor.sure for tensor in tensors),
-        doubtful=all_doubtful(tensors),
-    )
-
-
 def promote(a: Dtype | None, b: Dtype | None) -> Dtype | None:
     if a == b:
         return a
@@ -184,7 +168,7 @@ def unary(engine: Engine, frame: Frame, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         known = conditions.truth(engine, frame, node.operand, "not", node)
         return replace(known, const=not known.const, type="bool") if known is not None else BOOL
-    value = expressions.evaluate(engine, frame, node.operand)
+    value = engine.evaluate(frame, node.operand)
     tensor, _ = as_tensor(value)
     if tensor is not None:
         return elementwise((tensor,), tensor.dtype)
@@ -198,10 +182,10 @@ def unary(engine: Engine, frame: Frame, node: ast.UnaryOp) -> Value:
 
 
 def compare(engine: Engine, frame: Frame, node: ast.Compare) -> Value:
-    left = expressions.evaluate(engine, frame, node.left)
+    left = engine.evaluate(frame, node.left)
     result: Value = BOOL
     for i, (op, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
-        right = expressions.evaluate(engine, frame, right_node)
+        right = engine.evaluate(frame, right_node)
         result = _compare_pair(engine, frame, node, op, left, right)
         tensor, certain = as_tensor(result)
         if tensor is not None and tensor.where != "host" and i < len(node.ops) - 1:
@@ -226,7 +210,7 @@ def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop
         assert tensor is not None
         if type(other) is NoneValue:
             return BOOL
-        use_number(engine, frame, other, "operand", node)
+        engine.use_number(frame, other, "operand", node)
         mask = elementwise((tensor,), "bool")
         return mask if certain else perhaps(mask)
     if type(left) is Array or type(right) is Array:

@@ -24,7 +24,6 @@ from graphsafe.scan.domain.values import (
     of_elements,
     options,
 )
-from graphsafe.scan.interpreter import expressions
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.parameter_usage import is_used_as_tensor
@@ -191,7 +190,7 @@ def _is_none(node: ast.expr) -> bool:
 
 def _default(engine: Engine, frame: Frame, node: ast.expr, soft: str | None) -> Value:
     outer = Frame(frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1, level=frame.level)
-    value = expressions.evaluate(engine, outer, node)
+    value = engine.evaluate(outer, node)
     if type(value) is Number and soft is not None:
         return replace(value, soft=soft)
     return value

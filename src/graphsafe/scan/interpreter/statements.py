@@ -6,11 +6,11 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.scan.checks import branch_effects, capturing_branch
+from graphsafe.scan.checks import branch_effects, capture_site, capturing_branch, first_step, side_stream
 from graphsafe.scan.checks.provenance import capacity_tests, has_alternative
 from graphsafe.scan.domain.arguments import TOP_LEVEL
 from graphsafe.scan.domain.events import CompileTest
-from graphsafe.scan.domain.joins import join
+from graphsafe.scan.domain.joins import element_of, join
 from graphsafe.scan.domain.values import (
     NONE,
     UNKNOWN,
@@ -28,7 +28,6 @@ from graphsafe.scan.interpreter import assignments, calls, guards
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.call_frame import Frame, LazyTest
 from graphsafe.scan.interpreter.conditions import truth
-from graphsafe.scan.interpreter.expressions import element, evaluate
 from graphsafe.scan.symbols.index import decorator_name, dotted, import_targets
 from graphsafe.scan.symbols.kernels import is_kernel
 
@@ -53,7 +52,7 @@ def execute(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bool:
 def _expression(engine: Engine, frame: Frame, node: ast.Expr) -> None:
     if not frame.hot and _is_message(node.value):
         return
-    evaluate(engine, frame, node.value)
+    engine.evaluate(frame, node.value)
 
 
 def _is_message(node: ast.expr) -> bool:
@@ -96,7 +95,7 @@ def _class(engine: Engine, frame: Frame, node: ast.ClassDef) -> None:
 
 
 def _return(engine: Engine, frame: Frame, node: ast.Return) -> bool:
-    frame.returns.append(NONE if node.value is None else evaluate(engine, frame, node.value))
+    frame.returns.append(NONE if node.value is None else engine.evaluate(frame, node.value))
     return False
 
 
@@ -137,10 +136,10 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
             continue
         frame.env = dict(before)
         guards.narrow(engine, frame, frame.env, node.test, branch)
-        lazies = guards.lazy_tests(node.test, branch)
+        lazies = first_step.lazy_tests(node.test, branch)
         alone = not branch or not has_alternative(node.test)
         frame.lazy.extend(LazyTest(text, node.lineno, alone) for text in lazies)
-        sizes = guards.size_tests(node.test, branch)
+        sizes = first_step.size_tests(node.test, branch)
         frame.lazy.extend(LazyTest(f"size of {text}", node.lineno) for text in sizes)
         if branch:
             frame.lazy.extend(LazyTest(text, node.lineno) for text in capacity_tests(node.test))
@@ -155,7 +154,7 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
         del frame.lazy[lazy_count:]
         if not runs_on:
             # `if self.plan is not None: return self.plan`: what follows runs where it is missing.
-            missing += [*guards.lazy_tests(node.test, not branch), *capacity_tests(node.test)]
+            missing += [*first_step.lazy_tests(node.test, not branch), *capacity_tests(node.test)]
         if runs_on:
             outcomes.append(frame.env)
         elif verdict.guarded is (not branch):
@@ -212,8 +211,8 @@ def _loop_body(engine: Engine, frame: Frame, body: list[ast.stmt], before_each: 
 
 
 def _for(engine: Engine, frame: Frame, node: ast.For | ast.AsyncFor) -> None:
-    iterable = evaluate(engine, frame, node.iter)
-    item = element(engine, iterable)
+    iterable = engine.evaluate(frame, node.iter)
+    item = element_of(iterable)
     if isinstance(node.iter, ast.Call) and dotted(node.iter.func) == "enumerate" and type(item) is Unknown:
         item = UNKNOWN
     around = frame.conditions
@@ -267,7 +266,7 @@ def _with(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool 
     contexts, entered_count = len(frame.contexts), len(frame.entered)
     hot, around = frame.hot, frame.conditions
     for item in node.items:
-        value = evaluate(engine, frame, item.context_expr)
+        value = engine.evaluate(frame, item.context_expr)
         entered = _enter(engine, frame, node, item.context_expr, value)
         frame.entered.append(item.context_expr)
         if item.optional_vars is not None:
@@ -286,8 +285,6 @@ def _enter(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, express
     if type(value) is DeviceValue:
         frame.contexts.append("device" if value.where != "host" else "host")
     elif type(value) is Handle and value.kind == "capture":
-        from graphsafe.scan.checks import capture_site
-
         capture_site.entered(engine, frame, node, expression)
         if not frame.hot and frame.level == TOP_LEVEL:
             engine.add_root_site(frame)
@@ -295,8 +292,6 @@ def _enter(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, express
     elif type(value) is Handle and value.kind in ("stream-context", "stream", "device-context"):
         frame.contexts.append(value.kind)
         if value.kind == "stream-context" and frame.hot:
-            from graphsafe.scan.checks import side_stream
-
             side_stream.entered(engine, frame, node, expression)
     elif type(value) is Instance:
         for name in ("__enter__",):
@@ -310,7 +305,7 @@ def _enter(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, express
 
 
 def _match(engine: Engine, frame: Frame, node: ast.Match) -> bool:
-    subject = evaluate(engine, frame, node.subject)
+    subject = engine.evaluate(frame, node.subject)
     tensor, certain = as_tensor(subject)
     if tensor is not None and tensor.where != "host" and any(isinstance(c.pattern, ast.MatchValue) for c in node.cases):
         confidence = "likely" if certain and tensor.sure else "possible"
@@ -330,11 +325,6 @@ def _match(engine: Engine, frame: Frame, node: ast.Match) -> bool:
     outcomes.append(before)
     frame.env = _merge(outcomes, before)
     return True
-
-
-def swallows(handler: ast.ExceptHandler) -> bool:
-    """Whether an exception ends there: no `raise` in the handler's own body."""
-    return not any(isinstance(inner, ast.Raise) for statement in handler.body for inner in ast.walk(statement))
 
 
 _HANDLERS: dict[type[ast.stmt], Callable[[Engine, Frame, Any], bool | None]] = {

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.naming import MASK_NAME
-from graphsafe.scan.domain.state_log import use_number
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
     NUMBER,
@@ -33,7 +32,7 @@ from graphsafe.scan.domain.values import (
     describe,
     options,
 )
-from graphsafe.scan.interpreter import expressions, members
+from graphsafe.scan.interpreter import members
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.symbols.index import dotted
 
@@ -43,12 +42,10 @@ if TYPE_CHECKING:
 
 
 def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
-    owner = expressions.evaluate(engine, frame, node.value)
+    owner = engine.evaluate(frame, node.value)
     owners = _with_field(engine, frame, node, options(owner))
     if len(owners) > 1 and any(type(option) is Tensor for option in owners):
-        index = (
-            UNKNOWN if isinstance(node.slice, ast.Slice) else expressions.evaluate_quietly(engine, frame, node.slice)
-        )
+        index = UNKNOWN if isinstance(node.slice, ast.Slice) else engine.evaluate_quietly(frame, node.slice)
         if as_tensor(index)[0] is not None:
             # A list takes no tensor of indices, which the index of something that may be a tensor is most often.
             owners = tuple(option for option in owners if type(option) is not Sequence)
@@ -74,7 +71,7 @@ def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Va
         return _load_tensor(engine, frame, node, owner)
     if isinstance(owner, (Lib, ClassValue)):
         return owner
-    index = UNKNOWN if isinstance(node.slice, ast.Slice) else expressions.evaluate(engine, frame, node.slice)
+    index = UNKNOWN if isinstance(node.slice, ast.Slice) else engine.evaluate(frame, node.slice)
     if isinstance(node.slice, ast.Slice):
         bounds = _slice_bounds(engine, frame, node.slice)
         if isinstance(owner, Sequence):
@@ -145,10 +142,7 @@ def _wait_for_index(engine: Engine, frame: Frame, node: ast.Subscript, index: Va
 
 
 def _slice_bounds(engine: Engine, frame: Frame, node: ast.Slice) -> tuple[Value | None, ...]:
-    return tuple(
-        None if part is None else expressions.evaluate(engine, frame, part)
-        for part in (node.lower, node.upper, node.step)
-    )
+    return tuple(None if part is None else engine.evaluate(frame, part) for part in (node.lower, node.upper, node.step))
 
 
 def _slice_sequence(owner: Sequence, bounds: tuple[Value | None, ...]) -> Value:
@@ -200,15 +194,15 @@ def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, 
             for bound_node in (part.lower, part.upper, part.step):
                 if bound_node is None:
                     continue
-                bound = expressions.evaluate(engine, frame, bound_node)
+                bound = engine.evaluate(frame, bound_node)
                 index, certain = as_tensor(bound)
                 if index is not None and index.where != "host":
                     engine.emit(
                         frame, "Extent", "slice", bound_node, confidence_of(index, certain), value=describe(bound)
                     )
-                use_number(engine, frame, bound, "index", bound_node)
+                engine.use_number(frame, bound, "index", bound_node)
             continue
-        value = expressions.evaluate(engine, frame, part)
+        value = engine.evaluate(frame, part)
         single = options(value)
         option = single[0] if len(single) == 1 else value
         if type(option) is NoneValue or (isinstance(part, ast.Constant) and part.value is None):
@@ -221,7 +215,7 @@ def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, 
                 dropped -= 1
             else:
                 dropped += 1
-                use_number(engine, frame, option, "index", part)
+                engine.use_number(frame, option, "index", part)
             continue
         index, certain = as_tensor(value)
         if index is not None:
@@ -273,7 +267,6 @@ def _tensor_index(
     on_device: bool,
     store: bool,
 ) -> str:
-
     confidence = confidence_of(index, certain)
     gathers = "step" if index.step else "other"
     if not on_device:
@@ -299,7 +292,7 @@ def subscript_store(
     tensor, certain = as_tensor(owner)
     if tensor is None:
         return False
-    use_number(engine, frame, value, "operand", node)
+    engine.use_number(frame, value, "operand", node)
     if frame.hot and tensor.attr is not None:
         engine.note(StepInput(tensor.attr))
     if tensor.where == "host":
@@ -309,7 +302,7 @@ def subscript_store(
                 frame, "Transfer", "to-host", node, confidence_of(source, source_certain), value=describe(value)
             )
         for part in _parts(target.slice):
-            expressions.evaluate(engine, frame, part)
+            engine.evaluate(frame, part)
         return True
     masks = _mask_parts(engine, frame, target)
     dropped, known, gathers = _indices(engine, frame, target, tensor, store=True)
@@ -348,7 +341,7 @@ def _index_tensors(engine: Engine, frame: Frame, target: ast.Subscript) -> list[
     found = []
     for part in _parts(target.slice):
         if not isinstance(part, ast.Slice):
-            value = expressions.evaluate_quietly(engine, frame, part)
+            value = engine.evaluate_quietly(frame, part)
             tensor, _ = as_tensor(value)
             if tensor is not None and tensor.where != "host":
                 found.append((value, tensor))

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.scan.domain.joins import join, join_all, sequence
-from graphsafe.scan.domain.state_log import use_number
+from graphsafe.scan.domain.joins import element_of, join, join_all, sequence
 from graphsafe.scan.domain.values import (
     BOOL,
     INT,
@@ -38,6 +37,7 @@ from graphsafe.scan.domain.values import (
     of_elements,
     options,
 )
+from graphsafe.scan.models import type_tests
 from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
@@ -91,17 +91,16 @@ def branching(how: str) -> Handler:
 
 def ordered(engine: Engine, frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -> Value:
     """max, min, any, all, sorted: the host asks each value how it compares, or whether it is true."""
-    from graphsafe.scan.interpreter.expressions import element
 
     if isinstance(values, Lib | Function | Handle):
         return UNKNOWN
     if hasattr(values, "positional"):
         item = join_all(values.positional)
         for value in values.positional:
-            use_number(engine, frame, value, "operand", node)
+            engine.use_number(frame, value, "operand", node)
         several = True
     else:
-        item = element(engine, values)
+        item = element_of(values)
         several = type(values) is not Sequence or values.items is None or len(values.items) > 1 or how in ("any", "all")
     tensor, certain = as_tensor(item)
     if tensor is not None and tensor.where != "host" and several:
@@ -119,9 +118,7 @@ def ordered(engine: Engine, frame: Frame, node: ast.Call, values: Value | Argume
 
 
 def sum_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    from graphsafe.scan.interpreter.expressions import element
-
-    item = element(engine, arguments.positional[0]) if arguments.positional else UNKNOWN
+    item = element_of(arguments.positional[0]) if arguments.positional else UNKNOWN
     tensor, _ = as_tensor(item)
     return (
         replace(tensor, fresh=True, attr=None, name=None)
@@ -153,32 +150,26 @@ def range_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -
 
 
 def enumerate_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    from graphsafe.scan.interpreter.expressions import element
-
     value = arguments.positional[0] if arguments.positional else UNKNOWN
     if type(value) is Sequence and value.items is not None:
         return sequence("iterator", [sequence("tuple", (number(i), item)) for i, item in enumerate(value.items)])
-    return of_elements("iterator", sequence("tuple", (INT, element(engine, value))))
+    return of_elements("iterator", sequence("tuple", (INT, element_of(value))))
 
 
 def zip_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    from graphsafe.scan.interpreter.expressions import element
-
     if arguments.open:
-        return of_elements("iterator", of_elements("tuple", join_all(element(engine, v) for v in arguments.positional)))
-    return of_elements("iterator", sequence("tuple", [element(engine, value) for value in arguments.positional]))
+        return of_elements("iterator", of_elements("tuple", join_all(element_of(v) for v in arguments.positional)))
+    return of_elements("iterator", sequence("tuple", [element_of(value) for value in arguments.positional]))
 
 
 def listed(kind: str) -> Handler:
     def handler(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-        from graphsafe.scan.interpreter.expressions import element
-
         if not arguments.positional:
             return sequence(kind, ())  # type: ignore[arg-type]
         value = arguments.positional[0]
         if type(value) is Sequence:
             return replace(value, kind=kind)  # type: ignore[arg-type]
-        return of_elements(kind, element(engine, value))  # type: ignore[arg-type]
+        return of_elements(kind, element_of(value))  # type: ignore[arg-type]
 
     return handler
 
@@ -192,18 +183,14 @@ def dict_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) ->
 
 
 def isinstance_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    from graphsafe.scan.interpreter.guards import is_instance
-
     if len(node.args) == 2 and arguments.positional:
-        known = is_instance(arguments.positional[0], node.args[1])
+        known = type_tests.is_instance(arguments.positional[0], node.args[1])
         if known is not None:
             return number(known)
     return BOOL
 
 
 def getattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    from graphsafe.scan.interpreter import members
-
     if len(arguments.positional) < 2:
         return UNKNOWN
     owner, name = arguments.positional[:2]
@@ -212,7 +199,7 @@ def getattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments)
     base = dotted(node.args[0])
     text = f"{base}.{name.const}" if base else None
     found = (
-        join_all(members.attribute(engine, frame, node, option, name.const, text) for option in options(owner))
+        join_all(engine.attribute(frame, node, option, name.const, text) for option in options(owner))
         if options(owner)
         else UNKNOWN
     )
@@ -235,35 +222,28 @@ def setattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments)
 
 
 def map_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    from graphsafe.scan.interpreter.calls import call_value
-    from graphsafe.scan.interpreter.expressions import element
-
     if len(arguments.positional) < 2:
         return UNKNOWN
     function, *iterables = arguments.positional
-    items = tuple(element(engine, value) for value in iterables)
+    items = tuple(element_of(value) for value in iterables)
     if type(function) is Lib and function.name in ("builtins.int", "builtins.float", "builtins.bool"):
         return of_elements("iterator", cast(engine, frame, node, replace(arguments, positional=items, keywords={})))
     return of_elements(
-        "iterator", call_value(engine, frame, node, function, replace(arguments, positional=items, keywords={}))
+        "iterator", engine.call_value(frame, node, function, replace(arguments, positional=items, keywords={}))
     )
 
 
 def filter_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    from graphsafe.scan.interpreter.expressions import element
-
     if len(arguments.positional) < 2:
         return UNKNOWN
-    item = element(engine, arguments.positional[1])
+    item = element_of(arguments.positional[1])
     if type(arguments.positional[0]) is NoneValue:
         ordered(engine, frame, node, arguments.positional[1], "filter")
     return of_elements("iterator", item)
 
 
 def next_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    from graphsafe.scan.interpreter.expressions import element
-
-    item = element(engine, arguments.positional[0]) if arguments.positional else UNKNOWN
+    item = element_of(arguments.positional[0]) if arguments.positional else UNKNOWN
     return join(item, arguments.positional[1]) if len(arguments.positional) > 1 else item
 
 

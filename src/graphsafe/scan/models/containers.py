@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Call
 from graphsafe.scan.domain.events import span_of
-from graphsafe.scan.domain.joins import join, sequence
+from graphsafe.scan.domain.joins import element_of, join, sequence
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
     BOOL,
@@ -31,7 +31,6 @@ from graphsafe.scan.domain.values import (
     number,
     of_elements,
 )
-from graphsafe.scan.interpreter import expressions
 from graphsafe.scan.models import builtin_functions, formatting
 from graphsafe.scan.symbols.index import dotted
 
@@ -56,7 +55,7 @@ def _of_sequence(
     if name in ("append", "extend", "insert", "add", "appendleft"):
         added = arguments.positional[-1] if arguments.positional else UNKNOWN
         if name == "extend":
-            added = expressions.element(engine, added)
+            added = element_of(added)
         elem = added if receiver.items == () else join(receiver.elem, added)
         items = (
             (*receiver.items, added)
@@ -166,7 +165,7 @@ def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, adde
         return
     if not isinstance(holder, ast.Attribute):
         return
-    owner = expressions.evaluate(engine, frame, holder.value)
+    owner = engine.evaluate(frame, holder.value)
     if type(owner) is not Instance:
         return
     if not frame.hot:

@@ -51,6 +51,14 @@ def format_values(engine: Engine, frame: Frame, node: ast.AST, values: Iterable[
                 )
 
 
+def format_item(engine: Engine, frame: Frame, node: ast.AST, value: Value) -> None:
+    """What a format string puts into text: a value, or each element of a sequence."""
+    for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
+        tensor, certain = as_tensor(item)
+        if tensor is not None and tensor.where != "host":
+            engine.emit(frame, "HostRead", "format", node, confidence_of(tensor, certain), value=describe(item))
+
+
 def log(engine: Engine, frame: Frame, node: ast.Call, level: str, arguments: Arguments) -> Value:
     doubt = _LOGGING.get(level, "possible")
     if doubt is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.joins import element_of, join_all
 from graphsafe.scan.domain.values import (
     ARRAY,
     BOOL,
@@ -26,7 +26,6 @@ from graphsafe.scan.domain.values import (
     number,
     options,
 )
-from graphsafe.scan.interpreter import expressions
 from graphsafe.scan.models import (
     builtin_functions,
     formatting,
@@ -153,7 +152,7 @@ def _partial(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments)
 
 
 def _reduce(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return expressions.element(engine, arguments.positional[1]) if len(arguments.positional) > 1 else UNKNOWN
+    return element_of(arguments.positional[1]) if len(arguments.positional) > 1 else UNKNOWN
 
 
 _FUNCTIONS: dict[str, Handler] = {

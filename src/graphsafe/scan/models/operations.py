@@ -12,7 +12,6 @@ from graphsafe.report.model import Confidence
 from graphsafe.scan.checks import draws, fixed_device, host_clock
 from graphsafe.scan.domain.events import EventKind
 from graphsafe.scan.domain.joins import sequence
-from graphsafe.scan.domain.state_log import use_number
 from graphsafe.scan.domain.values import (
     NONE,
     NUMBER,
@@ -119,6 +118,22 @@ def by_table(
     return _result(op.result_of(call), op, where, involved, receiver, values, arguments, call)
 
 
+def elementwise(tensors: tuple[Tensor, ...], dtype: Dtype | None) -> Tensor:
+    """The new tensor that an elementwise operation makes of these."""
+    ndim: int | None = 0
+    for tensor in tensors:
+        ndim = None if ndim is None or tensor.ndim is None else max(ndim, tensor.ndim)
+    return Tensor(
+        where=together(tensors),
+        dtype=dtype,
+        ndim=ndim,
+        step=any(tensor.step for tensor in tensors),
+        fresh=True,
+        sure=any(tensor.sure for tensor in tensors),
+        doubtful=all_doubtful(tensors),
+    )
+
+
 def tensors_in(value: Value) -> list[Tensor]:
     if type(value) is Tensor:
         return [value]
@@ -161,7 +176,7 @@ def _placement(
 def _note_state(engine: Engine, frame: Frame, node: ast.Call, involved: list[Tensor], values: Seq[Value]) -> None:
     for value in values:
         for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
-            use_number(engine, frame, item, "argument", node)
+            engine.use_number(frame, item, "argument", node)
 
 
 def _emit_effects(

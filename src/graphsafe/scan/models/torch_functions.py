@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.joins import element_of, join_all
 from graphsafe.scan.domain.values import (
     BOOL,
     UNKNOWN,
@@ -80,9 +80,7 @@ def torch(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Ar
     ):
         involved = [tensor for value in arguments.values() for tensor in operations.tensors_in(value)]
         if involved and not name.startswith(("torch.ops.", "torch._C.")):
-            from graphsafe.scan.interpreter.operators import elementwise
-
-            return replace(elementwise(tuple(involved), None), ndim=None)
+            return replace(operations.elementwise(tuple(involved), None), ndim=None)
     return engine.after_unknown(arguments)
 
 
@@ -182,19 +180,14 @@ def checkpoint(engine: Engine, frame: Frame, node: ast.Call, arguments: Argument
 
 
 def _apply_first(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    from graphsafe.scan.interpreter.calls import call_value
-
     if not arguments.positional:
         return engine.after_unknown(arguments)
-    return call_value(
-        engine, frame, node, arguments.positional[0], replace(arguments, positional=arguments.positional[1:])
+    return engine.call_value(
+        frame, node, arguments.positional[0], replace(arguments, positional=arguments.positional[1:])
     )
 
 
 def cond(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    from graphsafe.scan.interpreter.calls import call_value
-    from graphsafe.scan.interpreter.expressions import element
-
     op = engine.ops.python("torch.cond")
     if op is not None:
         operations.by_table(engine, frame, node, op, "torch.cond", None, arguments)
@@ -202,13 +195,13 @@ def cond(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> 
     values = (
         operands.items
         if type(operands) is Sequence and operands.items is not None
-        else (element(engine, operands),)
+        else (element_of(operands),)
         if operands is not None
         else ()
     )
     branches = [arguments.get(1, "true_fn"), arguments.get(2, "false_fn")]
     results = [
-        call_value(engine, frame, node, branch, replace(arguments, positional=tuple(values), keywords={}))
+        engine.call_value(frame, node, branch, replace(arguments, positional=tuple(values), keywords={}))
         for branch in branches
         if branch is not None
     ]

@@ -1,0 +1,97 @@
+"""Tests that only a first step passes: what is missing is made behind them, what is too small made larger."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.sources.node_memo import kept
+from graphsafe.scan.symbols.index import dotted
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+
+READY_FLAG = re.compile(
+    r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
+)
+
+
+@kept
+def lazy_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
+    """What is missing when this branch runs: `self.plan` behind `if self.plan is None`; `*` behind a ready flag."""
+    return tuple(_lazy(test, branch))
+
+
+def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = test.operand
+        if branch and isinstance(inner, (ast.Attribute, ast.Name)):
+            yield "*" if _says_ready(inner) else dotted(inner) or ""
+        else:
+            yield from _lazy(inner, not branch)
+    elif isinstance(test, ast.BoolOp):
+        if isinstance(test.op, ast.And) is branch or branch:
+            for value in test.values:
+                yield from _lazy(value, branch)
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+        op, right = test.ops[0], test.comparators[0]
+        if (
+            isinstance(right, ast.Constant)
+            and right.value is None
+            and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq))
+        ):
+            if isinstance(op, (ast.Is, ast.Eq)) is branch:
+                yield dotted(test.left) or (_getattr(test.left) or "")
+        elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(op, ast.NotIn) is branch:
+            yield dotted(right) or ""
+    elif isinstance(test, ast.Call) and dotted(test.func) == "hasattr" and not branch:
+        yield _getattr(test) or ""
+    elif isinstance(test, (ast.Attribute, ast.Name)) and branch:
+        text = dotted(test) or ""
+        if re.search(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$", text):
+            yield "*"
+    elif isinstance(test, (ast.Attribute, ast.Name)) and _says_ready(test):
+        # `if self.ready: return`, and what follows.
+        yield "*"
+
+
+def _says_ready(node: ast.expr) -> bool:
+    text = dotted(node) or ""
+    return READY_FLAG.search(text) is not None and not re.search(r"(^|[._])(is_)?first", text)
+
+
+def _getattr(node: ast.expr) -> str | None:
+    """`self.x` of `hasattr(self, "x")` and `getattr(self, "x", None)`."""
+    if isinstance(node, ast.Call) and len(node.args) >= 2 and isinstance(node.args[1], ast.Constant):
+        owner = dotted(node.args[0])
+        return f"{owner}.{node.args[1].value!s}" if owner else None
+    return None
+
+
+@kept
+def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
+    """Buffers that are too small when this branch runs: `self.buf` behind `if self.buf.numel() < n`."""
+    if isinstance(test, ast.BoolOp) and branch:
+        return tuple(text for value in test.values for text in size_tests(value, branch))
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not branch:
+        return ()
+    op = test.ops[0]
+    if isinstance(op, (ast.Lt, ast.LtE)):
+        side = test.left
+    elif isinstance(op, (ast.Gt, ast.GtE)):
+        side = test.comparators[0]
+    else:
+        return ()
+    found = []
+    for inner in ast.walk(side):
+        if isinstance(inner, ast.Attribute) and inner.attr in ("numel", "shape", "size", "nelement"):
+            text = dotted(inner.value)
+            if text is not None and "." in text:
+                found.append(text)
+    return tuple(found)
+
+
+def too_small(frame: Frame, text: str) -> bool:
+    return any(test.target == f"size of {text}" for test in frame.lazy)

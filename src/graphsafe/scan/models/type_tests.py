@@ -1,0 +1,38 @@
+"""Tests of a value's type: what `isinstance` says of it."""
+
+from __future__ import annotations
+
+import ast
+
+from graphsafe.scan.domain.values import NoneValue, Number, Tensor, Union, Unknown, Value
+from graphsafe.scan.symbols.index import dotted
+
+
+def named_types(node: ast.expr) -> set[str]:
+    names = node.elts if isinstance(node, ast.Tuple) else [node]
+    return {(dotted(name) or "?").rpartition(".")[2] for name in names}
+
+
+def is_a(value: Value, wanted: set[str]) -> bool | None:
+    if type(value) is Tensor:
+        return bool(wanted & {"Tensor", "Parameter"})
+    if type(value) is Number:
+        if "Tensor" in wanted:
+            return False
+        return value.type in wanted if value.type is not None and wanted <= {"int", "float", "bool", "str"} else None
+    if type(value) is NoneValue:
+        return False
+    kinds = {"Sequence": {"list", "tuple", "Sequence", "Iterable"}, "Dict": {"dict", "Mapping"}}.get(
+        type(value).__name__
+    )
+    if kinds is not None:
+        return True if kinds & wanted else False if wanted <= {"Tensor", "int", "float", "str", "bool"} else None
+    return None
+
+
+def is_instance(value: Value, node: ast.expr) -> bool | None:
+    wanted = named_types(node)
+    if type(value) is Union or type(value) is Unknown:
+        answers = {is_a(option, wanted) for option in value.options} if type(value) is Union else {None}
+        return answers.pop() if len(answers) == 1 else None
+    return is_a(value, wanted)
