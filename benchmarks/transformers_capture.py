@@ -1,8 +1,8 @@
 """One step of each causal language model of transformers, asked of the oracle and of `graphsafe capture`.
 
 The models are those that made a forward and a decode step when transformers_truth.py ran. Each contributes one step:
-forward or decode, float32 or bfloat16, in turn, and the first ones a second; `--shift 1`, 2 and 3 choose the others. Where a capture fails, the line
-to blame is the innermost of transformers in the trace of the first error.
+forward or decode, float32 or bfloat16, in turn, and the first ones a second; `--shift 1`, 2 and 3 choose the others.
+Where a capture fails, the line to blame is the innermost of transformers in the trace of the first error.
 
     python benchmarks/transformers_capture.py --device cuda --part 1/2 --out FOLDER    # a GPU, 16 cores: ten minutes
     python benchmarks/transformers_capture.py --device sim --truth FOLDER/transformers-capture.json  # no GPU

@@ -36,8 +36,9 @@ _NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _SHAREABLE_FILES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/nvidia")
 _SHAREABLE_THREADS = ("jemalloc_bg_thd",)
-"""By the names that they give themselves. The allocator that pyarrow brings, and so pandas, scikit-learn and transformers
-where it is installed, sees to forks: in the child it does without its thread (jemalloc, background_thread.c)."""
+"""By the names that they give themselves. The allocator that pyarrow brings, and so pandas, scikit-learn and
+transformers where it is installed, sees to forks: in the child it does without its thread (jemalloc,
+background_thread.c)."""
 
 
 class NotShareable(Exception):
