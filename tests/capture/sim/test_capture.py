@@ -62,6 +62,34 @@ def test_a_rebound_tensor_is_not_followed(sim: SimDevice) -> None:
         assert sim.to_host(recording.outputs).tolist() == [2.0] * 4
 
 
+def test_inference_tensors_are_replayed(sim: SimDevice) -> None:
+    with sim.entered():
+        x, total = torch.ones(4, device="cuda:1"), torch.zeros(4, device="cuda:1")
+
+        @torch.inference_mode()
+        def step() -> torch.Tensor:
+            doubled = x * 2
+            total.add_(doubled)
+            return doubled.add_(1)
+
+        recording = sim.record(step)
+        sim.store(x, torch.full((4,), 5.0))
+        recording.replay()
+        assert sim.to_host(recording.outputs).tolist() == [11.0] * 4
+        assert sim.to_host(total).tolist() == [10.0] * 4
+
+
+def test_a_shape_changed_in_place_is_the_same_in_every_replay(sim: SimDevice) -> None:
+    with sim.entered():
+        x = torch.ones(4, 1, device="cuda:1")
+        recording, later = (sim.record(lambda: (x * 2).unsqueeze_(0).sum(0)) for _ in range(2))
+        sim.store(x, torch.full((4, 1), 5.0))
+        recording.replay()
+        recording.replay()
+        assert sim.to_host(recording.outputs).tolist() == [[10.0]] * 4
+        assert recording.differences(later) == ()
+
+
 def test_pinned_memory_is_read_at_replay(sim: SimDevice) -> None:
     with sim.entered():
         pinned, buffer = torch.ones(4).pin_memory(), torch.zeros(4, device="cuda:1")

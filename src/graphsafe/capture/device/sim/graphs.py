@@ -55,19 +55,24 @@ class Node:
 
     def run(self, starts: Mapping[Generator, tuple[int, int]]) -> None:
         """`starts` are the seeds and offsets from which this replay draws."""
-        if self.draw is None:
-            results = self.call()
-        else:
-            seed, offset = starts[self.draw.generator]
-            results = generators.draw(seed, offset + self.draw.offset, self.call)
-        for recorded, new in zip(self.outputs, tensors_in(results), strict=False):
-            if recorded.is_nested:  # unknown already: see carry
-                continue
-            if recorded.layout == torch.strided and recorded.data_ptr() == new.data_ptr():
-                continue
-            if recorded.shape != new.shape:
-                raise RuntimeError(f"a replayed operation changed its output's shape: {recorded.shape} to {new.shape}")
-            recorded.copy_(new)
+        if torch.Tag.inplace_view in self.func.tags:  # `squeeze_`: changes what Python holds, no memory
+            return
+        written = tensors_in([self.args, self.kwargs, self.outputs])
+        with torch.inference_mode(any(tensor.is_inference() for tensor in written)):  # only there are such written to
+            if self.draw is None:
+                results = self.call()
+            else:
+                seed, offset = starts[self.draw.generator]
+                results = generators.draw(seed, offset + self.draw.offset, self.call)
+            for recorded, new in zip(self.outputs, tensors_in(results), strict=False):
+                if recorded.is_nested:  # unknown already: see carry
+                    continue
+                if recorded.layout == torch.strided and recorded.data_ptr() == new.data_ptr():
+                    continue
+                if recorded.shape != new.shape:
+                    was, now = recorded.shape, new.shape
+                    raise RuntimeError(f"a replayed operation changed its output's shape: {was} to {now}")
+                recorded.copy_(new)
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
