@@ -1,0 +1,1 @@
+"""Streaming speech recognition in small."""

@@ -1,0 +1,1 @@
+"""Parts of language models."""

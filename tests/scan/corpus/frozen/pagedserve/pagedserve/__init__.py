@@ -1,0 +1,1 @@
+"""A small decode engine with a paged KV cache."""

@@ -1,0 +1,1 @@
+"""Detection and video in small."""
