@@ -41,6 +41,10 @@ def build_ancestral_default(device):
     return schedulers.AncestralDefault(device).step, pair(device)
 
 
+def build_reseeded_noise(device):
+    return schedulers.Reproducible(device).step, pair(device)
+
+
 def build_multistep(device):
     return schedulers.Multistep(device, SHAPE).step, pair(device)
 

@@ -120,6 +120,10 @@ def build_unpadded_rows(device):
     return heads.Unpad(DIM).to(device), (rows(device), torch.tensor([1, 0, 1, 1], device=device))
 
 
+def build_capture_estimate(device):
+    return heads.FusedNorm(), (rows(device),)
+
+
 def build_early_exit(device):
     return heads.EarlyExit(DIM).to(device), (rows(device),)
 

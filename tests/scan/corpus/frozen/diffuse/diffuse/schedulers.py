@@ -92,6 +92,14 @@ class AncestralDefault(Ancestral):
         return sample - 0.1 * model_output + 0.2 * self.noise(sample)
 
 
+class Reproducible(Ancestral):
+    """Draws the same noise in every run, whatever was drawn before."""
+
+    def step(self, model_output, sample):
+        torch.manual_seed(17)  # guilty: reseeded_noise GS503
+        return sample - 0.1 * model_output + 0.2 * self.noise(sample)
+
+
 class Multistep(SchedulerMixin):
     """Adams-Bashforth over the last two outputs."""
 

@@ -1,0 +1,1 @@
+"""Recommendation: embeddings, interactions, ranking."""

@@ -1,0 +1,1 @@
+"""Agents, and the loops that train them."""
