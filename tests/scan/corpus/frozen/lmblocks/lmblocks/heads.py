@@ -106,7 +106,7 @@ class FusedNorm(nn.Module):
     """Takes the cheap estimate where the exact one would disturb a capture."""
 
     def forward(self, x):
-        capturing = x.is_cuda and torch.cuda.is_current_stream_capturing()
+        capturing = x.is_cuda and torch.cuda.is_current_stream_capturing()  # guilty: capture_estimate GS608
         scale = x.abs().mean() if capturing else x.square().mean().sqrt()  # guilty: capture_estimate GS608
         return x / scale
 
