@@ -29,7 +29,7 @@ def scanned(folder: Path, config: Config) -> dict[str, object]:
 
 def shuffled(folder: Path, config: Config, draw: random.Random) -> dict[str, object]:
     """The same with what a scan goes through in an order that is drawn."""
-    files, starts, roots = api.Files, api.find_starts, driver.roots_of
+    files, starts, roots = api.Files, api.find_candidates, driver.roots_of
 
     def mixed(items: Iterable[object]) -> list[object]:
         listed = list(items)
@@ -48,7 +48,7 @@ def shuffled(folder: Path, config: Config, draw: random.Random) -> dict[str, obj
 
     with (
         patch.object(api, "Files", mixed_files),
-        patch.object(api, "find_starts", mixed_starts),
+        patch.object(api, "find_candidates", mixed_starts),
         patch.object(driver, "roots_of", mixed_roots),
     ):
         return scanned(folder, config)

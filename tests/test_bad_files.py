@@ -285,11 +285,11 @@ def test_a_file_that_goes_away_while_it_is_scanned_is_named(
 ) -> None:
     (project / "gone.py").write_text(HOT, encoding="utf-8")
 
-    def find_starts(files, wanted, *rest):  # type: ignore[no-untyped-def]
+    def find_candidates(files, wanted, *rest):  # type: ignore[no-untyped-def]
         (project / "gone.py").unlink()
-        return candidate_files.find_starts(files, wanted, *rest)
+        return candidate_files.find_candidates(files, wanted, *rest)
 
-    monkeypatch.setattr(api, "find_starts", find_starts)
+    monkeypatch.setattr(api, "find_candidates", find_candidates)
     code, out, err = scan(capsys, ".")
     assert (code, err) == (1, [])
     assert [line.split(" ")[:2] for line in out] == [["gone.py:1:1:", "GS900"], ["hot.py:6:20:", "GS101"]]

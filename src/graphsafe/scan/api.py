@@ -13,12 +13,12 @@ import graphsafe
 from graphsafe.config import Config, is_project_root
 from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
 from graphsafe.rulebook import Rulebook, load_rulebook
-from graphsafe.scan.deep_stack import with_room
+from graphsafe.scan.deep_stack import run_deep
 from graphsafe.scan.driver import Driver
 from graphsafe.scan.incremental.incremental_scan import IncrementalScan
 from graphsafe.scan.linting.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.linting.lint import Linter
-from graphsafe.scan.roots.candidate_files import Starts, entrances, find_starts
+from graphsafe.scan.roots.candidate_files import Candidates, find_candidates, root_patterns
 from graphsafe.scan.roots.hot_roots import Paths
 from graphsafe.scan.sources.find import Complaint, python_files
 from graphsafe.scan.symbols.index_pool import build_indexes
@@ -52,22 +52,24 @@ def scan_paths(
     left_out: dict[Limit, None] = {}
     files, given = _files(paths, config, left_out)
     wanted = [str(path) for path in given]
-    ways = entrances(config, rulebook)
-    earlier = IncrementalScan(cache, files, wanted, config, confidence, rulebook, ways, complain)
+    patterns = root_patterns(config, rulebook)
+    earlier = IncrementalScan(cache, files, wanted, config, confidence, rulebook, patterns, complain)
     known = earlier.report()
     if known is not None:
         return replace(known, created=_now(), limits=(*known.limits, *left_out))
-    starts = find_starts(files, wanted, config, ways)
-    settled = earlier.indexes().union(starts.paths)
-    missing = {path: files.names[path] for path in starts.paths if path in files.names and path not in files.indexes}
+    candidates = find_candidates(files, wanted, config, patterns)
+    settled = earlier.indexes().union(candidates.paths)
+    missing = {
+        path: files.names[path] for path in candidates.paths if path in files.names and path not in files.indexes
+    }
     files.indexes.update(build_indexes(missing, jobs))
     others = [path for path in wanted if path not in settled]
-    driver = Driver(files, config, rulebook, starts.near)
+    driver = Driver(files, config, rulebook, candidates.scope)
 
     def linter() -> Linter:
-        return Linter(driver.project, driver.record, rulebook, config, confidence, is_whole=starts.near is None)
+        return Linter(driver.project, driver.record, rulebook, config, confidence, is_whole=candidates.scope is None)
 
-    report = with_room(lambda: _scan(driver, linter, starts, others, wanted, rulebook.ops.name, progress))
+    report = run_deep(lambda: _scan(driver, linter, candidates, others, wanted, rulebook.ops.name, progress))
     earlier.keep(report, driver.project, others)
     return replace(report, limits=(*report.limits, *left_out))
 
@@ -82,11 +84,11 @@ def explain_path(
     rulebook = load_rulebook(config.rule_packs)
     files, given = _files(paths, config, {})
     wanted = definitions(files, config.root, name)
-    starts = find_starts(files, list(files.paths), config, entrances(config, rulebook))
-    missing = {path: files.names[path] for path in starts.paths if path in files.names}
+    candidates = find_candidates(files, list(files.paths), config, root_patterns(config, rulebook))
+    missing = {path: files.names[path] for path in candidates.paths if path in files.names}
     files.indexes.update(build_indexes(missing, jobs))
-    driver = Driver(files, config, rulebook, starts.near)
-    with_room(lambda: _read(driver, starts, progress))
+    driver = Driver(files, config, rulebook, candidates.scope)
+    run_deep(lambda: _read(driver, candidates, progress))
     return hotness_of(wanted, files, driver.record, Paths(config), frozenset(map(str, given)))
 
 
@@ -164,14 +166,14 @@ def _is_project(config: Config) -> bool:
 def _scan(
     driver: Driver,
     lint: Callable[[], Linter],
-    starts: Starts,
+    candidates: Candidates,
     others: Iterable[str],
     wanted: Sequence[str],
     op_table: str,
     progress: Progress | None,
 ) -> Report:
-    """`starts` are read; `others` of the wanted files hold no word that would make them one, and need only be legal."""
-    _read(driver, starts, progress)
+    """`candidates` are read; `others` of the wanted files hold no word of a root, and need only be legal Python."""
+    _read(driver, candidates, progress)
     for path in others:
         driver.project.files.check(path)
     linter = lint()
@@ -183,16 +185,16 @@ def _scan(
         target=None,
         verdict=None,
         evidence=None,
-        findings=tuple(linter.findings(wanted, starts.paths)),
-        limits=tuple(_limits(driver, linter, starts, wanted)),
+        findings=tuple(linter.findings(wanted, candidates.paths)),
+        limits=tuple(_limits(driver, linter, candidates, wanted)),
         devices=None,
     )
 
 
-def _read(driver: Driver, starts: Starts, progress: Progress | None) -> None:
-    for done, path in enumerate(starts.paths):
+def _read(driver: Driver, candidates: Candidates, progress: Progress | None) -> None:
+    for done, path in enumerate(candidates.paths):
         if progress is not None:
-            progress(done, len(starts.paths))
+            progress(done, len(candidates.paths))
         driver.read(path)
     driver.finish()
 
@@ -201,19 +203,19 @@ def _now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _limits(driver: Driver, linter: Linter, starts: Starts, wanted: Sequence[str]) -> Iterator[Limit]:
+def _limits(driver: Driver, linter: Linter, candidates: Candidates, wanted: Sequence[str]) -> Iterator[Limit]:
     record = driver.record
     for failure in record.failures:
         path, _, function = failure.ref.partition("::")
         where = f"{linter.display(path)}::{function}".rstrip(":") if path else "the configured targets"
         yield Limit(failure.kind, where, failure.why)
-    if starts.near is not None:
+    if candidates.scope is not None:
         yield Limit(
             "nearest-roots",
             "files given alone, out of a large project",
             "read from the nearest roots only; a scan of the whole project follows every way that leads to them",
         )
-    if driver.has_unread_ways:
+    if driver.is_budget_spent:
         yield Limit(
             "unread-ways",
             "files given alone, out of a large project",

@@ -14,7 +14,7 @@ RECURSION = 20_000
 Result = TypeVar("Result")
 
 
-def with_room(work: Callable[[], Result]) -> Result:
+def run_deep(work: Callable[[], Result]) -> Result:
     """What `work` returns or raises, run in a thread of its own.
 
     Syntax trees are freed by their reference counts; each one makes the collector look at everything that is kept

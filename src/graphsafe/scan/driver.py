@@ -22,7 +22,7 @@ from graphsafe.scan.domain.record import ENTRY_POINT, Place, Record, says
 from graphsafe.scan.domain.summary import Summary
 from graphsafe.scan.domain.values import NONE, Tensor, Value
 from graphsafe.scan.interpreter import statements
-from graphsafe.scan.interpreter.call_budget import Vicinity
+from graphsafe.scan.interpreter.call_budget import Scope
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.engine import Engine
 from graphsafe.scan.linting.gather import constructions, gather, included, new_roots, passed_by_name
@@ -48,13 +48,13 @@ class Step:
 
 
 class Driver:
-    def __init__(self, files: Files, config: Config, rulebook: Rulebook, near: Vicinity | None = None) -> None:
+    def __init__(self, files: Files, config: Config, rulebook: Rulebook, scope: Scope | None = None) -> None:
         self.project = Project(files)
         self._config = config
         self._rulebook = rulebook
         self._paths = Paths(config)
         self._cold: dict[str, bool] = {}
-        self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries, near)
+        self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries, scope)
         self._replaying: set[str] = set()
         "Files that replay a graph."
         self._whys: dict[str, tuple[int, int, str]] = {}
@@ -65,9 +65,9 @@ class Driver:
         self.record = Record()
 
     @property
-    def has_unread_ways(self) -> bool:
+    def is_budget_spent(self) -> bool:
         """Whether only a few files were in question, and more than that would have had to be read for them."""
-        return self._engine.horizon.is_reached()
+        return self._engine.budget.is_spent()
 
     def read(self, path: str) -> None:
         """Follow what a file makes hot; what cannot be followed is among the record's failures."""
@@ -111,7 +111,7 @@ class Driver:
         if file.replays:
             self._replaying.add(path)
         for ref, receiver, why in roots_of(engine, file, self._paths, self._rulebook.entry_points):
-            if not engine.horizon.holds(ref):
+            if not engine.budget.holds(ref):
                 continue
             self._note_why(ref, why, 0)
             steps.append(Step("root", ref, receiver))
@@ -124,7 +124,7 @@ class Driver:
         looked_into: set[int] = set()
         while waiting:
             step = waiting.pop()
-            if step in self._read or (step.kind == "root" and self._engine.horizon.is_reached()):
+            if step in self._read or (step.kind == "root" and self._engine.budget.is_spent()):
                 continue
             summary = self._read[step] = self._engine.collect(lambda step=step: self._take(step), step.ref)  # type: ignore[misc]
             for found in included([summary]):

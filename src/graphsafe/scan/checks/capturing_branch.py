@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks.branch_effects import computes, is_maths
 from graphsafe.scan.domain.values import Number
-from graphsafe.scan.sources.node_memo import kept
+from graphsafe.scan.sources.node_memo import memoize_on_node
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
@@ -44,10 +44,10 @@ def asks(engine: Engine, frame: Frame, test: ast.expr) -> bool:
     if not _may_ask(test):
         return False
     value = engine.evaluate_quietly(frame, test)
-    return type(value) is Number and value.soft == "capturing"
+    return type(value) is Number and value.overridable_by == "capturing"
 
 
-@kept
+@memoize_on_node
 def _may_ask(test: ast.expr) -> bool:
     asked = test.func if isinstance(test, ast.Call) else test
     return isinstance(asked, (ast.Name, ast.Attribute)) and SAYS_CAPTURING.search(ast.unparse(asked)) is not None

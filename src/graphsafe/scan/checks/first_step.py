@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.sources.node_memo import kept
+from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ READY_FLAG = re.compile(
 )
 
 
-@kept
+@memoize_on_node
 def lazy_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
     """What is missing when this branch runs: `self.plan` behind `if self.plan is None`; `*` behind a ready flag."""
     return tuple(_lazy(test, branch))
@@ -70,7 +70,7 @@ def _getattr(node: ast.expr) -> str | None:
     return None
 
 
-@kept
+@memoize_on_node
 def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
     """Buffers that are too small when this branch runs: `self.buf` behind `if self.buf.numel() < n`."""
     if isinstance(test, ast.BoolOp) and branch:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from graphsafe.scan.checks import first_step
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import as_tensor
-from graphsafe.scan.sources.node_memo import kept, source_text
+from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
 from graphsafe.scan.symbols.index import dotted, statements_within
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def origin(frame: Frame, node: object) -> ast.expr | None:
     return max(bound, key=lambda inner: inner.lineno).value if bound else node
 
 
-@kept
+@memoize_on_node
 def _assignments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, Sequence[ast.Assign]]:
     """The assignments to each local name."""
     found: dict[str, list[ast.Assign]] = {}
@@ -45,7 +45,7 @@ def _assignments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[st
     return found
 
 
-def tells_identity(frame: Frame, key: ast.expr) -> bool:
+def identifies_object(frame: Frame, key: ast.expr) -> bool:
     """`id(weight)`, `(weight.data_ptr(), weight.dtype)`: a key that stands for one object rather than for its value."""
     made = origin(frame, key)
     return made is not None and any(
@@ -126,7 +126,7 @@ def _looked_up(node: ast.expr, owner: str) -> bool:
     return isinstance(node, ast.Attribute) and ast.unparse(node.value) == owner
 
 
-@kept
+@memoize_on_node
 def has_alternative(test: ast.expr) -> bool:
     """`self.plan is None or self.size != n`: what is missing is made anew for another reason as well."""
     return any(
@@ -154,7 +154,7 @@ def _asks_place(test: ast.expr) -> bool:
     )
 
 
-@kept
+@memoize_on_node
 def capacity_tests(test: ast.expr) -> tuple[str, ...]:
     """Attributes that a condition compares, as one does before something is made anew in another size."""
     return tuple(
@@ -211,7 +211,7 @@ def _fills_table(frame: Frame, test: LazyTest) -> bool:
     if table is None or ("." not in table and table in frame.env and table not in frame.globals):
         return False
     keys = [key for held, line, key in _entries(frame.node) if held == table and line > test.line]
-    return bool(keys) and not any(tells_identity(frame, key) for key in keys)
+    return bool(keys) and not any(identifies_object(frame, key) for key in keys)
 
 
 def _table(node: ast.expr) -> str | None:
@@ -221,7 +221,7 @@ def _table(node: ast.expr) -> str | None:
     return dotted(node.value) if isinstance(node, ast.Subscript) else None
 
 
-@kept
+@memoize_on_node
 def _entries(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[tuple[str, int, ast.expr]]:
     """The entries that a function puts into tables: table, line, key."""
     return tuple(
@@ -247,7 +247,7 @@ def _writers(engine: Engine, frame: Frame, attribute: str) -> set[str]:
     return {method for facts in known if facts is not None for method in facts.writers.get(attribute, ())}
 
 
-@kept
+@memoize_on_node
 def _follows(function: ast.AST, line: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """What the `if` on a line asks for, what its branches assign, and the methods that they call on `self`.
 

@@ -152,14 +152,14 @@ class _Site:
                 holder = node.targets[0].value
                 if isinstance(node.targets[0].slice, (ast.Slice, ast.Tuple)):
                     return
-            kept: list[ast.expr] = [node.value]
+            held: list[ast.expr] = [node.value]
         else:
             function = node.func
             holder = function.value if isinstance(function, ast.Attribute) and function.attr in KEEPS else None
-            kept = list(node.args)
+            held = list(node.args)
         if holder is None:
             return
-        for value in kept:
+        for value in held:
             parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
             text = next((text for part in parts if (text := place(part)) in self._outputs), None)
             if text is None or place(holder) in self._outputs | self._inputs:

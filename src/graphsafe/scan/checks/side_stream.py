@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.domain.values import Handle, Value
+from graphsafe.scan.domain.values import RuntimeObject, Value
 from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def entered(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expres
         return
     argument = expression.args[0]
     stream = engine.evaluate_quietly(frame, argument)
-    if type(stream) is not Handle or stream.kind != "stream":
+    if type(stream) is not RuntimeObject or stream.kind != "stream":
         return
     if stream.detail == "default":
         engine.emit(frame, "StreamOp", "foreign-stream", expression)
@@ -36,10 +36,11 @@ def entered(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expres
             engine.emit(frame, "StreamOp", "unjoined", expression, confidence)
 
 
-def waited(engine: Engine, frame: Frame, node: ast.Call, stream: Handle, given: Iterable[Value]) -> None:
+def waited(engine: Engine, frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[Value]) -> None:
     """`stream.wait_stream(given)`: an order between the capture and the default stream, which CUDA refuses."""
     if any(
-        type(value) is Handle and value.kind == "stream" and value.detail == "default" for value in (stream, *given)
+        type(value) is RuntimeObject and value.kind == "stream" and value.detail == "default"
+        for value in (stream, *given)
     ):
         engine.emit(frame, "StreamOp", "foreign-stream", node)
 

@@ -167,7 +167,7 @@ def _event(
 def _confidence(value: Value) -> Confidence:
     tensor, certain = as_tensor(value)
     if tensor is not None:
-        return "likely" if certain and tensor.sure else "possible"
+        return "likely" if certain and tensor.certain else "possible"
     return "likely" if type(value) is not Unknown or value.device else "possible"
 
 

@@ -109,7 +109,7 @@ def _join_instances(a: Instance, b: Instance) -> Instance | None:
 
 
 def _join_devices(a: DeviceValue, b: DeviceValue) -> DeviceValue:
-    return DeviceValue(a.where if a.where == b.where else "any", doubtful=a.doubtful or b.doubtful)
+    return DeviceValue(a.where if a.where == b.where else "any", maybe_host=a.maybe_host or b.maybe_host)
 
 
 def _options(value: Value) -> tuple[Value, ...]:
@@ -127,8 +127,8 @@ def _join_tensors(a: Tensor, b: Tensor) -> Tensor:
         name=a.name if a.name == b.name else None,
         attr=a.attr if a.attr == b.attr else None,
         fresh=a.fresh and b.fresh,
-        sure=a.sure and b.sure,
-        doubtful=a.doubtful or b.doubtful,
+        certain=a.certain and b.certain,
+        maybe_host=a.maybe_host or b.maybe_host,
     )
 
 
@@ -136,7 +136,7 @@ def _join_numbers(a: Number, b: Number) -> Number:
     same = type(a.const) is type(b.const) and a.const == b.const
     return Number(
         const=a.const if same else UNSET,
-        soft=(a.soft or b.soft) if same else None,
+        overridable_by=(a.overridable_by or b.overridable_by) if same else None,
         state=a.state or b.state,
         type=a.type if a.type == b.type else None,
     )
@@ -187,8 +187,8 @@ def element_of(value: Value) -> Value:
         elif isinstance(option, Tensor):
             ndim = option.ndim - 1 if option.ndim is not None and option.ndim > 0 else None
             # An element of a host tensor may well be 0-d, which is as good as a number.
-            sure = option.sure and not (option.where == "host" and option.ndim is None)
-            found.append(replace(option, ndim=ndim, fresh=False, name=None, sure=sure))
+            sure = option.certain and not (option.where == "host" and option.ndim is None)
+            found.append(replace(option, ndim=ndim, fresh=False, name=None, certain=sure))
         elif isinstance(option, Dict):
             keys = [number(key) for key, _ in option.items]
             found.append(join_all(keys) if keys else UNKNOWN)

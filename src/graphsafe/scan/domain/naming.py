@@ -25,7 +25,7 @@ def where_of(name: str, otherwise: Where) -> Where:
     return "host" if HOST_NAME.search(name) else otherwise
 
 
-def says_host(node: ast.AST) -> bool:
+def names_host(node: ast.AST) -> bool:
     """Whether the name of an expression says that the host keeps it: `batch.seq_lens_cpu[0]`, `table["lens_cpu"]`."""
     while isinstance(node, ast.Subscript):
         key = node.slice
@@ -41,23 +41,23 @@ def bound_to(value: Value, name: str) -> Value:
     kind = type(value)
     if kind is Unknown:
         return known_by(value, name)  # type: ignore[arg-type]
-    if (kind is Union or kind is Dict or kind is Sequence) and _told_by(name)[2]:
+    if (kind is Union or kind is Dict or kind is Sequence) and _hints_of_name(name)[2]:
         return placed(value, name, depends_on_step(value), "host")
     if type(value) is not Tensor or value.name == name:
         return value
-    where, doubtful, aside = _told_by(name)
+    where, maybe_host, aside = _hints_of_name(name)
     if value.where != "any":
         return replace(value, name=name, where="host" if aside else value.where)
-    return replace(value, name=name, where=where, doubtful=value.doubtful or doubtful)
+    return replace(value, name=name, where=where, maybe_host=value.maybe_host or maybe_host)
 
 
 def known_by(value: Unknown, name: str) -> Unknown:
     """Something unknown by a name that may say that the host keeps it."""
-    return Unknown(value.step, host=True) if _told_by(name)[2] else value
+    return Unknown(value.step, host=True) if _hints_of_name(name)[2] else value
 
 
 @lru_cache(maxsize=4096)
-def _told_by(name: str) -> tuple[Where, bool, bool]:
+def _hints_of_name(name: str) -> tuple[Where, bool, bool]:
     return where_of(name, "any"), GRID_NAME.search(name) is not None, SIDE_NAME.search(name) is not None
 
 
@@ -66,7 +66,7 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
     if type(value) is Tensor:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
         sizes = GRID_NAME.search(name) or (where == "device" and SIZES_NAME.search(name))
-        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, doubtful=bool(sizes))
+        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, maybe_host=bool(sizes))
     if type(value) is Union:
         return join_all(placed(option, name, step, where) for option in value.options)
     if type(value) is Sequence:

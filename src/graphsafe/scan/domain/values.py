@@ -58,10 +58,10 @@ class Tensor:
     "The attribute whose storage this is, as `module:Class.attr`; kept through views."
     fresh: bool = False
     "Born in this step, so that keeping it means keeping a new address."
-    sure: bool = True
-    "False where only a name or a use says that it is a tensor of the device."
-    doubtful: bool = False
-    "A tensor that engines often keep on the host, going by its name; so is what comes of it alone."
+    certain: bool = True
+    "False where only a name, or how it is used, suggests that it is a tensor of the device."
+    maybe_host: bool = False
+    "Engines often keep tensors of this name on the host; so it is for what is computed from such tensors alone."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class Number:
     """A value that the host knows: int, float, bool, str, bytes, or an enum; `const` where the source shows it."""
 
     const: Any = UNSET
-    soft: str | None = None
-    "Why `const` may be another one at run time: `default` of a parameter, `environment`, `attribute`, `platform`."
+    overridable_by: str | None = None
+    "What may give it another `const` at run time: `default` (an argument), `environment`, `attribute`, `platform`."
     state: str | None = None
     "The host attribute or global it was computed from, as `module:Class.attr`."
     type: Literal["int", "float", "bool", "str"] | None = None
@@ -85,8 +85,8 @@ class Array:
 class DeviceValue:
     where: Where
     literal: str | None = None
-    doubtful: bool = False
-    "The device of a doubtful tensor."
+    maybe_host: bool = False
+    "The device of a tensor that may be on the host."
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class DtypeValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
+class RuntimeObject:
     """Something of the runtime or a library with methods of its own: stream, event, generator, graph, logger."""
 
     kind: str
@@ -212,7 +212,7 @@ Value = (
     | Array
     | DeviceValue
     | DtypeValue
-    | Handle
+    | RuntimeObject
     | Lib
     | ProjectModule
     | ClassValue
@@ -231,7 +231,7 @@ INT = Number(type="int")
 FLOAT = Number(type="float")
 BOOL = Number(type="bool")
 STR = Number(type="str")
-ON_CUDA = Number(True, soft="platform", type="bool")
+ON_CUDA = Number(True, overridable_by="platform", type="bool")
 "What a step of a graph hears about tensors of which nothing else is known."
 ARRAY = Array()
 TENSOR = Tensor()
@@ -288,7 +288,7 @@ def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
 
 def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
     """How sure a finding about a tensor can be; `certain` where the value is nothing else."""
-    return "likely" if certain and tensor.sure and not tensor.doubtful else "possible"
+    return "likely" if certain and tensor.certain and not tensor.maybe_host else "possible"
 
 
 def together(tensors: Iterable[Tensor]) -> Where:
@@ -305,10 +305,10 @@ def together(tensors: Iterable[Tensor]) -> Where:
     return "host" if on_host else where
 
 
-def all_doubtful(tensors: Iterable[Tensor]) -> bool:
-    """Whether every tensor that may be on the device is a doubtful one."""
-    doubts = [tensor.doubtful for tensor in tensors if tensor.where != "host"]
-    return bool(doubts) and all(doubts)
+def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
+    """Whether each tensor that is not known to be on the host may be there by its name."""
+    hints = [tensor.maybe_host for tensor in tensors if tensor.where != "host"]
+    return bool(hints) and all(hints)
 
 
 def depends_on_step(value: Value, depth: int = 0) -> bool:

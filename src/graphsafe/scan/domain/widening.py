@@ -45,7 +45,7 @@ def widened(arguments: Arguments) -> Arguments:
 
 
 def _widened(value: Value) -> Value:
-    shorter = _SHORTER.get(type(value))
+    shorter = _WIDENERS.get(type(value))
     return value if shorter is None else shorter(value)
 
 
@@ -106,7 +106,7 @@ def _union(value: Union) -> Value:
     return value if all(map(is_, wide, value.options)) else join_all(wide)
 
 
-_SHORTER: Mapping[type, Callable[[Any], Value]] = {
+_WIDENERS: Mapping[type, Callable[[Any], Value]] = {
     Tensor: _tensor,
     Number: _number,
     Sequence: _sequence,

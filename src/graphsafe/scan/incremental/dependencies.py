@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from graphsafe.report.model import Report, in_order
 from graphsafe.scan.incremental.cache import digest
 from graphsafe.scan.incremental.line_shifts import LineShift, Span, Unclear, shifted
-from graphsafe.scan.roots.candidate_files import Entrances
+from graphsafe.scan.roots.candidate_files import RootPatterns
 from graphsafe.scan.symbols.custom_ops import operators_in
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.overrides import subclasses_in
@@ -54,7 +54,7 @@ class Dependencies:
 
 
 def dependencies(
-    files: Files, project: Project, contents: Mapping[str, str], entrances: Entrances, report: str
+    files: Files, project: Project, contents: Mapping[str, str], root_patterns: RootPatterns, report: str
 ) -> Dependencies:
     """To be taken when the scan is over. `contents`: the digest of every file of the project."""
     hints: dict[str, str] = {}
@@ -63,13 +63,13 @@ def dependencies(
     asked = project.asked()
     for path in contents:
         data = files.data(path) or b""
-        if hint := _hint(data, entrances):
+        if hint := _hint(data, root_patterns):
             hints[path] = hint
         index = files.indexes.get(path)
         if path in files.problems or path in files.read_whole or path in files.rewritten or OWN_COMMENT in data:
             whole.append(path)
         elif index is not None:
-            of_file = _of_file(files, index, asked.get(path, ()), entrances)
+            of_file = _of_file(files, index, asked.get(path, ()), root_patterns)
             if of_file is not None:
                 found[path] = of_file
             else:
@@ -77,7 +77,9 @@ def dependencies(
     return Dependencies(report, dict(contents), hints, found, whole)
 
 
-def _of_file(files: Files, index: FileIndex, asked: Iterable[str], entrances: Entrances) -> FileDependencies | None:
+def _of_file(
+    files: Files, index: FileIndex, asked: Iterable[str], root_patterns: RootPatterns
+) -> FileDependencies | None:
     """None where a statement was read that the index has no name for."""
     names = {span: name for name, span in _spans(index).items()}
     read = files.read_spans.get(index.path, set())
@@ -85,11 +87,16 @@ def _of_file(files: Files, index: FileIndex, asked: Iterable[str], entrances: En
         return None
     spans = {names[span]: span for span in sorted(read)}
     searches = tuple(sorted((pattern.pattern, pattern.flags) for pattern in files.searches.get(index.path, ())))
-    return _digested(files, index, FileDependencies(tuple(sorted(asked)), spans, searches, ""), entrances)
+    return _digested(files, index, FileDependencies(tuple(sorted(asked)), spans, searches, ""), root_patterns)
 
 
 def after_edit(
-    before: Dependencies, report: Report, files: Files, contents: Mapping[str, str], entrances: Entrances, key: str
+    before: Dependencies,
+    report: Report,
+    files: Files,
+    contents: Mapping[str, str],
+    root_patterns: RootPatterns,
+    key: str,
 ) -> tuple[Report, Dependencies] | None:
     """The report after an edit, and what it depends on, under `key`; None where the edit may change more than lines."""
     if contents.keys() != before.contents.keys():
@@ -100,10 +107,10 @@ def after_edit(
     now: dict[str, FileDependencies] = {}
     for path in changed:
         data = files.data(path)
-        if data is None or OWN_COMMENT in data or _hint(data, entrances) != before.hints.get(path, ""):
+        if data is None or OWN_COMMENT in data or _hint(data, root_patterns) != before.hints.get(path, ""):
             return None
         if path in before.files:
-            found = _unchanged(files, path, before.files[path], entrances)
+            found = _unchanged(files, path, before.files[path], root_patterns)
             if found is None:
                 return None
             now[path] = found
@@ -120,7 +127,9 @@ def after_edit(
     return replace(report, findings=tuple(findings)), after
 
 
-def _unchanged(files: Files, path: str, before: FileDependencies, entrances: Entrances) -> FileDependencies | None:
+def _unchanged(
+    files: Files, path: str, before: FileDependencies, root_patterns: RootPatterns
+) -> FileDependencies | None:
     """The same with today's lines; None where anything else is not as it was."""
     index = files.index(path)
     if index is None or path in files.rewritten or index.replays:
@@ -128,15 +137,15 @@ def _unchanged(files: Files, path: str, before: FileDependencies, entrances: Ent
     spans = _spans(index)
     if not before.spans.keys() <= spans.keys():
         return None
-    found = _digested(files, index, replace(before, spans={name: spans[name] for name in before.spans}), entrances)
+    found = _digested(files, index, replace(before, spans={name: spans[name] for name in before.spans}), root_patterns)
     return found if found.digest == before.digest else None
 
 
 # what a file says
 
 
-def _hint(data: bytes, entrances: Entrances) -> str:
-    said = (entrances.are_told_by(data), [*subclasses_in(data)], [*operators_in(data)])
+def _hint(data: bytes, root_patterns: RootPatterns) -> str:
+    said = (root_patterns.may_be_in(data), [*subclasses_in(data)], [*operators_in(data)])
     return digest(repr(said).encode()) if any(said) else ""
 
 
@@ -150,14 +159,14 @@ def _spans(index: FileIndex) -> dict[str, Span]:
     return found
 
 
-def _digested(files: Files, index: FileIndex, found: FileDependencies, entrances: Entrances) -> FileDependencies:
+def _digested(files: Files, index: FileIndex, found: FileDependencies, root_patterns: RootPatterns) -> FileDependencies:
     """With the digest of what stands there now."""
     source = files.source(index.path)
     parts = (
         (index.module, index.is_package, index.stars, index.captures, index.replays),
         [_meaning(index, name) for name in found.names],
         [_class(facts) for facts in index.classes.values()],
-        [_function(facts) for facts in index.functions.values() if _counts(facts, found.names, entrances)],
+        [_function(facts) for facts in index.functions.values() if _counts(facts, found.names, root_patterns)],
         [re.findall(pattern, source.text, flags) for pattern, flags in found.searches],
         [(name, source.lines[first - 1 : last]) for name, (first, last) in found.spans.items()],
     )
@@ -183,14 +192,14 @@ def _function(facts: FunctionFacts) -> tuple[object, ...]:
     return (facts.name, facts.decorators, facts.owner, facts.mark, facts.captures)
 
 
-def _counts(facts: FunctionFacts, names: Sequence[str], entrances: Entrances) -> bool:
+def _counts(facts: FunctionFacts, names: Sequence[str], root_patterns: RootPatterns) -> bool:
     """All functions but those at module level that nobody asked for and that nothing makes a root."""
     return (
         facts.owner is not None
-        or entrances.anywhere
+        or root_patterns.anywhere
         or bool(facts.decorators or facts.mark or facts.captures)
         or facts.name in names
-        or facts.name in entrances.names
+        or facts.name in root_patterns.names
     )
 
 

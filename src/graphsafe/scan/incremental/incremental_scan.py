@@ -11,7 +11,7 @@ from graphsafe.rulebook import Rulebook
 from graphsafe.scan.incremental.cache import Cache, index_key, report_key, settings_key
 from graphsafe.scan.incremental.contents import Contents
 from graphsafe.scan.incremental.dependencies import after_edit, dependencies, dependencies_text, parse_dependencies
-from graphsafe.scan.roots.candidate_files import Entrances, are_few
+from graphsafe.scan.roots.candidate_files import RootPatterns, are_few
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
@@ -28,12 +28,12 @@ class IncrementalScan:
         config: Config,
         confidence: Confidence,
         rulebook: Rulebook,
-        entrances: Entrances,
+        root_patterns: RootPatterns,
         complain: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._cache = Cache(folder, complain)
         self._files = files
-        self._entrances = entrances
+        self._entrances = root_patterns
         self._read = Contents(files.paths if folder is not None else ())
         self._contents = self._read.digests
         self._settings = settings_key(wanted, config, confidence, rulebook)

@@ -18,9 +18,9 @@ from graphsafe.scan.domain.values import (
     Dict,
     Dtype,
     DtypeValue,
-    Handle,
     Instance,
     Number,
+    RuntimeObject,
     Tensor,
     Value,
     number,
@@ -76,7 +76,7 @@ def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
 def _either(parts: list[Value]) -> Value:
     """A choice that only the caller knows; that it is a tensor rather than a number is not sure."""
     if any(type(part) is Number for part in parts):
-        parts = [replace(part, sure=False) if type(part) is Tensor else part for part in parts]
+        parts = [replace(part, certain=False) if type(part) is Tensor else part for part in parts]
     return join_all(parts)
 
 
@@ -168,16 +168,16 @@ def _library_type(engine: Engine, name: str) -> Value:
     last = name.rpartition(".")[2]
     model = engine.libraries.find(name)
     if model is not None and model.returns == "object":
-        return Handle("library", name)
+        return RuntimeObject("library", name)
     made = runtime_object(model.returns) if model is not None else None
     if made is not None:
         # The annotation does not say which stream it is.
-        return Handle(made.kind)
+        return RuntimeObject(made.kind)
     if name.startswith("torch"):
         if last in _TENSOR_TYPES:
             return Tensor(where="any", dtype=_TENSOR_TYPES[last])
         if name == "torch.Generator":
-            return Handle("generator")
+            return RuntimeObject("generator")
         if name == "torch.device":
             return DeviceValue("any")
         if name == "torch.dtype":
@@ -185,11 +185,11 @@ def _library_type(engine: Engine, name: str) -> Value:
         if name == "torch.Size":
             return of_elements("size", Number(type="int"))
         if name.startswith("torch.nn."):
-            return Handle("module", name)
+            return RuntimeObject("module", name)
     if name.startswith(("numpy", "np")) and last in ("ndarray", "NDArray", "ArrayLike"):
         return ARRAY
     if name in ("typing.Callable", "collections.abc.Callable", "typing.Any"):
         return UNKNOWN
     if name in ("logging.Logger",):
-        return Handle("logger")
+        return RuntimeObject("logger")
     return UNKNOWN

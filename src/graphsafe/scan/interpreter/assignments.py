@@ -11,6 +11,7 @@ from graphsafe.scan.checks.provenance import (
     constructs,
     converts,
     grows,
+    identifies_object,
     is_born_here,
     is_lazy,
     is_made_along,
@@ -19,7 +20,6 @@ from graphsafe.scan.checks.provenance import (
     origin,
     puts_back,
     sources,
-    tells_identity,
 )
 from graphsafe.scan.domain.events import span_of
 from graphsafe.scan.domain.joins import element_of, join, sequence
@@ -213,7 +213,7 @@ def _record_item(
     borrowed: bool = False,
 ) -> None:
     """`holder[key] = value`: under a constant key that a constructor filled it is an attribute like any other."""
-    if tells_identity(frame, target.slice):
+    if identifies_object(frame, target.slice):
         # What belongs to one tensor, by its address, is as good as an attribute of it.
         return
     before: Value | None = None
@@ -252,7 +252,7 @@ def _record_write(
     reads_self = augmented or (isinstance(assigned, ast.expr) and mentions(assigned, text))
     base = text.partition("[")[0]
     lazy = is_lazy(frame, text, written if keyed else None)
-    guard = frame.guard or ("an exception handler" if frame.doubts else None)
+    guard = frame.guard or ("an exception handler" if frame.unlikely else None)
     engine.note(
         Write(
             key=key,

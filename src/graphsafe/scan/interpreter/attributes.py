@@ -159,7 +159,7 @@ class AttributeTables:
         try:
             for method in (*methods, *self._factories(ref)):
                 if method is not None:
-                    engine.read(Call(method, Instance(ref), level=0), away=self._away(method))
+                    engine.read(Call(method, Instance(ref), level=0), out_of_scope=self._out_of_scope(method))
             return Constructed(ref, [engine.effects])
         finally:
             engine.effects = outer
@@ -180,12 +180,12 @@ class AttributeTables:
         engine = self._engine
         outer, engine.effects = engine.effects, Effects()
         try:
-            return engine.summary(Call(method, Instance(ref), level=level), self._away(method))
+            return engine.summary(Call(method, Instance(ref), level=level), self._out_of_scope(method))
         finally:
             engine.effects = outer
 
-    def _away(self, method: str) -> int:
-        return 0 if self._engine.horizon.holds(method) else 1
+    def _out_of_scope(self, method: str) -> int:
+        return 0 if self._engine.budget.holds(method) else 1
 
     def key(self, ref: str, name: str) -> str:
         """`path::Class.name`, of the class furthest up that assigns it: one key whatever subclass is read."""
@@ -234,7 +234,7 @@ class AttributeTables:
                 return UNKNOWN
             result = self._engine.evaluate_quietly(frame, value)
             if type(result) is Number:
-                return replace(result, soft=result.soft or "attribute")
+                return replace(result, overridable_by=result.overridable_by or "attribute")
             return result
         return UNKNOWN
 
@@ -300,7 +300,7 @@ def _filled(value: Value, expected: Value) -> Value:
 
 
 MODULE_ATTRIBUTES: dict[str, Value] = {
-    "training": Number(type="bool", soft="attribute"),
+    "training": Number(type="bool", overridable_by="attribute"),
 }
 
 
@@ -314,7 +314,7 @@ def named_attribute(value: Value, text: str, key: str) -> Value:
             dtype = "bool"
         return replace(value, name=text, attr=key, fresh=False, where=where, dtype=dtype)
     if isinstance(value, Number):
-        return replace(value, state=key, soft=value.soft or "attribute")
+        return replace(value, state=key, overridable_by=value.overridable_by or "attribute")
     if isinstance(value, Union):
         options = [named_attribute(option, text, key) for option in value.options]
         result = options[0]

@@ -1,4 +1,4 @@
-"""How far calls are followed: wherever they lead, unless only a few files of a large project are in question."""
+"""How far calls are followed: wherever they lead, unless only a few files of a large project are to be judged."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.symbols.project import Project
 
 MAX_COLD = 2
-"Calls that are followed from constructors and other cold code: what lies deeper says little of what attributes hold."
-MAX_AWAY = {True: 3, False: 1}
-"Calls that are followed from hot and from cold code out of the files in question, where only these few are."
-MAX_LATE = {True: 1, False: 0}
-"The same when three quarters have been read of what may be."
-READING = 4000
+"How deep calls of constructors and other cold code are followed: what lies deeper says little of attributes."
+MAX_OUT_OF_SCOPE = {True: 3, False: 1}
+"How many calls are followed out of the scope, from hot and from cold code."
+MAX_OUT_OF_SCOPE_LATE = {True: 1, False: 0}
+"The same when three quarters of the budget are spent."
+BYTES_PER_READING = 4000
 "Bytes of other files whose index costs as much as reading a function."
 
 
 @dataclass(frozen=True, slots=True)
-class Vicinity:
-    """What is read where only a few files of a large project are in question."""
+class Scope:
+    """What is read where only a few files of a large project are to be judged."""
 
     paths: frozenset[str]
-    "These files, the nearest whose roots lead to them, and those on the ways."
+    "These files, the nearest ones whose roots lead to them, and the files between."
     readings: int
-    "Of functions, that may be made."
+    "How many functions may be read."
 
 
-class Horizon:
-    def __init__(self, project: Project, near: Vicinity | None) -> None:
+class CallBudget:
+    def __init__(self, project: Project, scope: Scope | None) -> None:
         self.readings = 0
-        "Made so far."
-        self._near = near
+        "How many functions have been read."
+        self._scope = scope
         self._project = project
 
     def holds(self, ref: str) -> bool:
-        """Whether a function's file, or a file, is near; calls out of others are followed for values alone."""
-        return self._near is None or ref.partition("::")[0] in self._near.paths
+        """Whether a file, or the file of a function, is in scope; calls elsewhere are followed for values alone."""
+        return self._scope is None or ref.partition("::")[0] in self._scope.paths
 
-    def is_reached(self) -> bool:
-        """Whether so much has been read that no call is followed any more."""
-        return self._near is not None and self._read() >= self._near.readings
+    def is_spent(self) -> bool:
+        """Whether so much has been read that no further call is followed."""
+        return self._scope is not None and self._read() >= self._scope.readings
 
     def _read(self) -> int:
-        """Counted in what was read, not in time, so that the report is the same everywhere."""
-        return self.readings + self._project.asked_bytes // READING
+        """Counted in functions and bytes, not in time, so that the report is the same on every machine."""
+        return self.readings + self._project.asked_bytes // BYTES_PER_READING
 
-    def away(self, frame: Frame, ref: str) -> int | None:
-        """How many calls lead to a function from the files in question; None where it lies too far to be read."""
+    def out_of_scope(self, frame: Frame, ref: str) -> int | None:
+        """How many calls lie between the scope and a function; None where these are too many to read it."""
         if not frame.hot and frame.depth >= MAX_COLD:
             return None
-        if self._near is None:
+        if self._scope is None:
             return 0
-        if self.is_reached():
+        if self.is_spent():
             return None
-        away = 0 if self.holds(ref) else frame.away + 1
-        most = MAX_LATE if self._read() >= self._near.readings * 3 // 4 else MAX_AWAY
-        return away if away <= most[frame.hot] else None
+        out_of_scope = 0 if self.holds(ref) else frame.out_of_scope + 1
+        most = MAX_OUT_OF_SCOPE_LATE if self._read() >= self._scope.readings * 3 // 4 else MAX_OUT_OF_SCOPE
+        return out_of_scope if out_of_scope <= most[frame.hot] else None

@@ -26,7 +26,7 @@ class Frame:
     self_value: Value | None = None
     guards: list[str] = field(default_factory=list)
     "Conditions that keep the current line out of captures."
-    doubts: int = 0
+    unlikely: int = 0
     "How many conditions around the current line make it unlikely to run in a step (an exception handler)."
     returns: list[Value] = field(default_factory=list)
     yields: list[Value] = field(default_factory=list)
@@ -40,8 +40,8 @@ class Frame:
     lazy: list[LazyTest] = field(default_factory=list)
     "Tests of a missing attribute or key under which the current line stands."
     globals: set[str] = field(default_factory=set)
-    away: int = 0
-    "How many calls lead here from the last file in question, where only few are."
+    out_of_scope: int = 0
+    "How many calls lead here from the last file in scope (call_budget.py)."
     level: int = TOP_LEVEL
     "As of the call."
     compile_tests: list[CompileTest] = field(default_factory=list)

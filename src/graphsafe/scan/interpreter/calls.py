@@ -17,11 +17,11 @@ from graphsafe.scan.domain.values import (
     ClassValue,
     Dict,
     Function,
-    Handle,
     Instance,
     Lib,
     Number,
     ProjectModule,
+    RuntimeObject,
     Sequence,
     Tensor,
     Unknown,
@@ -47,7 +47,7 @@ MAX_OVERRIDES = 6
 def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
     function = node.func
     if isinstance(function, ast.Name) and function.id == "super":
-        return Handle("super")
+        return RuntimeObject("super")
     name: str = getattr(function, "attr", "") or getattr(function, "id", "")
     if name.startswith(("is_", "_is_")):
         answer = platforms.answered(name, bool(node.args or node.keywords))
@@ -126,9 +126,9 @@ def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, argume
         return _construct(engine, value, arguments)
     if isinstance(value, Instance):
         return _call_instance(engine, frame, node, value, arguments)
-    if isinstance(value, Handle) and value.kind == "module":
+    if isinstance(value, RuntimeObject) and value.kind == "module":
         return runtime_objects.call_module(engine, frame, node, value, arguments)
-    if isinstance(value, Handle) and value.kind == "tensor-method":
+    if isinstance(value, RuntimeObject) and value.kind == "tensor-method":
         return engine.after_unknown(arguments)
     if isinstance(value, Sequence) and arguments.positional:
         # nn.Sequential: each module is called with what the one before it returned.
@@ -186,7 +186,7 @@ def _call_instance(engine: Engine, frame: Frame, node: ast.Call, instance: Insta
     if chosen is not None and any(isinstance(option, Function) for option in options(chosen)):
         return call_value(engine, frame, node, chosen, arguments)
     if engine.attributes.is_module(instance.ref):
-        return Tensor(where="any", step=any(map(depends_on_step, arguments.values())), sure=False, fresh=True)
+        return Tensor(where="any", step=any(map(depends_on_step, arguments.values())), certain=False, fresh=True)
     return engine.after_unknown(arguments)
 
 
@@ -204,10 +204,10 @@ def _method(
         return _instance_method(engine, frame, node, function, receiver, arguments)
     if isinstance(receiver, Lib):
         return library.call(engine, frame, node, f"{receiver.name}.{name}", arguments)
-    if isinstance(receiver, Handle):
+    if isinstance(receiver, RuntimeObject):
         if receiver.kind == "super":
             return _super(engine, frame, node, name, arguments)
-        return runtime_objects.handle_method(engine, frame, node, receiver, name, arguments)
+        return runtime_objects.method(engine, frame, node, receiver, name, arguments)
     if isinstance(receiver, (Sequence, Dict, Number)):
         return containers.method(engine, frame, node, receiver, name, arguments)
     if isinstance(receiver, Array):

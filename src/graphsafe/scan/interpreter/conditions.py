@@ -46,12 +46,16 @@ def boolean(engine: Engine, frame: Frame, node: ast.BoolOp) -> Value:
             break
         known = truth(engine, frame, part, how, node)
         value = engine.evaluate_quietly(frame, part)
-        if known is not None and known.soft in ("environment", "platform") and bool(known.const) is (how == "or"):
+        if (
+            known is not None
+            and known.overridable_by in ("environment", "platform")
+            and bool(known.const) is (how == "or")
+        ):
             switch = known
-        if known is not None and known.soft is None and bool(known.const) is (how == "or"):
+        if known is not None and known.overridable_by is None and bool(known.const) is (how == "or"):
             results.append(value)
             break
-        if not (type(value) is NoneValue and how == "or") and not (known is not None and known.soft is None):
+        if not (type(value) is NoneValue and how == "or") and not (known is not None and known.overridable_by is None):
             results.append(BOOL if as_tensor(value)[0] is not None and how == "and" else value)
         guards.narrow(engine, frame, frame.env, part, how == "and")
     frame.env = {**before, **{k: v for k, v in frame.env.items() if k not in before}} if frame.env != before else before
@@ -96,7 +100,7 @@ def _truth_of_parts(engine: Engine, frame: Frame, node: ast.BoolOp, how: str) ->
     for part in node.values:
         value = truth(engine, frame, part, how, node)
         known.append(value)
-        if value is not None and value.soft is None and bool(value.const) is not is_and:
+        if value is not None and value.overridable_by is None and bool(value.const) is not is_and:
             break
         verdict = guards.judge(engine, frame, part, value)
         test = verdict.test_of(is_and)
@@ -110,11 +114,12 @@ def _truth_of_parts(engine: Engine, frame: Frame, node: ast.BoolOp, how: str) ->
     frame.env = {**frame.env, **before}
     decisive = [value for value in known if value is not None and bool(value.const) is not is_and]
     if decisive:
-        hard = next((value for value in decisive if value.soft is None), decisive[0])
+        hard = next((value for value in decisive if value.overridable_by is None), decisive[0])
         return replace(hard, const=not is_and)
     if all(value is not None for value in known) and len(known) == len(node.values):
-        soft = next((value.soft for value in known if value is not None and value.soft), None)
-        return Number(is_and, soft=soft, type="bool")
+        reasons = (value.overridable_by for value in known if value is not None)
+        overridable_by = next(filter(None, reasons), None)
+        return Number(is_and, overridable_by=overridable_by, type="bool")
     return None
 
 

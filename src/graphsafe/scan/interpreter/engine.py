@@ -51,7 +51,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.interpreter import attributes, calls, expressions, members, parameters, statements
 from graphsafe.scan.interpreter.annotations import annotated
-from graphsafe.scan.interpreter.call_budget import MAX_COLD, Horizon, Vicinity
+from graphsafe.scan.interpreter.call_budget import MAX_COLD, CallBudget, Scope
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.module_level import ModuleLevel
 from graphsafe.scan.interpreter.name_based_arguments import passed_by
@@ -76,10 +76,10 @@ class Engine:
         ops: OpTable,
         cold: parameters.ColdTest,
         libraries: Libraries | None = None,
-        near: Vicinity | None = None,
+        scope: Scope | None = None,
     ) -> None:
         self.project = project
-        self.horizon = Horizon(project, near)
+        self.budget = CallBudget(project, scope)
         self.ops = ops
         self.cold = cold
         self.libraries = libraries or Libraries()
@@ -88,7 +88,7 @@ class Engine:
         "What the lines do that are being read."
         self.attributes = attributes.AttributeTables(self)
         self.globals = ModuleLevel(self)
-        self.overrides = Overrides(project, self.horizon.holds)
+        self.overrides = Overrides(project, self.budget.holds)
         self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
         self._closures_read: set[int] = set()
@@ -110,7 +110,7 @@ class Engine:
         if not frame.hot:
             return
         span = span_of(node)
-        if frame.doubts:
+        if frame.unlikely:
             confidence = "possible"
         guard = frame.guard
         once = first_step_only(frame)
@@ -176,8 +176,8 @@ class Engine:
         facts = self.project.function_facts(ref)
         if facts is None:
             return self.after_unknown(arguments)
-        away = self.horizon.away(frame, ref)
-        if away is None:
+        out_of_scope = self.budget.out_of_scope(frame, ref)
+        if out_of_scope is None:
             return self.declared(ref, arguments)
         # What surrounds a capture runs once, before the first replay.
         hot = frame.hot and not facts.captures and not self.cold(ref, facts)
@@ -190,11 +190,11 @@ class Engine:
                 {**dict(function.partial_keywords), **arguments.keywords},
                 arguments.open,
             )
-        guarded = frame.guard is not None or bool(frame.doubts) or (bool(frame.lazy) and is_filled_here(self, frame))
+        guarded = frame.guard is not None or bool(frame.unlikely) or (bool(frame.lazy) and is_filled_here(self, frame))
         depth = 1 if frame.hot else frame.depth + 1
-        return self.read(Call(ref, function.bound, arguments, hot, depth, frame.level), guarded, away)
+        return self.read(Call(ref, function.bound, arguments, hot, depth, frame.level), guarded, out_of_scope)
 
-    def read(self, call: Call, guarded: bool = False, away: int = 0) -> Value:
+    def read(self, call: Call, guarded: bool = False, out_of_scope: int = 0) -> Value:
         """What a function returns for these arguments; what it does is done where it is called."""
         bound = call.bound
         owner = ref = ""
@@ -204,7 +204,7 @@ class Engine:
             if facts is not None and facts.owner is not None:
                 owner, ref = f"{call.ref.partition('::')[0]}::{facts.owner}", bound.ref
                 call = replace(call, bound=replace(bound, ref=owner))
-        summary = self.summary(call, away)
+        summary = self.summary(call, out_of_scope)
         if summary is None:
             return self.declared(call.ref, call.arguments)
         self.effects.items.append(Included(summary, guarded))
@@ -212,13 +212,14 @@ class Engine:
             self.attributes.include(summary, owner, ref)
         return summary.value
 
-    def summary(self, call: Call, away: int = 0) -> Summary | None:
+    def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
         """What reading a function for these arguments comes to; None where it is being read, or cannot be."""
         call = replace(call, arguments=widened(call.arguments))
         ref, arguments = call.ref, call.arguments
         given = tuple(arguments.keywords.items())
         key: Hashable = (
-            "read", ref, call.hot, call.depth, call.level, away, call.bound, arguments.positional, given, arguments.open
+            "read", ref, call.hot, call.depth, call.level, out_of_scope,
+            call.bound, arguments.positional, given, arguments.open,
         )  # fmt: skip
         try:
             hash(key)
@@ -237,7 +238,7 @@ class Engine:
                 return None
             closures, self._closures_read = self._closures_read, set()
             try:
-                return self.collect(lambda: self._read(call, node, away), ref)
+                return self.collect(lambda: self._read(call, node, out_of_scope), ref)
             finally:
                 self._closures_read = closures
 
@@ -261,15 +262,17 @@ class Engine:
             effects, self.effects = self.effects, outer
         return summary_of(value, effects)
 
-    def _read(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, away: int) -> Value:
+    def _read(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, out_of_scope: int) -> Value:
         ref, arguments = call.ref, call.arguments
-        self.horizon.readings += 1
+        self.budget.readings += 1
         facts = self.project.function_facts(ref)
         path = ref.partition("::")[0]
         file = self.project.index(path)
         assert file is not None and facts is not None
         owner = f"{path}::{facts.owner}" if facts.owner is not None else None
-        frame = Frame(file, ref, {}, call.hot, call.depth, owner, call.bound, away=away, level=call.level)
+        frame = Frame(
+            file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope, level=call.level
+        )
         parameters.bind(self, frame, node, facts, call.bound, arguments)
         result = self._run(frame, node)
         if type(result) is Unknown and node.returns is not None:
@@ -305,8 +308,8 @@ class Engine:
             frame.owner,
             (function.closure or {}).get("self"),
             list(frame.guards),
-            frame.doubts,
-            away=frame.away,
+            frame.unlikely,
+            out_of_scope=frame.out_of_scope,
             compile_tests=list(frame.compile_tests),
             level=frame.level,
         )
@@ -355,14 +358,14 @@ class Engine:
 
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
         """Have a function read that a call may mean, with arguments that are not followed."""
-        if self.horizon.holds(ref):
+        if self.budget.holds(ref):
             self.note(
                 CallEdge(ref, Edge(frame.ref, getattr(node, "lineno", 1), frame.guard is not None, frame.compile_test))
             )
-            self.note(NewRoot(ref, receiver, "", frame.guard is not None or bool(frame.doubts)))
+            self.note(NewRoot(ref, receiver, "", frame.guard is not None or bool(frame.unlikely)))
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:
-        if self.horizon.holds(ref):
+        if self.budget.holds(ref):
             self.note(NewRoot(ref, receiver, why))
 
     def add_root_site(self, frame: Frame) -> None:

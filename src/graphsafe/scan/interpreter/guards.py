@@ -26,7 +26,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.interpreter.capture_answers import answer
 from graphsafe.scan.models import platforms, type_tests
-from graphsafe.scan.sources.node_memo import kept, source_text
+from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
 from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ def judge(engine: Engine, frame: Frame, test: ast.expr, known: Number | None) ->
 def _judge_value(test: ast.expr, known: Number | None) -> Verdict:
     if known is not None:
         value = bool(known.const)
-        if known.soft is None:
+        if known.overridable_by is None:
             return Verdict(dead=not value)
-        if not value and (known.soft in ("environment", "platform") or _is_debug(test)):
+        if not value and (known.overridable_by in ("environment", "platform") or _is_debug(test)):
             return Verdict(guarded=True, text=_text(test))
-        if value and known.soft in ("environment", "platform"):
+        if value and known.overridable_by in ("environment", "platform"):
             return Verdict(guarded=False, text=_text(test))
     elif _is_debug(test):
         return Verdict(guarded=True, text=_text(test))
@@ -128,7 +128,7 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-@kept
+@memoize_on_node
 def _is_debug(test: ast.expr) -> bool:
     """A flag that one switches on to look closer: its own name says so."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
@@ -174,7 +174,7 @@ def narrow(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.expr, 
 def _is_fixed(engine: Engine, frame: Frame, node: ast.expr, truth: bool) -> bool:
     """Whether a name is known to hold what leaves the decision to the parts beside it."""
     value = engine.name(frame, node.id) if isinstance(node, ast.Name) else None
-    return type(value) is Number and value.soft is None and value.const is truth
+    return type(value) is Number and value.overridable_by is None and value.const is truth
 
 
 def _narrow_none(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.Compare, branch: bool) -> None:
@@ -230,15 +230,15 @@ def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.
             if branch and wanted and wanted <= {"int", "float", "bool", "str"}:
                 return Number()
             return value
-        kept = [option for option in options(value) if type_tests.is_a(option, wanted) is not (not branch)]
+        left = [option for option in options(value) if type_tests.is_a(option, wanted) is not (not branch)]
         if branch:
-            kept = [
-                replace(option, sure=True) if type(option) is Tensor and option.where != "any" else option
-                for option in kept
+            left = [
+                replace(option, certain=True) if type(option) is Tensor and option.where != "any" else option
+                for option in left
             ]
         if not branch and may_be_none(value) is not False:
-            kept.append(NONE)
-        return join_all(kept) if kept else value
+            left.append(NONE)
+        return join_all(left) if left else value
 
     _update(engine, frame, env, test.args[0], keep)
 

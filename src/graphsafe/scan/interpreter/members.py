@@ -23,11 +23,11 @@ from graphsafe.scan.domain.values import (
     Dict,
     DtypeValue,
     Function,
-    Handle,
     Instance,
     Lib,
     Number,
     ProjectModule,
+    RuntimeObject,
     Sequence,
     Tensor,
     Unknown,
@@ -62,8 +62,8 @@ def attribute(engine: Engine, frame: Frame, node: ast.AST, owner: Value, name: s
         return engine.globals.bound(binding)
     if isinstance(owner, ClassValue):
         return _of_class(engine, owner, name)
-    if isinstance(owner, Handle):
-        return _of_handle(owner, name)
+    if isinstance(owner, RuntimeObject):
+        return _of_runtime_object(owner, name)
     if isinstance(owner, DeviceValue):
         if name == "type":
             where = owner.where
@@ -90,11 +90,11 @@ def _of_tensor(engine: Engine, tensor: Tensor, name: str) -> Value:
     if name == "shape":
         return SIZE
     if name == "device":
-        return DeviceValue(tensor.where, doubtful=tensor.doubtful)
+        return DeviceValue(tensor.where, maybe_host=tensor.maybe_host)
     if name == "dtype":
         return DtypeValue(tensor.dtype)
     if name in ("is_cuda", "is_cpu"):
-        known = tensor.where != "any" and tensor.sure
+        known = tensor.where != "any" and tensor.certain
         on_cuda = number(tensor.where == "device") if known else ON_CUDA
         return on_cuda if name == "is_cuda" else replace(on_cuda, const=not on_cuda.const)
     if name == "grad":
@@ -168,10 +168,10 @@ def _of_class(engine: Engine, owner: ClassValue, name: str) -> Value:
     return engine.attributes.of_class(owner.ref, name)
 
 
-def _of_handle(owner: Handle, name: str) -> Value:
+def _of_runtime_object(owner: RuntimeObject, name: str) -> Value:
     if owner.kind == "module":
         if name == "bias" and _RECURRENT.search(owner.detail or ""):
-            return Number(type="bool", soft="attribute")
+            return Number(type="bool", overridable_by="attribute")
         if name in ("weight", "bias", "in_proj_weight"):
             return Tensor(dtype="float", name=f"….{name}")
         if name in ("in_features", "out_features", "num_embeddings", "embedding_dim", "padding_idx", "num_heads"):
@@ -180,7 +180,7 @@ def _of_handle(owner: Handle, name: str) -> Value:
             return MODULE_ATTRIBUTES["training"]
         return Unknown(device=True)
     if owner.kind == "environment":
-        return Number(soft="environment")
+        return Number(overridable_by="environment")
     if name == "device":
         return DeviceValue("device")
     return UNKNOWN

@@ -84,8 +84,8 @@ def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: 
         engine.use_number(frame, right, "operand", node)
         if lt is not None and rt is not None:
             if type(node) is ast.BinOp and lt.where != rt.where:
-                _told_by_company(frame, node.left, lt, rt)
-                _told_by_company(frame, node.right, rt, lt)
+                _placed_by_operand(frame, node.left, lt, rt)
+                _placed_by_operand(frame, node.right, rt, lt)
             return elementwise((lt, rt), None if isinstance(op, ast.Div) else promote(lt.dtype, rt.dtype))
         tensor, other = (lt, right) if lt is not None else (rt, left)
         assert tensor is not None
@@ -113,7 +113,7 @@ def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: 
     return Unknown(depends_on_step(left) or depends_on_step(right), holds_device(left) or holds_device(right))
 
 
-def _told_by_company(frame: Frame, node: ast.expr, tensor: Tensor, other: Tensor) -> None:
+def _placed_by_operand(frame: Frame, node: ast.expr, tensor: Tensor, other: Tensor) -> None:
     """A local of which nothing says where it is, beside a tensor of the host: it is there, too."""
     if tensor.where != "any" or not isinstance(node, ast.Name) or type(frame.env.get(node.id)) is not Tensor:
         return
@@ -132,7 +132,7 @@ def _fold(op: ast.operator, left: Number, right: Number) -> Number:
             const = fold(left.const, right.const)
         except Exception:  # whatever the user's constants do, the product is only not known
             return Number(state=state, type=kind)
-        return replace(number(const), state=state, soft=left.soft or right.soft)
+        return replace(number(const), state=state, overridable_by=left.overridable_by or right.overridable_by)
     return Number(state=state, type=kind)
 
 
@@ -200,7 +200,7 @@ def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop
     if isinstance(op, (ast.In, ast.NotIn)):
         return _contains(engine, frame, node, op, left, right)
     if isinstance(op, ast.Eq) and isinstance(right, Number) and right.const is not UNSET and _is_unset_switch(left):
-        return Number(False, soft="environment", type="bool")
+        return Number(False, overridable_by="environment", type="bool")
     lt, l_certain = as_tensor(left)
     rt, r_certain = as_tensor(right)
     if lt is not None and rt is not None:
@@ -222,7 +222,7 @@ def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop
                 const = bool(_COMPARE[type(op)](left.const, right.const))
             except Exception:
                 return Number(state=state, type="bool")
-            return Number(const, soft=left.soft or right.soft, state=state, type="bool")
+            return Number(const, overridable_by=left.overridable_by or right.overridable_by, state=state, type="bool")
         return Number(state=state, type="bool")
     if isinstance(op, (ast.Eq, ast.NotEq)) and type(left) is DeviceValue and type(right) is DeviceValue:
         return BOOL
@@ -236,7 +236,7 @@ def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop
 def _is_unset_switch(value: Value) -> bool:
     """`os.environ.get("X")` without a default: nothing, where nobody sets it."""
     return isinstance(value, Union) and all(
-        isinstance(option, NoneValue) or (isinstance(option, Number) and option.soft == "environment")
+        isinstance(option, NoneValue) or (isinstance(option, Number) and option.overridable_by == "environment")
         for option in value.options
     )
 
@@ -252,7 +252,9 @@ def _identity(op: ast.cmpop, left: Value, right: Value) -> Value:
             return number(is_none if isinstance(op, ast.Is) else not is_none)
     if type(left) is Number and type(right) is Number and UNSET not in (left.const, right.const):
         same = left.const is right.const or (left.const == right.const and type(left.const) is type(right.const))
-        return Number(same is isinstance(op, ast.Is), soft=left.soft or right.soft, type="bool")
+        return Number(
+            same is isinstance(op, ast.Is), overridable_by=left.overridable_by or right.overridable_by, type="bool"
+        )
     return BOOL
 
 
@@ -272,7 +274,10 @@ def _contains(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop, le
         consts = [option.const for option in right.items if type(option) is Number]
         if len(consts) == len(right.items) and UNSET not in consts:
             return Number(
-                (left.const in consts) is isinstance(op, ast.In), soft=left.soft, state=left.state, type="bool"
+                (left.const in consts) is isinstance(op, ast.In),
+                overridable_by=left.overridable_by,
+                state=left.state,
+                type="bool",
             )
     if type(left) is Number and left.state is not None:
         return Number(state=left.state, type="bool")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.optable import OpTable, TensorHint
-from graphsafe.scan.sources.node_memo import kept
+from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
 _FUNCTIONS_OF = {
@@ -26,7 +26,7 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
     return not ops.tensor_hints(of).isdisjoint(uses) or any(map(ops.takes_tensor, uses))
 
 
-@kept
+@memoize_on_node
 def _uses_by_name(function: ast.AST) -> Mapping[str, Set[str]]:
     found: dict[str, set[str]] = {}
     for used, attribute in _uses(function):

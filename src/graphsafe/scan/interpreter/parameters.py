@@ -27,7 +27,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.parameter_usage import is_used_as_tensor
-from graphsafe.scan.symbols.declared_fields import kept_on_host
+from graphsafe.scan.symbols.declared_fields import declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def bind(
         items = tuple((k, v) for k, v in arguments.keywords.items() if k not in known)
         elem = join_all(v for _, v in items) if items else _rest(unknown_caller and frame.hot)
         if unknown_caller and frame.hot:
-            names = sorted(kept_on_host(engine.project, frame.path))
+            names = sorted(declared_on_host(engine.project, frame.path))
             items = tuple((name, join(Tensor(where="host", step=True, name=name), NONE)) for name in names)
         frame.env[spec.kwarg.arg] = Dict(items, UNKNOWN if arguments.open else elem)
 
@@ -125,28 +125,28 @@ def _parameter(
     if passed is not None and type(passed) is not Unknown:
         return bound_to(passed, name)
     if passed is None and not unknown_caller and default is not None and not arguments.open:
-        return _default(engine, frame, default, soft=None)
+        return _default(engine, frame, default, overridable_by=None)
     step = (frame.hot and unknown_caller) or (type(passed) is Unknown and passed.step)
     declared: Value = UNKNOWN
     if parameter.annotation is not None:
         declared = annotated(engine, frame.file, parameter.annotation)
     if type(declared) is Unknown:
         if default is not None and passed is None and not _is_none(default):
-            return _default(engine, frame, default, soft="default")
+            return _default(engine, frame, default, overridable_by="default")
         # What came out of a call with device tensors is one, if the body then treats it as one.
         from_step = unknown_caller or (type(passed) is Unknown and passed.device)
         if frame.hot and (
             is_used_as_tensor(function, name, engine.ops, "step-input" if from_step else "parameter")
             or (unknown_caller and MASK_NAME.search(name) is not None)
         ):
-            declared = Tensor(where="device" if unknown_caller else "any", sure=from_step)
+            declared = Tensor(where="device" if unknown_caller else "any", certain=from_step)
         elif type(passed) is Unknown:
             return passed
         else:
             device = frame.hot and unknown_caller
             return Unknown(step=step, device=device)
     elif type(declared) is Number and default is not None and passed is None:
-        value = _default(engine, frame, default, soft="default")
+        value = _default(engine, frame, default, overridable_by="default")
         return value if type(value) is Number else join(declared, value)
     on_host = type(passed) is Unknown and passed.host
     declared = placed(declared, name, step, "host" if on_host else "device" if frame.hot and unknown_caller else "any")
@@ -188,9 +188,9 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _default(engine: Engine, frame: Frame, node: ast.expr, soft: str | None) -> Value:
+def _default(engine: Engine, frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
     outer = Frame(frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1, level=frame.level)
     value = engine.evaluate(outer, node)
-    if type(value) is Number and soft is not None:
-        return replace(value, soft=soft)
+    if type(value) is Number and overridable_by is not None:
+        return replace(value, overridable_by=overridable_by)
     return value

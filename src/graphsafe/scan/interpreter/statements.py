@@ -16,8 +16,8 @@ from graphsafe.scan.domain.values import (
     UNKNOWN,
     ClassValue,
     DeviceValue,
-    Handle,
     Instance,
+    RuntimeObject,
     Sequence,
     Unknown,
     Value,
@@ -113,7 +113,7 @@ def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> bool:
     guards.narrow(engine, frame, frame.env, node.test, True)
     guards.place(engine, frame, node.test)
     # `isinstance(x, list)` of what cannot be one: the way here is not taken.
-    return known is None or known.soft is not None or bool(known.const) or not isinstance(node.test, ast.Call)
+    return known is None or known.overridable_by is not None or bool(known.const) or not isinstance(node.test, ast.Call)
 
 
 # ways
@@ -251,10 +251,10 @@ def _try(engine: Engine, frame: Frame, node: ast.Try) -> bool:
         frame.env = _merge([before, after], before)
         if handler.name:
             frame.env[handler.name] = UNKNOWN
-        frame.doubts += 1
+        frame.unlikely += 1
         if execute(engine, frame, handler.body):
             outcomes.append(frame.env)
-        frame.doubts -= 1
+        frame.unlikely -= 1
     frame.guards.extend(body_guards)
     frame.compile_tests.extend(body_tests)
     frame.env = _merge(outcomes, after)
@@ -284,12 +284,12 @@ def _enter(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, express
     """What `with value as name` binds, and what holds inside."""
     if type(value) is DeviceValue:
         frame.contexts.append("device" if value.where != "host" else "host")
-    elif type(value) is Handle and value.kind == "capture":
+    elif type(value) is RuntimeObject and value.kind == "capture":
         capture_site.entered(engine, frame, node, expression)
         if not frame.hot and frame.level == TOP_LEVEL:
             engine.add_root_site(frame)
             frame.hot = True
-    elif type(value) is Handle and value.kind in ("stream-context", "stream", "device-context"):
+    elif type(value) is RuntimeObject and value.kind in ("stream-context", "stream", "device-context"):
         frame.contexts.append(value.kind)
         if value.kind == "stream-context" and frame.hot:
             side_stream.entered(engine, frame, node, expression)
@@ -308,7 +308,7 @@ def _match(engine: Engine, frame: Frame, node: ast.Match) -> bool:
     subject = engine.evaluate(frame, node.subject)
     tensor, certain = as_tensor(subject)
     if tensor is not None and tensor.where != "host" and any(isinstance(c.pattern, ast.MatchValue) for c in node.cases):
-        confidence = "likely" if certain and tensor.sure else "possible"
+        confidence = "likely" if certain and tensor.certain else "possible"
         engine.emit(frame, "Branch", "compare", node.subject, confidence, value=describe(subject))  # type: ignore[arg-type]
     before = frame.env
     outcomes: list[Env] = []

@@ -18,11 +18,11 @@ from graphsafe.scan.domain.values import (
     ClassValue,
     Dict,
     Function,
-    Handle,
     Instance,
     Lib,
     NoneValue,
     Number,
+    RuntimeObject,
     Sequence,
     Tensor,
     Unknown,
@@ -98,8 +98,8 @@ def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Va
         return NUMBER
     if isinstance(owner, Instance):
         return _item_of_instance(engine, frame, node, owner, index)
-    if isinstance(owner, Handle):
-        return Number(soft="environment") if owner.kind == "environment" else Unknown(device=True)
+    if isinstance(owner, RuntimeObject):
+        return Number(overridable_by="environment") if owner.kind == "environment" else Unknown(device=True)
     if isinstance(owner, Unknown):
         tensor, _ = as_tensor(index)
         if owner.device:
@@ -169,8 +169,8 @@ def _load_tensor(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tens
             ndim=None,
             step=tensor.step or gathers == "step",
             fresh=True,
-            sure=tensor.sure,
-            doubtful=tensor.doubtful,
+            certain=tensor.certain,
+            maybe_host=tensor.maybe_host,
         )
     ndim = tensor.ndim - dropped if known and tensor.ndim is not None else None
     name = None if tensor.name is None else f"{tensor.name}[…]"

@@ -116,8 +116,8 @@ class Linter:
         record = self._record
         around = frozenset((*record.edges, *record.roots)) - in_graphs
         written = state_across_steps.events(record.state)
-        kept = ((Place(w.path, w.function, event.span, event.kind, event.how), event) for w, event in written)
-        for place, event in chain(record.events.items(), kept):
+        written_events = ((Place(w.path, w.function, event.span, event.kind, event.how), event) for w, event in written)
+        for place, event in chain(record.events.items(), written_events):
             if _ref(place) in around and _needs_replay(event):
                 event = replace(event, confidence="possible")
             yield place, event

@@ -18,11 +18,11 @@ from graphsafe.scan.domain.values import (
     ClassValue,
     Dict,
     Function,
-    Handle,
     Instance,
     Lib,
     NoneValue,
     Number,
+    RuntimeObject,
     Sequence,
     Tensor,
     Union,
@@ -69,7 +69,7 @@ def _cast_number(value: Number, node: ast.Call) -> Number:
                 return replace(value, const=casts[name](value.const), type=name)  # type: ignore[arg-type]
             except (TypeError, ValueError, OverflowError):
                 pass
-        return Number(soft=value.soft, state=value.state, type=name)  # type: ignore[arg-type]
+        return Number(overridable_by=value.overridable_by, state=value.state, type=name)  # type: ignore[arg-type]
     return Number(state=value.state)
 
 
@@ -92,7 +92,7 @@ def branching(how: str) -> Handler:
 def ordered(engine: Engine, frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -> Value:
     """max, min, any, all, sorted: the host asks each value how it compares, or whether it is true."""
 
-    if isinstance(values, Lib | Function | Handle):
+    if isinstance(values, Lib | Function | RuntimeObject):
         return UNKNOWN
     if hasattr(values, "positional"):
         item = join_all(values.positional)
@@ -113,7 +113,7 @@ def ordered(engine: Engine, frame: Frame, node: ast.Call, values: Value | Argume
         return replace(item, const=UNSET)
     if tensor is not None and type(item) is Union:
         # Which one it is, the number or the tensor, is what was just asked.
-        return join_all(replace(option, sure=False) if type(option) is Tensor else option for option in item.options)
+        return join_all(replace(option, certain=False) if type(option) is Tensor else option for option in item.options)
     return item
 
 

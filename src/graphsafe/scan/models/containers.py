@@ -144,13 +144,13 @@ def _of_text(engine: Engine, frame: Frame, node: ast.Call, receiver: Number, nam
             except Exception:
                 return BOOL
         return BOOL
-    if name == "get" and receiver.soft == "environment":
+    if name == "get" and receiver.overridable_by == "environment":
         return receiver
     if name in ("lower", "upper", "strip") and isinstance(receiver.const, str):
         return replace(receiver, const=getattr(receiver.const, name)())
     if name in ("split", "rsplit", "splitlines", "partition"):
         return of_elements("list", STR)
-    return replace(receiver, const=UNSET, type=None) if receiver.state or receiver.soft else NUMBER
+    return replace(receiver, const=UNSET, type=None) if receiver.state or receiver.overridable_by else NUMBER
 
 
 def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, added: Value) -> None:

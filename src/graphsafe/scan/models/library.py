@@ -18,8 +18,8 @@ from graphsafe.scan.domain.values import (
     Dtype,
     DtypeValue,
     Function,
-    Handle,
     Lib,
+    RuntimeObject,
     Value,
     confidence_of,
     describe,
@@ -84,7 +84,7 @@ def constant(name: str) -> Value:
     elif name in ("typing.TYPE_CHECKING", "builtins.TYPE_CHECKING"):
         return number(False)
     elif name == "os.environ":
-        return Handle("environment")
+        return RuntimeObject("environment")
     elif name == "builtins.__debug__":
         return BOOL
     elif name == "builtins.NotImplemented":
@@ -112,12 +112,12 @@ def call(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arg
         return builtin_functions.cast(engine, frame, node, arguments)
     if head == "logging" or name.endswith("getLogger"):
         if name.endswith("getLogger"):
-            return Handle("logger")
+            return RuntimeObject("logger")
         return formatting.log(engine, frame, node, name.rpartition(".")[2], arguments)
     if head == "pickle" and name.endswith(("dumps", "dump")):
         return _serialised(engine, frame, node, arguments)
     if name.rpartition(".")[2] == "init_logger":
-        return Handle("logger")
+        return RuntimeObject("logger")
     if name.endswith((".lru_cache", ".cache")):
         return UNKNOWN
     return engine.after_unknown(arguments)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.libraries import LibraryModel, Returns
 from graphsafe.scan.domain.joins import sequence
-from graphsafe.scan.domain.naming import says_host
+from graphsafe.scan.domain.naming import names_host
 from graphsafe.scan.domain.values import (
     ARRAY,
     NONE,
@@ -17,8 +17,8 @@ from graphsafe.scan.domain.values import (
     STR,
     UNKNOWN,
     Dict,
-    Handle,
     Number,
+    RuntimeObject,
     Tensor,
     Unknown,
     Value,
@@ -44,7 +44,7 @@ def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
     if not arguments.positional:
         return False
     first = as_tensor(arguments.positional[0])[0]
-    return first.where == "host" if first is not None else bool(node.args) and says_host(node.args[0])
+    return first.where == "host" if first is not None else bool(node.args) and names_host(node.args[0])
 
 
 def _loads_to_host(model: LibraryModel, arguments: Arguments) -> bool:
@@ -52,7 +52,9 @@ def _loads_to_host(model: LibraryModel, arguments: Arguments) -> bool:
     return model.returns == "host-tensors" and not arguments.open and arguments.get(1, "device") is None
 
 
-def method(engine: Engine, frame: Frame, node: ast.Call, owner: Handle, name: str, arguments: Arguments) -> Value:
+def method(
+    engine: Engine, frame: Frame, node: ast.Call, owner: RuntimeObject, name: str, arguments: Arguments
+) -> Value:
     """A method of an object that a library made."""
     full = f"{owner.detail}.{name}"
     model = engine.libraries.find(full)
@@ -62,10 +64,10 @@ def method(engine: Engine, frame: Frame, node: ast.Call, owner: Handle, name: st
     return call(engine, frame, node, full, model, arguments)
 
 
-def runtime_object(returns: Returns) -> Handle | None:
+def runtime_object(returns: Returns) -> RuntimeObject | None:
     """The stream, event or context that a model says it returns."""
     made = _RUNTIME_OBJECTS.get(returns) if isinstance(returns, str) else None
-    return Handle(*made) if made is not None else None
+    return RuntimeObject(*made) if made is not None else None
 
 
 _RUNTIME_OBJECTS: Mapping[str, tuple[str, str | None]] = {
@@ -101,7 +103,7 @@ def _returned(name: str, returns: Returns, arguments: Arguments) -> Value:
     if made is not None:
         return made
     simple: dict[str, Value] = {
-        "object": Handle("library", name),
+        "object": RuntimeObject("library", name),
         "tensor": Tensor(step=step, fresh=True),
         "host-tensor": Tensor(where="host", fresh=True),
         "tensors": Unknown(step, True),

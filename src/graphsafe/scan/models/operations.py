@@ -23,15 +23,15 @@ from graphsafe.scan.domain.values import (
     Dict,
     Dtype,
     DtypeValue,
-    Handle,
     NoneValue,
     Number,
+    RuntimeObject,
     Sequence,
     Tensor,
     Unknown,
     Value,
     Where,
-    all_doubtful,
+    all_maybe_host,
     as_tensor,
     depends_on_step,
     describe,
@@ -78,7 +78,7 @@ def device_named(value: Value | None) -> DeviceValue | None:
         if type(option) is DeviceValue:
             return option
         if type(option) is Number:
-            if option.soft == "platform":
+            if option.overridable_by == "platform":
                 return DeviceValue("any")
             if isinstance(option.const, str):
                 base = option.const.partition(":")[0]
@@ -129,8 +129,8 @@ def elementwise(tensors: tuple[Tensor, ...], dtype: Dtype | None) -> Tensor:
         ndim=ndim,
         step=any(tensor.step for tensor in tensors),
         fresh=True,
-        sure=any(tensor.sure for tensor in tensors),
-        doubtful=all_doubtful(tensors),
+        certain=any(tensor.certain for tensor in tensors),
+        maybe_host=all_maybe_host(tensors),
     )
 
 
@@ -143,8 +143,8 @@ def tensors_in(value: Value) -> list[Tensor]:
     return [tensor] if tensor is not None else []
 
 
-def _is_doubtful(device: Value | None) -> bool:
-    return type(device) is DeviceValue and device.doubtful
+def _may_be_host(device: Value | None) -> bool:
+    return type(device) is DeviceValue and device.maybe_host
 
 
 def _placement(
@@ -194,7 +194,9 @@ def _emit_effects(
 ) -> None:
     on_device = where != "host" or together(involved) != "host"
     unknown = not involved and any(type(value) is Unknown and value.device for value in values)
-    guessed = (receiver is not None and not receiver.sure) or all_doubtful(involved) or any(map(_is_doubtful, values))
+    guessed = (
+        (receiver is not None and not receiver.certain) or all_maybe_host(involved) or any(map(_may_be_host, values))
+    )
     subject = next((tensor for tensor in involved if tensor.where != "host"), None)
     for hit in op.effects_of(call):
         effect = hit.effect
@@ -208,7 +210,7 @@ def _emit_effects(
             continue
         if effect.kind == "allocates" and not effect.anywhere and where == "host":
             continue
-        doubtful = effect.how in SIZE_READS and all_doubtful(tensor for tensor in involved if tensor is not receiver)
+        doubtful = effect.how in SIZE_READS and all_maybe_host(tensor for tensor in involved if tensor is not receiver)
         confidence: Confidence = "likely" if hit.certain and not guessed and not doubtful else "possible"
         if not involved and op.placement == "same" and not unknown and not effect.anywhere:
             confidence = "possible"
@@ -270,7 +272,7 @@ def argument(value: Value, text: str = "") -> Argument:
         return Argument("dtype", NO_LITERAL if dtype is None else dtype, text)
     if isinstance(value, DeviceValue):
         return Argument("host-device" if value.where == "host" else "device", text=text)
-    if isinstance(value, (Array, Dict, Handle)):
+    if isinstance(value, (Array, Dict, RuntimeObject)):
         return Argument("other", text=text)
     tensor_or_none, certain = as_tensor(value)
     if tensor_or_none is not None and certain:
@@ -317,8 +319,8 @@ def _result(
             or _is_pinned(arguments.keywords.get("out")),
             literal=op.copies_values and where == "host",
             # torch takes nothing but tensors: what it was given is one, whatever suggested it.
-            sure=receiver is None or receiver.sure,
-            doubtful=all_doubtful(involved) or (not involved and _is_doubtful(arguments.keywords.get("device"))),
+            certain=receiver is None or receiver.certain,
+            maybe_host=all_maybe_host(involved) or (not involved and _may_be_host(arguments.keywords.get("device"))),
         )
 
     if result.kind == "none":

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 from graphsafe.optable import Argument, Call
 from graphsafe.scan.checks import side_stream
 from graphsafe.scan.domain.joins import join
-from graphsafe.scan.domain.values import NONE, Handle, Number, Tensor, Unknown, Value, depends_on_step, of_elements
+from graphsafe.scan.domain.values import (
+    NONE,
+    Number,
+    RuntimeObject,
+    Tensor,
+    Unknown,
+    Value,
+    depends_on_step,
+    of_elements,
+)
 from graphsafe.scan.models import formatting, library_models, operations
 
 if TYPE_CHECKING:
@@ -27,8 +36,8 @@ _CLASS_OF_KIND: Mapping[str, str] = {
 "Whose methods the op table and libraries.yaml know under this name."
 
 
-def handle_method(
-    engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: str, arguments: Arguments
+def method(
+    engine: Engine, frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments
 ) -> Value:
     handler = _METHODS.get(handle.kind)
     if handler is not None:
@@ -45,17 +54,21 @@ def handle_method(
     return engine.after_unknown(arguments)
 
 
-def _logger(engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: str, arguments: Arguments) -> Value:
+def _logger(
+    engine: Engine, frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments
+) -> Value:
     return formatting.log(engine, frame, node, name, arguments)
 
 
 def _environment(
-    engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: str, arguments: Arguments
+    engine: Engine, frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments
 ) -> Value:
     return environment(engine, frame, node, arguments)
 
 
-def _optimizer(engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: str, arguments: Arguments) -> Value:
+def _optimizer(
+    engine: Engine, frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments
+) -> Value:
     if name != "step":
         return engine.after_unknown(arguments)
     kind, *switches = (handle.detail or "").split()
@@ -64,11 +77,13 @@ def _optimizer(engine: Engine, frame: Frame, node: ast.Call, handle: Handle, nam
     return NONE
 
 
-def _scaler(engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: str, arguments: Arguments) -> Value:
+def _scaler(
+    engine: Engine, frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments
+) -> Value:
     if name != "step":
         return engine.after_unknown(arguments)
     optimizer = arguments.get(0, "optimizer")
-    if type(optimizer) is Handle and optimizer.kind == "optimizer":
+    if type(optimizer) is RuntimeObject and optimizer.kind == "optimizer":
         _optimizer(engine, frame, node, optimizer, name, arguments)
         _step(engine, frame, node, "torch.amp.GradScaler.step", "GradScaler.step", (optimizer.detail or "").split()[1:])
     return NONE
@@ -83,7 +98,9 @@ def _step(engine: Engine, frame: Frame, node: ast.Call, entry: str, text: str, s
         engine.emit(frame, event, hit.effect.how, node, value=f"`{text}`")
 
 
-def _module(engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: str, arguments: Arguments) -> Value:
+def _module(
+    engine: Engine, frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments
+) -> Value:
     full = f"{handle.detail}.{'forward' if name == '__call__' else name}"
     model = engine.libraries.find(full)
     if model is not None:
@@ -93,12 +110,12 @@ def _module(engine: Engine, frame: Frame, node: ast.Call, handle: Handle, name: 
     return Unknown(any(map(depends_on_step, arguments.values())), True)
 
 
-def call_module(engine: Engine, frame: Frame, node: ast.Call, handle: Handle, arguments: Arguments) -> Value:
+def call_module(engine: Engine, frame: Frame, node: ast.Call, handle: RuntimeObject, arguments: Arguments) -> Value:
     """A module of PyTorch's called."""
     return _module(engine, frame, node, handle, "forward", arguments)
 
 
-Method = Callable[["Engine", "Frame", ast.Call, Handle, str, "Arguments"], Value]
+Method = Callable[["Engine", "Frame", ast.Call, RuntimeObject, str, "Arguments"], Value]
 _METHODS: Mapping[str, Method] = {
     "logger": _logger,
     "environment": _environment,
@@ -112,15 +129,19 @@ _METHODS: Mapping[str, Method] = {
 
 def generator(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     target = operations.device_named(arguments.get(0, "device"))
-    return Handle("generator", "host" if target is None or target.where == "host" else "device")
+    return RuntimeObject("generator", "host" if target is None or target.where == "host" else "device")
 
 
 def capturing(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return Number(type="bool", soft="capturing")
+    return Number(type="bool", overridable_by="capturing")
 
 
 def environment(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     default = arguments.get(1, "default")
     if type(default) is Number:
-        return replace(default, soft="environment", state=None)
-    return Number(soft="environment") if default is not None else join(NONE, Number(soft="environment"))
+        return replace(default, overridable_by="environment", state=None)
+    return (
+        Number(overridable_by="environment")
+        if default is not None
+        else join(NONE, Number(overridable_by="environment"))
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.checks import fixed_device
-from graphsafe.scan.domain.naming import says_host
+from graphsafe.scan.domain.naming import names_host
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
     ARRAY,
@@ -65,22 +65,22 @@ def method_of_unknown(
     device = type(receiver) is Unknown and receiver.device
     on_host = type(receiver) is Unknown and receiver.host
     if name == "pin_memory":
-        return Tensor(where="host", pinned=True, step=step, sure=False)
-    if on_host or (isinstance(node.func, ast.Attribute) and says_host(node.func.value)):
+        return Tensor(where="host", pinned=True, step=step, certain=False)
+    if on_host or (isinstance(node.func, ast.Attribute) and names_host(node.func.value)):
         if engine.ops.method(name) is None or name in _SHARED_NAMES:
             return Unknown(step, host=True)
-        return method(engine, frame, node, Tensor(where="host", step=step, sure=False), name, arguments)
+        return method(engine, frame, node, Tensor(where="host", step=step, certain=False), name, arguments)
     if name in engine.ops.tensor_hints("value") and type(receiver) is Unknown and frame.hot:
-        tensor = Tensor(where="any", step=step, sure=device)
+        tensor = Tensor(where="any", step=step, certain=device)
         return method(engine, frame, node, tensor, name, arguments)
     if name in ("tolist", "numpy") and device and type(receiver) is Unknown:
-        return method(engine, frame, node, Tensor(where="any", step=step, sure=False), name, arguments)
+        return method(engine, frame, node, Tensor(where="any", step=step, certain=False), name, arguments)
     if name in ("size",):
         return SIZE if not arguments.positional else INT
     if name in ("dim", "numel", "nelement"):
         return INT
     if device and engine.ops.method(name) is not None and name not in _SHARED_NAMES:
-        return method(engine, frame, node, Tensor(where="any", step=step, sure=False), name, arguments)
+        return method(engine, frame, node, Tensor(where="any", step=step, certain=False), name, arguments)
     after = engine.after_unknown(arguments)
     assert type(after) is Unknown
     return Unknown(after.step or step, after.device or device)
@@ -156,9 +156,9 @@ def _moved(
         if not (tensor.pinned and operations.may_be_true(non_blocking)):
             how = "literal" if tensor.literal else "blocking"
             confidence: Confidence = (
-                "likely" if (tensor.sure and target.where == "device") or tensor.literal else "possible"
+                "likely" if (tensor.certain and target.where == "device") or tensor.literal else "possible"
             )
-            if tensor.sure and target.where == "any":
+            if tensor.certain and target.where == "any":
                 confidence = "likely"
             engine.emit(frame, "Transfer", how, node, confidence, value=describe(tensor))
         return replace(tensor, where="device", fresh=True, attr=None, literal=False)
@@ -198,7 +198,7 @@ def _copy(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, argument
         origin, certain = Tensor(where="host"), True
     if origin is None:
         return tensor
-    confidence = confidence_of(origin, certain and tensor.sure)
+    confidence = confidence_of(origin, certain and tensor.certain)
     if tensor.where != "host" and origin.where == "host":
         if not (origin.pinned and operations.may_be_true(non_blocking)):
             engine.emit(

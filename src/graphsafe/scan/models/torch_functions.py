@@ -16,10 +16,10 @@ from graphsafe.scan.domain.values import (
     Dict,
     Dtype,
     Function,
-    Handle,
     Instance,
     NoneValue,
     Number,
+    RuntimeObject,
     Sequence,
     Tensor,
     Value,
@@ -57,7 +57,7 @@ def torch(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Ar
             )
         return engine.after_unknown(arguments)
     if name.startswith("torch.nn.") and last[:1].isupper():
-        return Handle("module", name)
+        return RuntimeObject("module", name)
     if name.startswith(("torch.cuda.", "torch.")) and last.endswith("Tensor") and last[:1].isupper():
         return _typed_tensor(engine, frame, node, name, arguments)
     if (
@@ -67,13 +67,13 @@ def torch(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Ar
         and "swa_utils" not in name
     ):
         switches = [switch for switch in ("capturable", "fused") if operations.is_true(arguments.keywords.get(switch))]
-        return Handle("optimizer", " ".join([last, *switches]))
+        return RuntimeObject("optimizer", " ".join([last, *switches]))
     if (
         last == "GradScaler"
         and name.startswith(("torch.amp.", "torch.cuda.amp."))
         and "enabled" not in arguments.keywords
     ):
-        return Handle("scaler")
+        return RuntimeObject("scaler")
     if (
         name.startswith(("torch.nn.functional.", "torch.ops.", "torch.special.", "torch.fft.", "torch._C."))
         or name.count(".") == 1
@@ -172,7 +172,7 @@ def root_of(engine: Engine, value: Value | None, why: str) -> None:
 
 
 def capture(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return Handle("capture")
+    return RuntimeObject("capture")
 
 
 def checkpoint(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -219,7 +219,7 @@ def available(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments
 
 def is_tensor(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.positional[0] if arguments.positional else UNKNOWN
-    if type(value) is Tensor and value.sure:
+    if type(value) is Tensor and value.certain:
         return number(True)
     if type(value) in (Number, Sequence, Dict, NoneValue):
         return number(False)

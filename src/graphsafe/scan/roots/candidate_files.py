@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
-from graphsafe.scan.interpreter.call_budget import Vicinity
-from graphsafe.scan.roots.importers import reaching
+from graphsafe.scan.interpreter.call_budget import Scope
+from graphsafe.scan.roots.importers import reading_plan
 from graphsafe.scan.symbols.index import CAPTURE_WORDS
 from graphsafe.scan.symbols.project_files import Files
 
@@ -25,15 +25,15 @@ MAX_READINGS = 2700
 
 
 @dataclass(frozen=True, slots=True)
-class Starts:
+class Candidates:
     paths: tuple[str, ...]
     "In the order of reading, those to report on first; TARGETS among them stands for configured targets."
-    near: Vicinity | None
+    scope: Scope | None
     "Where only a few files are in question and not all that leads to them is read."
 
 
 @dataclass(frozen=True, slots=True)
-class Entrances:
+class RootPatterns:
     """What makes a function a root, as far as its file's words and its name tell."""
 
     names: tuple[str, ...]
@@ -46,7 +46,7 @@ class Entrances:
     defined: re.Pattern[bytes]
     "What defines one of these."
 
-    def are_told_by(self, data: bytes) -> bool:
+    def may_be_in(self, data: bytes) -> bool:
         """Whether a file's text may hold a root: to search for each word is three times as fast as a pattern."""
         return (
             any(word in data for word in self.words)
@@ -55,11 +55,11 @@ class Entrances:
         )
 
 
-def entrances(config: Config, rulebook: Rulebook) -> Entrances:
+def root_patterns(config: Config, rulebook: Rulebook) -> RootPatterns:
     names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in rulebook.entry_points})
     words = ("cuda_graph", "cudagraph", *CAPTURE_WORDS, ".replay(", "graphsafe:")
     defined = re.compile(rf"\bdef[\s\\]+(?:{'|'.join(map(re.escape, names))})\b".encode())
-    return Entrances(
+    return RootPatterns(
         ("forward", *names),
         tuple(word.encode() for word in words),
         any(config.hot_paths),
@@ -68,23 +68,23 @@ def entrances(config: Config, rulebook: Rulebook) -> Entrances:
     )
 
 
-def find_starts(files: Files, wanted: Sequence[str], config: Config, entrances: Entrances) -> Starts:
+def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_patterns: RootPatterns) -> Candidates:
     """`wanted`: the files to report on. Files that cannot be opened are noted among the problems of `files`."""
     if are_few(wanted, files):
         sources = {path: data for path in files.names if (data := files.data(path)) is not None}
         files.held = sources
-        reach = reaching(files, wanted, sources, _definitions(entrances.names).search)
-        candidates: Sequence[str] = reach.starts
-        near = None if reach.whole else Vicinity(reach.ways, MAX_READINGS * len(wanted))
+        plan = reading_plan(files, wanted, sources, _definitions(root_patterns.names).search)
+        candidates: Sequence[str] = plan.candidates
+        scope = None if plan.is_complete else Scope(plan.scope, MAX_READINGS * len(wanted))
     else:
         candidates = list(dict.fromkeys([*wanted, *files.paths]))
-        near = None
+        scope = None
     found: list[str] = []
     for path in candidates:
         data = files.data(path)
-        if data is not None and (entrances.anywhere or entrances.are_told_by(data)):
+        if data is not None and (root_patterns.anywhere or root_patterns.may_be_in(data)):
             found.append(path)
-    return Starts((*found, TARGETS) if config.targets else tuple(found), near)
+    return Candidates((*found, TARGETS) if config.targets else tuple(found), scope)
 
 
 def are_few(wanted: Sequence[str], files: Files) -> bool:

@@ -1,7 +1,7 @@
-"""Where to begin reading, to judge a few files of a project: at those files whose roots may lead to them.
+"""Where to begin reading in order to judge a few files of a project: at the files whose roots may call into them.
 
-Read off the text of the import statements, so that few of the others need to be parsed. In a large project everything
-leads to everything in the end; there only the nearest roots count.
+This is told from the text of import statements, so that few other files need to be parsed. In a large project nearly
+every file imports every other in the end; there only the nearest roots count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphsafe.scan.symbols.project import Project, is_module_base
 from graphsafe.scan.symbols.project_files import Files
 
 SMALL = 300
-"Files of a project in which every way that leads to the given ones is read, however long."
+"In a project of at most so many files, all files that import the given ones are read, directly or not."
 MAX_NEAREST = 8
 "Files of a large project to begin at, besides the given ones."
 
@@ -27,29 +27,33 @@ _OPERATOR = re.compile(rb"""(?:custom_op\(|op_name\s*=|\.impl\()\s*["'](?:\w+::)
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    starts: tuple[str, ...]
-    "Files that hold roots, or may, and lead to the given ones; these too. In the order of reading."
-    ways: frozenset[str]
-    "These, and the files on the ways from them to the given ones."
-    whole: bool
+class ReadingPlan:
+    """What to read in order to judge a few files."""
+
+    candidates: tuple[str, ...]
+    "The given files, and those that may hold a root and import them, directly or not. In the order of reading."
+    scope: frozenset[str]
+    "These, and the files through which they import the given ones."
+    is_complete: bool
     "Whether every file that may lead to the given ones is among them."
 
 
-def reaching(
+def reading_plan(
     files: Files, given: Sequence[str], sources: Mapping[str, bytes], holds_root: Callable[[bytes], object]
-) -> Reach:
-    """`sources`: what the files of the project hold, by path."""
-    climb = _Climb(files, sources)
+) -> ReadingPlan:
+    """The files to begin at for the `given` ones. `sources`: path -> content, of all files of the project."""
+    climb = _ImportGraph(files, sources)
     if len(files.names) <= SMALL:
         leading = climb.all({*given, *_bases(files, given)})
-        return Reach(tuple(path for path in dict.fromkeys([*given, *files.paths]) if path in leading), leading, True)
+        return ReadingPlan(
+            tuple(path for path in dict.fromkeys([*given, *files.paths]) if path in leading), leading, True
+        )
     callers = (path for path in _callers(files, given, sources) if holds_root(sources[path]))
     return climb.nearest(given, callers, holds_root)
 
 
-class _Climb:
-    """From files to those that import them, or run an operator that they define, and from there on up."""
+class _ImportGraph:
+    """Which files import a file, or run an operator that it defines, directly and through others."""
 
     def __init__(self, files: Files, sources: Mapping[str, bytes]) -> None:
         self._files = files
@@ -69,8 +73,10 @@ class _Climb:
             seen.update(dict.fromkeys(level))
         return frozenset(seen)
 
-    def nearest(self, given: Sequence[str], callers: Iterable[str], holds_root: Callable[[bytes], object]) -> Reach:
-        """Each way up ends at the first file that holds a root: what it passes down, those above it pass down too."""
+    def nearest(
+        self, given: Sequence[str], callers: Iterable[str], holds_root: Callable[[bytes], object]
+    ) -> ReadingPlan:
+        """Up to the nearest files that hold a root: what files above these pass down goes through them."""
         seen = dict.fromkeys(given)
         starts: list[str] = []
         above = [*callers, *self._above(given)]
@@ -80,8 +86,8 @@ class _Climb:
             rooted = {path for path in level if holds_root(self._sources[path])}
             starts += sorted(rooted, key=lambda path: (-len(commonpath([path, given[0]])), path))
             above = [*self._above([path for path in level if path not in rooted])]
-        ways = frozenset(seen).difference(starts[MAX_NEAREST:])
-        return Reach((*given, *starts[:MAX_NEAREST]), ways, False)
+        scope = frozenset(seen).difference(starts[MAX_NEAREST:])
+        return ReadingPlan((*given, *starts[:MAX_NEAREST]), scope, False)
 
     def _above(self, level: Sequence[str]) -> Iterator[str]:
         names = self._files.names

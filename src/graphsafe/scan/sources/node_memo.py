@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 Question = TypeVar("Question", bound=Callable[..., Any])
 
 
-def kept(question: Question) -> Question:
+def memoize_on_node(question: Question) -> Question:
     """A function of a node, and of what else it is given, that answers the same each time.
 
     The answer must not hold the node itself or one around it: nothing would free such a ring while the collector rests.
@@ -30,4 +30,4 @@ def kept(question: Question) -> Question:
     return ask  # type: ignore[return-value]
 
 
-source_text = kept(ast.unparse)
+source_text = memoize_on_node(ast.unparse)

@@ -12,7 +12,7 @@ from graphsafe.scan.symbols.project import Project
 KEPT = re.compile(r"\b(?:keep|stay)_on_(?:cpu|host)\b")
 
 
-def kept_on_host(project: Project, path: str) -> frozenset[str]:
+def declared_on_host(project: Project, path: str) -> frozenset[str]:
     """The names of the fields that a file declares so; of one that declares none, those of the files it imports."""
     own = _declared_in(project, path)
     file = project.index(path)
@@ -23,7 +23,7 @@ def kept_on_host(project: Project, path: str) -> frozenset[str]:
 
 
 def _declared_in(project: Project, path: str) -> frozenset[str]:
-    return project.files.table(f"kept on host: {path}", lambda: _declared(project, path))
+    return project.files.table(f"declared on host: {path}", lambda: _declared(project, path))
 
 
 def _declared(project: Project, path: str) -> frozenset[str]:

@@ -34,7 +34,11 @@ class Variables:
         if position is None:
             return None
         default = arguments.get(position, _DEFAULT)
-        return replace(default, soft="environment") if type(default) is Number else Number(soft="environment")
+        return (
+            replace(default, overridable_by="environment")
+            if type(default) is Number
+            else Number(overridable_by="environment")
+        )
 
     def _default_position(self, ref: str) -> int | None:
         constructor = self._project.find_method(ref, "__init__")

@@ -16,9 +16,9 @@ _NAME = re.compile(rb"(\w+)[ \t]*(?:\[[^\]]*\])?[ \t]*(?:,|$|\n)")
 class Overrides:
     """Answers from the text of the project's files first, so that only files with a likely subclass are indexed."""
 
-    def __init__(self, project: Project, is_near: Callable[[str], bool]) -> None:
+    def __init__(self, project: Project, in_scope: Callable[[str], bool]) -> None:
         self._project = project
-        self._is_near = is_near
+        self._is_near = in_scope
         "Of subclasses that it does not hold nothing is told."
         self._subclasses: dict[str, list[tuple[str, str]]] | None = None
         self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
@@ -50,10 +50,10 @@ class Overrides:
                 if (path, name) in seen:
                     continue
                 seen.add((path, name))
-                is_near = self._is_near(path)
-                classes = self._named(path, name) if is_near else []
+                in_scope = self._is_near(path)
+                classes = self._named(path, name) if in_scope else []
                 found.update(classes)
-                if classes or not is_near:
+                if classes or not in_scope:
                     names.append(name)
         return found
 

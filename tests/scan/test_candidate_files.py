@@ -122,7 +122,7 @@ def test_what_is_indexed_counts_as_well_and_a_cache_changes_nothing(
     project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importers, "SMALL", 0)
-    monkeypatch.setattr(call_budget, "READING", 10)
+    monkeypatch.setattr(call_budget, "BYTES_PER_READING", 10)
     monkeypatch.setattr(candidate_files, "MAX_READINGS", 10)
     fresh = scan(project, "helper.py")
     assert [limit.kind for limit in fresh.limits] == ["nearest-roots", "unread-ways"]

@@ -8,12 +8,12 @@ import pytest
 
 from graphsafe.config import load_config
 from graphsafe.rulebook import load_rulebook
-from graphsafe.scan.roots.candidate_files import Entrances, entrances
+from graphsafe.scan.roots.candidate_files import RootPatterns, root_patterns
 
 
 @pytest.fixture(scope="module")
-def known() -> Entrances:
-    return entrances(load_config(Path("/")), load_rulebook())
+def known() -> RootPatterns:
+    return root_patterns(load_config(Path("/")), load_rulebook())
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def known() -> Entrances:
         "@torch.compile(mode='max-autotune')\ndef step(x):\n    return x\n",
     ],
 )
-def test_a_file_that_may_hold_a_root_is_looked_into(known: Entrances, text: str) -> None:
-    assert known.are_told_by(text.encode())
+def test_a_file_that_may_hold_a_root_is_looked_into(known: RootPatterns, text: str) -> None:
+    assert known.may_be_in(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -48,5 +48,5 @@ def test_a_file_that_may_hold_a_root_is_looked_into(known: Entrances, text: str)
         "def build_all(x):\n    return x\n",
     ],
 )
-def test_a_file_that_only_speaks_of_one_is_not(known: Entrances, text: str) -> None:
-    assert not known.are_told_by(text.encode())
+def test_a_file_that_only_speaks_of_one_is_not(known: RootPatterns, text: str) -> None:
+    assert not known.may_be_in(text.encode())
