@@ -60,6 +60,8 @@ class Driver:
         self._whys: dict[str, tuple[int, int, str]] = {}
         "Root -> why it is one: what says most; then what its own lines say, before what others make of it."
         self._read: dict[Step, Summary] = {}
+        self._looked_into: set[int] = set()
+        "The ids of summaries whose new roots are known; those that have been read keep them alive."
         self._on_host: Mapping[str, Mapping[str, Tensor]] = {}
         "Method -> parameter -> what calls of which only the name is known pass on the host."
         self.record = Record()
@@ -89,6 +91,7 @@ class Driver:
         engine.queries.invalidate(self._is_other)
         steps = [step for step in self._read if step.kind != "file"]
         self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}
+        self._looked_into.clear()
         self._follow(steps)
         whys = {ref: why for ref, (*_, why) in self._whys.items()}
         self.record = gather(self.project, [self._read[step] for step in sorted(self._read, key=repr)], whys)
@@ -121,16 +124,12 @@ class Driver:
     def _follow(self, steps: Sequence[Step]) -> None:
         """Read these, and all that they make hot."""
         waiting = [*steps]
-        looked_into: set[int] = set()
         while waiting:
             step = waiting.pop()
             if step in self._read or (step.kind == "root" and self._engine.budget.is_spent()):
                 continue
             summary = self._read[step] = self._engine.collect(lambda step=step: self._take(step), step.ref)  # type: ignore[misc]
-            for found in included([summary]):
-                if id(found) in looked_into:
-                    continue
-                looked_into.add(id(found))
+            for found in included([summary], self._looked_into):
                 for root in new_roots([found]):
                     if root.why:
                         self._note_why(root.ref, root.why, 1)

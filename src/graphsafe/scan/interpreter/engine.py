@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Hashable
 from dataclasses import replace
-from itertools import islice
 
 from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
@@ -383,7 +382,8 @@ class Engine:
 
     def has_used(self, since: int) -> bool:
         """Whether state of the host has been used since: by a condition."""
-        return any(map(has_uses, islice(self.effects.items, since, None)))
+        items = self.effects.items
+        return any(has_uses(items[position]) for position in range(since, len(items)))
 
     def forget_uses(self, since: int) -> None:
         """Drop these uses: the condition that made them decides nothing on the device."""

@@ -17,6 +17,7 @@ from graphsafe.scan.domain.summary import (
     CallEdge,
     Field,
     Included,
+    Item,
     NewRoot,
     PassedByName,
     RootSite,
@@ -27,9 +28,9 @@ from graphsafe.scan.domain.values import Tensor, Value
 from graphsafe.scan.symbols.project import Project
 
 
-def included(summaries: Iterable[Summary]) -> Iterator[Summary]:
-    """These and all that they include, each once."""
-    seen: set[int] = set()
+def included(summaries: Iterable[Summary], seen: set[int] | None = None) -> Iterator[Summary]:
+    """These and all that they include, each once; `seen`: the ids of those that are known, which grows."""
+    seen = set() if seen is None else seen
     waiting = list(summaries)
     while waiting:
         summary = waiting.pop()
@@ -148,26 +149,30 @@ def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
 def _order(state: StateLog, steps: Iterable[Summary]) -> None:
     """Note, root by root, which places write what the step has read or used before."""
     keys = {write.key for writes in state.writes.values() for write in writes}
-    writing: dict[int, bool] = {}
+    telling: dict[int, Sequence[Item]] = {}
     for step in steps:
-        if _writes(step, writing):
-            _order_in(state, step, keys)
+        if _telling(step, keys, telling):
+            _order_in(state, step, telling)
 
 
-def _writes(summary: Summary, known: dict[int, bool]) -> bool:
-    """Whether a summary, or one that it includes, writes state."""
+def _telling(summary: Summary, keys: set[str], known: dict[int, Sequence[Item]]) -> Sequence[Item]:
+    """The items that write state, or read or use what is written, and the calls that lead to such."""
     if id(summary) not in known:
-        known[id(summary)] = any(
-            type(item) is Write or (type(item) is Included and _writes(item.summary, known)) for item in summary.items
-        )
+        known[id(summary)] = [
+            item
+            for item in summary.items
+            if type(item) is Write
+            or ((type(item) is Read or type(item) is Use) and item.key in keys)
+            or (type(item) is Included and _telling(item.summary, keys, known))
+        ]
     return known[id(summary)]
 
 
-def _order_in(state: StateLog, step: Summary, keys: set[str]) -> None:
+def _order_in(state: StateLog, step: Summary, telling: Mapping[int, Sequence[Item]]) -> None:
     seen: set[int] = set()
     read: set[str] = set()
     used: dict[str, set[tuple[str, str, int]]] = {}
-    waiting: list[Iterator[object]] = [iter(step.items)]
+    waiting: list[Iterator[Item]] = [iter(telling[id(step)])]
     while waiting:
         item = next(waiting[-1], None)
         if item is None:
@@ -175,13 +180,11 @@ def _order_in(state: StateLog, step: Summary, keys: set[str]) -> None:
         elif type(item) is Included:
             if id(item.summary) not in seen:
                 seen.add(id(item.summary))
-                waiting.append(iter(item.summary.items))
+                waiting.append(iter(telling[id(item.summary)]))
         elif type(item) is Read:
-            if item.key in keys:
-                read.add(item.key)
+            read.add(item.key)
         elif type(item) is Use:
-            if item.key in keys:
-                used.setdefault(item.key, set()).add(item.place)
+            used.setdefault(item.key, set()).add(item.place)
         elif type(item) is Write:
             if item.key in read:
                 state.read_before.add(item.place)
