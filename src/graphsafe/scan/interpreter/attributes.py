@@ -102,6 +102,9 @@ class AttributeTables:
 
         `level`: how many methods that assign attributes are still read for it, one for the sake of the other.
         """
+        if ref in self._under_construction:
+            # What constructors have assigned so far, each time they ask: nothing to keep.
+            return self.work_out(ref, name, level)
         return self._engine.queries.ask(
             ("attribute", ref, name, level), lambda: self.work_out(ref, name, level), lambda: None, level
         )
