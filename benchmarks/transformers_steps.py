@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import transformers  # noqa: F401
 from tiny_models import build
 from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, StaticCache  # noqa: F401  the models, once for all targets
 
 ROOM = 128
 "Tokens in a cache."
@@ -41,8 +41,6 @@ class DecodeStep(nn.Module):
             self.start({"attention_mask": mask}, prompt)
 
     def start(self, mask: dict[str, Tensor], prompt: Tensor) -> None:
-        from transformers import StaticCache
-
         self.mask = mask
         self.cache = StaticCache(config=self.model.config, max_cache_len=ROOM)
         self(prompt)

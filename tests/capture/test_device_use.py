@@ -36,7 +36,7 @@ def test_what_has_not_been_built_yet_starts_beside_others_and_is_known_to_have_h
     assert known.company and unknown.company
 
 
-def test_who_measures_is_alone_and_waits_for_no_one_who_came_later() -> None:
+def test_who_enters_alone_waits_for_no_one_who_came_later() -> None:
     use = DeviceUse()
     running, measuring, later = stay("a", GIB), stay("b", GIB, alone=True), stay("c", GIB)
     assert use.enter(running)
@@ -48,6 +48,33 @@ def test_who_measures_is_alone_and_waits_for_no_one_who_came_later() -> None:
     assert not use.enter(later)
     use.leave(measuring)
     assert use.enter(later)
+
+
+def test_those_who_are_ready_to_measure_do_so_one_after_another() -> None:
+    use = DeviceUse()
+    first, second, running = stay("a", GIB), stay("b", GIB), stay("c", GIB)
+    assert all(use.enter(each) for each in (first, second, running))
+    assert not use.have_alone(first) and not use.have_alone(second)
+    later = stay("d", GIB)
+    assert use.enter(later), "others need not wait for that, for a while"
+    use.leave(running)
+    use.leave(later)
+    assert use.have_alone(first) and not use.have_alone(second)
+    assert not use.enter(stay("e", GIB))
+    use.leave(first)
+    assert use.have_alone(second)
+
+
+def test_who_waits_long_to_measure_does_not_wait_for_those_who_come_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    use = DeviceUse()
+    ready, running = stay("a", GIB), stay("b", GIB)
+    assert use.enter(ready) and use.enter(running) and not use.have_alone(ready)
+    now += 60
+    assert not use.enter(stay("c", GIB))
+    use.leave(running)
+    assert use.have_alone(ready)
 
 
 def test_who_gives_up_waiting_does_not_stand_in_the_way() -> None:

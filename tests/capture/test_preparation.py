@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphsafe.capture.job import Job
-from graphsafe.capture.processes.servers import Server
+from graphsafe.capture.processes.shared_servers import SharedServers
 from graphsafe.capture.processes.supervisor import Supervisor
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children fork on Linux only")
@@ -34,11 +34,9 @@ NOT_SHARED = {
 
 
 @pytest.fixture(scope="module")
-def clean() -> Iterator[Server]:
-    server = Server.start(with_torch=True)
-    assert server is not None
-    yield server
-    server.close()
+def servers() -> Iterator[SharedServers]:
+    with SharedServers() as servers:
+        yield servers
 
 
 @pytest.fixture
@@ -57,16 +55,16 @@ def run(supervisor: Supervisor, folder: Path, target: str, *children: str) -> li
     return [supervisor.run(Job(child, str(jobs), target, "sim:0")).ending for child in children]
 
 
-def test_a_module_is_imported_once_for_all_children(tmp_path: Path, imports: Path, clean: Server) -> None:
+def test_a_module_is_imported_once_for_all_children(tmp_path: Path, imports: Path, servers: SharedServers) -> None:
     (tmp_path / "steps.py").write_text(noted(imports) + END)
-    with Supervisor(clean=clean) as supervisor:
+    with Supervisor(servers) as supervisor:
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step", "reference") == ["done"] * 3
         assert supervisor.not_shared == {}
     assert imports.read_text().splitlines() == ["steps"]
 
 
 def test_an_import_that_starts_a_thread_which_bears_a_fork_is_shared(
-    tmp_path: Path, imports: Path, clean: Server
+    tmp_path: Path, imports: Path, servers: SharedServers
 ) -> None:
     thread = """
 import _thread, ctypes, time
@@ -82,23 +80,37 @@ _thread.start_new_thread(clean_up, ())
 ready.acquire()
 """
     (tmp_path / "steps.py").write_text(noted(imports) + thread + END)
-    with Supervisor(clean=clean) as supervisor:
+    with Supervisor(servers) as supervisor:
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step") == ["done"] * 2
         assert supervisor.not_shared == {}
     assert imports.read_text().splitlines() == ["steps"]
 
 
+def test_a_file_is_imported_once_for_all_its_targets(tmp_path: Path, imports: Path, servers: SharedServers) -> None:
+    (tmp_path / "steps.py").write_text(noted(imports) + END + "\n\nother = build\n")
+    for number, factory in enumerate(("build", "other")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with Supervisor(servers) as supervisor:
+            target = f"{tmp_path}/steps.py:{factory}"
+            assert run(supervisor, folder, target, "build", "step", "reference") == ["done"] * 3
+            assert supervisor.not_shared == {}
+    assert imports.read_text().splitlines() == ["steps"]
+
+
 @pytest.mark.parametrize("does", NOT_SHARED)
-def test_what_a_fork_would_change_is_not_shared(does: str, tmp_path: Path, imports: Path, clean: Server) -> None:
+def test_what_a_fork_would_change_is_not_shared(
+    does: str, tmp_path: Path, imports: Path, servers: SharedServers
+) -> None:
     (tmp_path / "steps.py").write_text(noted(imports) + does + END)
-    with Supervisor(clean=clean) as supervisor:
+    with Supervisor(servers) as supervisor:
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step") == ["done"] * 2
         assert NOT_SHARED[does] in str(supervisor.not_shared)
     assert len(imports.read_text().splitlines()) == 3
 
 
 def test_libraries_that_the_factory_imports_are_imported_once_more(
-    tmp_path: Path, imports: Path, clean: Server
+    tmp_path: Path, imports: Path, servers: SharedServers
 ) -> None:
     library = tmp_path / "site-packages" / "library"
     library.mkdir(parents=True)
@@ -108,13 +120,13 @@ def test_libraries_that_the_factory_imports_are_imported_once_more(
         f"import sys\nsys.path.append({str(library.parent)!r})\n"
         + END.replace("    return", "    import library.late\n    return")
     )
-    with Supervisor(clean=clean) as supervisor:
+    with Supervisor(servers) as supervisor:
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step", "reference") == ["done"] * 3
         assert supervisor.not_shared == {}
     assert imports.read_text().splitlines() == ["library", "library.late"] * 2
 
 
-def test_what_the_factory_does_before_it_imports_counts(tmp_path: Path, imports: Path, clean: Server) -> None:
+def test_what_the_factory_does_before_it_imports_counts(tmp_path: Path, imports: Path, servers: SharedServers) -> None:
     library = tmp_path / "site-packages" / "library"
     library.mkdir(parents=True)
     (library / "__init__.py").write_text(noted(imports))
@@ -122,13 +134,15 @@ def test_what_the_factory_does_before_it_imports_counts(tmp_path: Path, imports:
         f"import os, sys\nsys.path.append({str(library.parent)!r})\n"
         + END.replace("    return", "    os.environ['LIBRARY_MODE'] = 'fast'\n    import library\n    return")
     )
-    with Supervisor(clean=clean) as supervisor:
+    with Supervisor(servers) as supervisor:
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step") == ["done"] * 2
         assert "environment" in str(supervisor.not_shared)
     assert imports.read_text().splitlines() == ["library"] * 3
 
 
-def test_random_numbers_are_those_of_an_import_in_the_child(tmp_path: Path, imports: Path, clean: Server) -> None:
+def test_random_numbers_are_those_of_an_import_in_the_child(
+    tmp_path: Path, imports: Path, servers: SharedServers
+) -> None:
     """The target draws when it is imported, and again when it is built: the child's numbers are the same either way."""
     (tmp_path / "steps.py").write_text(
         "import random\nimport numpy\nrandom.random()\nnumpy.random.rand()\n"
@@ -137,7 +151,7 @@ def test_random_numbers_are_those_of_an_import_in_the_child(tmp_path: Path, impo
             f"    print(random.random(), numpy.random.rand(), file=open({str(imports)!r}, 'a'))\n    return",
         )
     )
-    with Supervisor(clean=clean) as supervisor:
+    with Supervisor(servers) as supervisor:
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build") == ["done"]
         assert supervisor.not_shared == {}
         supervisor.use_fresh_interpreters()
@@ -148,33 +162,33 @@ def test_random_numbers_are_those_of_an_import_in_the_child(tmp_path: Path, impo
 
 
 def test_a_build_that_fails_is_made_once_more_without_shared_imports(
-    tmp_path: Path, imports: Path, clean: Server
+    tmp_path: Path, imports: Path, servers: SharedServers
 ) -> None:
     (tmp_path / "steps.py").write_text(
         END.replace("    return", f"    {noted(imports).strip()}\n    return").replace("x * 2", "x.no_such_method()")
     )
-    with Supervisor(clean=clean) as supervisor:
+    with Supervisor(servers) as supervisor:
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build") == ["done"]
     assert len(imports.read_text().splitlines()) == 2
 
 
-def test_a_target_that_always_says_that_it_was_forked_is_answered(tmp_path: Path, clean: Server) -> None:
+def test_a_target_that_always_says_that_it_was_forked_is_answered(tmp_path: Path, servers: SharedServers) -> None:
     """What torch says where CUDA was started before a fork: a cleaner start may help, and may not."""
     says = "Cannot re-initialize CUDA in forked subprocess"
     (tmp_path / "steps.py").write_text(END.replace("    return", f"    raise RuntimeError({says!r})\n    return"))
     (tmp_path / "jobs").mkdir()
-    with Supervisor(clean=clean) as supervisor:
+    with Supervisor(servers) as supervisor:
         child = supervisor.run(Job("build", str(tmp_path / "jobs"), f"{tmp_path}/steps.py:build", "sim:0"))
         assert says in str(child.result["target_error"])
 
 
-def test_an_import_that_ends_in_any_way_is_answered(tmp_path: Path, clean: Server) -> None:
+def test_an_import_that_ends_in_any_way_is_answered(tmp_path: Path, servers: SharedServers) -> None:
     for name, does, says in (
         ("raises", "raise ValueError('no weights')", "ValueError: no weights"),
         ("leaves", "import sys\nsys.exit(4)", "SystemExit: 4"),
     ):
         (tmp_path / f"{name}.py").write_text(does + END)
-        with Supervisor(clean=clean) as supervisor:
+        with Supervisor(servers) as supervisor:
             (tmp_path / name).mkdir()
             child = supervisor.run(Job("build", str(tmp_path / name), f"{tmp_path}/{name}.py:build", "sim:0"))
             assert says in str(child.result["target_error"])
@@ -183,7 +197,7 @@ def test_an_import_that_ends_in_any_way_is_answered(tmp_path: Path, clean: Serve
         ("hangs", "import time\ntime.sleep(600)", "timeout"),
     ):
         (tmp_path / f"{name}.py").write_text(does + END)
-        with Supervisor(clean=clean) as supervisor:
+        with Supervisor(servers) as supervisor:
             supervisor.timeout = 4.0
             (tmp_path / name).mkdir()
             child = supervisor.run(Job("build", str(tmp_path / name), f"{tmp_path}/{name}.py:build", "sim:0"))

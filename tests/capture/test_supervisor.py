@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from graphsafe.capture.job import Job
+from graphsafe.capture.processes.shared_servers import SharedServers
 from graphsafe.capture.processes.supervisor import Supervisor
 
 from .conftest import TARGETS
@@ -21,7 +22,7 @@ FORMS, BAD = TARGETS / "forms.py", TARGETS / "bad.py"
 def supervisor(request: pytest.FixtureRequest) -> Supervisor:
     if request.param == "forked" and sys.platform != "linux":
         pytest.skip("children fork on Linux only")
-    with Supervisor() as supervisor:
+    with SharedServers() as servers, Supervisor(servers) as supervisor:
         if request.param == "spawned":
             supervisor.use_fresh_interpreters()
         yield supervisor

@@ -17,7 +17,7 @@ from typing import Any
 
 from graphsafe.capture.job import Job
 from graphsafe.capture.processes.device_use import DeviceUse
-from graphsafe.capture.processes.servers import Server
+from graphsafe.capture.processes.shared_servers import SharedServers
 from graphsafe.capture.processes.supervisor import Supervisor
 from graphsafe.capture.proof import Proof
 from graphsafe.capture.request import CaptureRequest
@@ -74,11 +74,11 @@ def _prove(proofs: Sequence[Proof], progress: Progress | None) -> None:
     # Not the threads themselves: in Python 3.11 a `join` that a signal interrupts takes a running thread for ended.
     working: list[threading.Event] = []
     try:
-        with _temporary_folder() as folder, _clean_server() as clean:
+        with _temporary_folder() as folder, SharedServers() as servers:
             devices = DeviceUse()
 
             def supervisor(show: Progress | None) -> Supervisor:
-                return Supervisor(show, clean, devices, interrupted)
+                return Supervisor(servers, show, devices, interrupted)
 
             def work(ended: threading.Event) -> None:
                 try:
@@ -135,17 +135,6 @@ def _named_progress(proof: Proof, progress: Progress | None) -> Progress | None:
 def _gpus(supervisor: Supervisor, folder: str) -> Sequence[str]:
     told: Any = supervisor.run(Job("devices", folder, "", "")).result.get("devices")
     return told or ()
-
-
-@contextmanager
-def _clean_server() -> Iterator[Server | None]:
-    """Shared by all targets; None where children cannot fork."""
-    server = Server.start(with_torch=True) if sys.platform == "linux" else None
-    try:
-        yield server
-    finally:
-        if server is not None:
-            server.close()
 
 
 @contextmanager

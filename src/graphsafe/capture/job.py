@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphsafe.capture.processes.originals import decode, encode, monotonic, read_text, rename, write_bytes
+from graphsafe.capture.processes.originals import decode, encode, monotonic, read_text, rename, sleep, write_bytes
 
 FAILED = 70
 "The exit status of a child in which graphsafe itself failed."
@@ -34,6 +34,11 @@ class Job:
     kept: tuple[str, ...] = ()
     "Inputs that must keep their values: new ones broke the process in an earlier attempt."
 
+    @property
+    def where(self) -> str:
+        """The target's file or module."""
+        return self.target.rpartition(":")[0]
+
     def to_json(self) -> str:
         return encode(asdict(self))
 
@@ -45,6 +50,10 @@ class Job:
 
 IMPORTS = "imports"
 "The file in which a build child tells what it has imported."
+WAITS_ALONE = "wait to have the device alone"
+"The phase of a child that is ready to measure."
+_ALONE = "alone"
+_POLL = 0.005
 
 
 class Channel:
@@ -63,6 +72,12 @@ class Channel:
         self._result.update(result)
         write_json(self.folder / f"{self.name}.result", self._result)
 
+    def wait_to_be_alone(self) -> None:
+        """Until no other child uses the device; others of this command are then ready to wait for this one."""
+        self.phase(WAITS_ALONE)
+        while not (self.folder / f"{self.name}.{_ALONE}").exists():
+            sleep(_POLL)
+
     def share(self, name: str) -> Path:
         """The path under which to write a file for siblings, with `publish` when it is complete."""
         return self.folder / f"{name}.part"
@@ -71,9 +86,14 @@ class Channel:
         rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
 
 
+def tell_alone(job: Job) -> None:
+    """The parent's side of `wait_to_be_alone`."""
+    Path(job.folder, f"{job.child}.{_ALONE}").touch()
+
+
 def forget(job: Job) -> None:
     """What a child has answered, before the same is run again."""
-    for kind in ("result", "phases"):
+    for kind in ("result", "phases", _ALONE):
         Path(job.folder, f"{job.child}.{kind}").unlink(missing_ok=True)
 
 

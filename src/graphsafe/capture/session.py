@@ -14,7 +14,7 @@ from graphsafe.capture.device import open_device
 from graphsafe.capture.processes import preparation
 from graphsafe.capture.processes.originals import open_file
 from graphsafe.capture.state import Reach, inputs_of, seed_generators, walk
-from graphsafe.capture.targets import Subject, TargetError, build, load_factory, users_code
+from graphsafe.capture.targets import Subject, TargetError, build, find_factory, load_module, users_code
 
 if TYPE_CHECKING:
     import torch
@@ -123,7 +123,8 @@ def opened(job: Job, channel: Channel, watched: list[CaptureAttempt] | None = No
         if watched is not None:
             stack.enter_context(device.watch_captures(watched.append))
         channel.phase("import")
-        factory = load_factory(job.target) if ready is None else ready.factory
+        module = load_module(job.where) if ready is None else ready.module
+        factory = find_factory(module, job.target)
         channel.phase("build")
         subject = build(factory, device.torch_device, job.axes, job.inputs)
         if job.child == "build":

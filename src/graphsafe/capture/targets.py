@@ -73,13 +73,15 @@ def describe(error: BaseException) -> str:
     return f"{type(root).__name__}{f': {text[:300]}' if text else ''}{where}"
 
 
-def load_factory(target: str) -> Callable[..., Any]:
-    """Import the target's module and find its factory. Raises TargetError."""
-    where, _, name = target.rpartition(":")
-    if not where or not name:
-        raise TargetError("import", f"{target}: expected FILE.py:FACTORY or package.module:FACTORY")
+def load_module(where: str) -> Any:
+    """Import the file or module of a target. Raises TargetError."""
     with users_code("import", f"cannot import {where}"):
-        module = _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
+        return _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
+
+
+def find_factory(module: Any, target: str) -> Callable[..., Any]:
+    """A target's factory in its module. Raises TargetError."""
+    where, _, name = target.rpartition(":")
     found: Any = module
     for part in name.split("."):
         with users_code("import", f"cannot look up {name} in {where}"):

@@ -1,5 +1,7 @@
-"""What a graph costs and gains: its pool, the peak of a step, and the time of an eager step against a replay. Alone on
-the device, and in a process of its own."""
+"""What a graph costs and gains: its pool, the peak of a step, and the time of an eager step against a replay.
+
+In a process of its own, which has the device alone while it measures.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,7 @@ def run(job: Job, channel: Channel) -> None:
         # Before any probe of ours allocates on the device.
         peak = session.device.memory().peak
         state = Snapshot(session.device, session.subject)
+        channel.wait_to_be_alone()
         channel.phase("time eager steps")
         eager = _time(session, session.subject, state)
         launches = session.device.launches(session.subject)

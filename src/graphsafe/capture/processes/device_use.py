@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 
 _SHARE = 0.8
 "Of a device's memory, that children of several targets may take together."
+_PATIENCE = 10.0
+"Seconds after which nobody enters a device while one of its children waits to have it alone."
 _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
 
 
@@ -21,9 +24,11 @@ class Stay:
     "What it is known to take; None before the target has been built once."
     total: int | None
     "The device's memory, where known."
-    alone: bool
+    alone: bool = False
     company: bool = False
     "Whether a child of another owner was there too, at any time."
+    idle_since: float | None = None
+    "Since when it waits to have the device alone, with nothing else left to do before."
 
 
 class DeviceUse:
@@ -38,7 +43,7 @@ class DeviceUse:
     def enter(self, stay: Stay) -> bool:
         """Whether there is room now; to be asked again until there is."""
         with self._lock:
-            others = [other for other in self._stays if other.device == stay.device]
+            others = self._others(stay)
             if not self._has_room(stay, others):
                 return False
             if self._next.get(stay.device) is stay:
@@ -49,6 +54,18 @@ class DeviceUse:
             self._stays.append(stay)
             return True
 
+    def have_alone(self, stay: Stay) -> bool:
+        """Whether one that has entered has the device for itself from now on; to be asked again until it has.
+
+        It has when all others there wait for the same. So children of several targets make ready side by side, and
+        measure one after another.
+        """
+        with self._lock:
+            stay.idle_since = stay.idle_since or time.monotonic()
+            others = self._others(stay)
+            stay.alone = all(other.idle_since is not None and not other.alone for other in others)
+            return stay.alone
+
     def leave(self, stay: Stay) -> None:
         """Also for one that gave up waiting."""
         with self._lock:
@@ -57,13 +74,17 @@ class DeviceUse:
             if self._next.get(stay.device) is stay:
                 del self._next[stay.device]
 
+    def _others(self, stay: Stay) -> list[Stay]:
+        return [other for other in self._stays if other.device == stay.device and other is not stay]
+
     def _has_room(self, stay: Stay, others: list[Stay]) -> bool:
         if self._next.get(stay.device, stay) is not stay:
             return False
         if stay.alone and others:
             self._next[stay.device] = stay
             return False
-        if any(other.alone for other in others):
+        latest = time.monotonic() - _PATIENCE
+        if any(other.alone or (other.idle_since or latest) < latest for other in others):
             return False
         total = stay.total or max((other.total or 0 for other in others), default=0)
         taken = sum(other.bytes or 0 for other in [*others, stay])

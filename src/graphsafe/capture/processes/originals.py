@@ -15,6 +15,7 @@ open_file = builtins.open
 rename = os.replace
 leave = os._exit
 monotonic = time.monotonic
+sleep = time.sleep
 encode = json.JSONEncoder(allow_nan=False).encode
 "JSON text; escapes everything beyond ASCII, so lone surrogates get through."
 decode = json.JSONDecoder().decode

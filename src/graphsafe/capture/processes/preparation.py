@@ -14,7 +14,7 @@ import os
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from graphsafe.capture.frames import absolute
 from graphsafe.capture.job import IMPORTS, Job, write_json
 from graphsafe.capture.processes.descendants import descendants
 from graphsafe.capture.processes.originals import decode, leave, read_text
-from graphsafe.capture.targets import TargetError, load_factory
+from graphsafe.capture.targets import TargetError, load_module
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import CaptureAttempt, Device
@@ -47,8 +47,9 @@ class NotShareable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    target: str
-    factory: Callable[..., Any]
+    where: str
+    "The file or module of targets."
+    module: Any
     device: Device | None
     "The simulated device, entered; a real one is entered by each child, for CUDA does not survive a fork."
     random_state: tuple[Any, ...]
@@ -63,7 +64,7 @@ _modules_at_start: frozenset[str] = frozenset()
 
 def prepared(job: Job) -> Prepared | None:
     """What the process that this one was forked from has made ready for the job."""
-    if _prepared is None or _prepared.target != job.target:
+    if _prepared is None or _prepared.where != job.where:
         return None
     return _prepared if _prepared.device is None or _prepared.device.name == job.device else None
 
@@ -88,12 +89,12 @@ def prepare(job: Job) -> None:
     _seed(device, job)
     with _watched(device), nullcontext() if device is None else device.watch_captures(attempts.append):
         try:
-            factory = load_factory(job.target)
+            module = load_module(job.where)
         except TargetError as error:
             raise NotShareable(error.line) from None
     if attempts:
         raise NotShareable("it captures a graph when it is imported")
-    _prepared = Prepared(job.target, factory, device, _random_state())
+    _prepared = Prepared(job.where, module, device, _random_state())
 
 
 def note_modules() -> None:

@@ -103,7 +103,7 @@ def _branch(parent: socket.socket, request: Mapping[str, Any], descriptor: int, 
         if what is None:
             return
         job = Job.from_json(request["job"])
-        sys.argv = [job.target]
+        sys.argv = [job.where if what == "prepare" else job.target]
         if what == "follow":
             preparation.follow(Path(job.folder))
         else:

@@ -14,17 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from graphsafe.capture.job import IMPORTS, Job, forget
+from graphsafe.capture.job import IMPORTS, WAITS_ALONE, Job, forget, tell_alone
 from graphsafe.capture.processes.child_process import Child, Ending
 from graphsafe.capture.processes.descendants import kill_group
 from graphsafe.capture.processes.device_use import DeviceUse, Stay, ran_out_of_memory
 from graphsafe.capture.processes.servers import CLEAN_PATH, Server
+from graphsafe.capture.processes.shared_servers import SharedServers, branch
 
 _POLL = 0.02
-_ALONE = "measure"
-"The child that has its device for itself."
 _FORKED = "forked subprocess"
 "torch says so where CUDA had been started before the fork."
 Key = tuple[str, str]
@@ -41,19 +40,19 @@ class Supervisor:
 
     def __init__(
         self,
+        shared: SharedServers,
         progress: Callable[[str], None] | None = None,
-        clean: Server | None = None,
         devices: DeviceUse | None = None,
         interrupted: threading.Event | None = None,
     ) -> None:
-        """What is given is shared with supervisors of other threads. `clean`: a server that has imported torch, else
-        one is started. When `interrupted` is set, waiting raises KeyboardInterrupt."""
+        """What is given is for supervisors of other threads too. When `interrupted` is set, waiting raises
+        KeyboardInterrupt."""
         self.timeout = 300.0
         "Seconds that a child may take."
         self.not_shared: dict[Key, str] = {}
         "Why children make their imports themselves."
         self._progress = progress
-        self._clean = clean
+        self._shared = shared
         self._devices = devices or DeviceUse()
         self._interrupted = interrupted or threading.Event()
         self._servers: list[Server] = []
@@ -77,9 +76,8 @@ class Supervisor:
         self._said: dict[int, str] = {}
 
     def __enter__(self) -> Supervisor:
-        if sys.platform == "linux":
-            server = Server.start(with_torch=True) if self._clean is None else _branch(self._clean, None, None)
-            self._servers += [server] if server is not None else []
+        server = self._shared.clean()
+        self._servers += [server] if server is not None else []
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -111,7 +109,7 @@ class Supervisor:
         if job.child == "build" and may_share:
             self._import_once(key, child)
         if child.ending is None:
-            self._launch(child, alone=job.child == _ALONE)
+            self._launch(child)
         return child
 
     def wait(self, children: Iterable[Child], ended: Callable[[Child], None] = lambda child: None) -> None:
@@ -155,7 +153,7 @@ class Supervisor:
         self._servers += [server] if server is not None else []
         return True
 
-    def _launch(self, child: Child, *, alone: bool) -> None:
+    def _launch(self, child: Child, *, alone: bool = False) -> None:
         stay = self._enter(child, alone)
         source = self._sources.get(_key(child.job), self._servers[0] if self._servers else None)
         number = self._next = self._next + 1
@@ -191,17 +189,32 @@ class Supervisor:
 
     def _stop_late(self) -> None:
         now = time.monotonic()
-        for child in list(self._running.values()):
-            if now - child.started > self.timeout:
+        for number, child in list(self._running.items()):
+            if now - child.started > self.timeout and not self._waits_alone(number):
                 self.stop(child, "timeout")
+
+    def _waits_alone(self, number: int) -> bool:
+        stay = self._stays.get(number)
+        return stay is not None and stay.idle_since is not None and not stay.alone
+
+    def _give_alone(self, number: int, child: Child) -> None:
+        """The device to a child that is ready to measure; the time that it waits is not its own."""
+        stay = self._stays.get(number)
+        if child.phase != WAITS_ALONE or (stay is not None and stay.alone):
+            return
+        if stay is None or self._devices.have_alone(stay):
+            child.started += 0.0 if stay is None else time.monotonic() - (stay.idle_since or 0.0)
+            tell_alone(child.job)
 
     def _import_once(self, key: Key, child: Child) -> None:
         """Have the target's module imported for all children to come. Its time is the build child's, and so is its
         end where it takes too long."""
-        server = _branch(self._servers[0], "prepare", child.job)
-        if server is None:
-            return
-        self._adopt(key, server, child.started + self.timeout)
+        deadline = child.started + self.timeout
+        found = self._shared.with_file(child.job, self._check, lambda server: self._becomes_ready(server, deadline))
+        if isinstance(found, Server):
+            self._adopt(key, found, deadline)
+        elif found is not None:
+            self.not_shared[key] = found
         if time.monotonic() - child.started > self.timeout:
             child.ended(None, "timeout")
         elif key not in self._sources:
@@ -215,21 +228,24 @@ class Supervisor:
         if child.name != "build" or source is None or key in self._followed or not imports.exists():
             return
         self._followed.add(key)
-        server = _branch(source, "follow", child.job)
+        server = branch(source, "follow", child.job)
         if server is not None:
             self._following[key] = server
 
     def _adopt(self, key: Key, server: Server, deadline: float) -> None:
         """Fork from this server once it is ready; if it is of no use, from the one before."""
-        while not (server.ready or server.gone) and time.monotonic() < deadline:
-            self._check()
-            server.messages(_POLL)
-        if server.ready:
+        if self._becomes_ready(server, deadline):
             self._servers.append(server)
             self._sources[key] = server
         else:
             self.not_shared[key] = server.refused or "the import did not end"
             server.close()
+
+    def _becomes_ready(self, server: Server, deadline: float) -> bool:
+        while not (server.ready or server.gone) and time.monotonic() < deadline:
+            self._check()
+            server.messages(_POLL)
+        return server.ready
 
     def why_not_shared(self, job: Job) -> str | None:
         """Why this job's target is imported by each of its children; None where it is not, or nothing was tried."""
@@ -276,6 +292,7 @@ class Supervisor:
                 del self._spawned[number]
                 self._end(number, status, killed_as)
         for number, child in self._running.items():
+            self._give_alone(number, child)
             self._say(number, child)
 
     def _end(self, number: int, status: int | None, killed_as: Ending | None) -> None:
@@ -324,14 +341,6 @@ class Supervisor:
 def _key(job: Job) -> Key:
     """Imports are made outside of CUDA, so for all real devices; on a simulated one inside of it."""
     return job.target, job.device if job.device.startswith("sim") else "cuda"
-
-
-def _branch(server: Server, what: Literal["prepare", "follow"] | None, job: Job | None) -> Server | None:
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    try:
-        return server.branch(what, job, nothing)
-    finally:
-        os.close(nothing)
 
 
 def _spawn(job: Job, output: int) -> subprocess.Popen[bytes]:
