@@ -88,7 +88,7 @@ class Driver:
         first = [*included(self._read.values())]
         self._on_host = _on_host(passed_by_name(first))
         engine.attributes.constructions = constructions(first)
-        engine.queries.invalidate(self._is_other)
+        engine.invalidate(self._may_be_other)
         steps = [step for step in self._read if step.kind != "file"]
         self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}
         self._looked_into.clear()
@@ -98,13 +98,12 @@ class Driver:
         for path in sorted(self._replaying):
             self.record.replays.update(replays_of(self.project, path))
 
-    def _is_other(self, key: Hashable, answer: object) -> bool:
-        """Whether a question about an attribute has another answer now."""
+    def _may_be_other(self, key: Hashable) -> bool:
+        """Whether a question about an attribute may have another answer, now that constructions are known."""
         if not isinstance(key, tuple) or key[0] != "attribute":
             return False
-        _, ref, name, level = key
-        attributes = self._engine.attributes
-        return (ref, name) in attributes.constructions and attributes.work_out(ref, name, level) != answer
+        _, ref, name, _ = key
+        return (ref, name) in self._engine.attributes.constructions
 
     def _look_into(self, path: str, steps: list[Step]) -> Value:
         engine = self._engine

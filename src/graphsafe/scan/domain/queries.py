@@ -4,6 +4,9 @@ An answer may need others. Where it needs itself (recursion), the inner question
 worked out from that holds only while the outer question, the head of the ring, is being answered. So the answer to each
 question is the one that a fresh start with this question gives. An answer that rests on a ring is therefore not used
 while another part of that ring is being answered: there it is worked out again.
+
+When some answers have changed, all that rest on them are in doubt. A question whose answer is in doubt first asks again
+what it asked before; if all of that is as it was, so is its answer.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
 Answer = TypeVar("Answer")
+_MISSING: Any = object()
 _NOTHING: frozenset[int] = frozenset()
 
 
@@ -24,12 +28,27 @@ class _Activation:
         self.number = number
         self.stratum = stratum
         self.position = position
-        self.head = position
+        self.start()
+
+    def start(self) -> None:
+        self.head = self.position
         "The outermost question on the stack whose provisional answer was used."
         self.asked: set[int] = set()
         self.owned: list[int] = []
         "Questions with answers that hold only while a head is being answered."
         self.rings: set[int] = set()
+
+
+class _Doubt:
+    """An answer that may be another one now."""
+
+    __slots__ = ("answer", "asked", "rings")
+
+    def __init__(self, answer: Any, asked: tuple[int, ...] | None, rings: frozenset[int]) -> None:
+        self.answer = answer
+        self.asked = asked
+        "What it rests on; None where that is known to have changed, or is not kept."
+        self.rings = rings
 
 
 class Queries:
@@ -50,6 +69,15 @@ class Queries:
         self._open_rings: dict[int, int] = {}
         "Ring -> how many of its members are being answered."
         self._ring_count = 0
+        self._heads: set[int] = set()
+        "Questions whose answers rest on provisional ones, that held only for them."
+        self._doubts: dict[int, _Doubt] = {}
+        self._changed: set[int] = set()
+        "Questions whose answers have turned out to be others, or are not settled yet."
+        self._keys: list[Hashable] = []
+        "By number, where answers are in doubt."
+        self._ask_again: Callable[[Hashable], bool] = lambda key: False
+        self._is_same: Callable[[Any, Any], bool] = lambda old, new: False
 
     @property
     def depth(self) -> int:
@@ -100,8 +128,19 @@ class Queries:
         rings = self._members.get(number, ())
         for ring in rings:
             self._open_rings[ring] = self._open_rings.get(ring, 0) + 1
+        answer: Answer
+        doubt = self._doubts.pop(number, None)
+        if doubt is not None:
+            self._changed.add(number)
         try:
-            answer = work()
+            if doubt is not None and doubt.asked is not None and self._hold(doubt.asked):
+                answer = doubt.answer
+                activation.asked.update(doubt.asked)
+                activation.rings |= doubt.rings
+            else:
+                self._forget(activation.owned)
+                activation.start()
+                answer = work()
         except BaseException:
             self._forget(activation.owned)
             raise
@@ -114,6 +153,9 @@ class Queries:
                     del self._open_rings[ring]
         parent = self._stack[-1] if self._stack else None
         if activation.head >= position:
+            if doubt is not None and (answer is doubt.answer or self._is_same(doubt.answer, answer)):
+                answer = doubt.answer
+                self._changed.discard(number)
             self._settle(activation, answer)
             if parent is not None:
                 parent.asked.add(number)
@@ -126,7 +168,9 @@ class Queries:
     def _settle(self, activation: _Activation, answer: object) -> None:
         """The answer rests on nothing that is still being answered: it is the answer for good."""
         number = activation.number
+        self._heads.discard(number)
         if activation.owned:
+            self._heads.add(number)
             ring = self._ring_count
             self._ring_count += 1
             for member in (number, *activation.owned):
@@ -146,6 +190,7 @@ class Queries:
         parent.owned += activation.owned
         parent.owned.append(activation.number)
         parent.asked |= activation.asked
+        parent.asked.add(activation.number)
         parent.rings |= activation.rings
         parent.head = min(parent.head, head)
 
@@ -153,22 +198,42 @@ class Queries:
         for number in owned:
             self._provisional.pop(number, None)
 
-    def invalidate(self, changed: Callable[[Hashable, object], bool]) -> None:
-        """Forget the answers that are others now, and all that rest on them."""
-        known = [(key, number) for key, number in self._numbers.items() if number in self._answers]
-        dropped = {number for key, number in known if changed(key, self._answers[number])}
-        if not dropped:
-            return
+    def invalidate(
+        self,
+        changed: Callable[[Hashable], bool],
+        ask_again: Callable[[Hashable], bool],
+        is_same: Callable[[Any, Any], bool],
+    ) -> None:
+        """Doubt the answers to questions that are `changed`, and all that rest on them.
+
+        `ask_again` asks the question of a key, where it can: it says whether it could. `is_same` tells of an old answer
+        and a new one whether all that rests on the old one holds; the old one is kept then.
+        """
+        self._ask_again, self._is_same = ask_again, is_same
+        self._keys = list(self._numbers)
+        if not self._doubts:
+            self._changed.clear()
+        certain = {number for number, key in enumerate(self._keys) if changed(key)}
+        self._changed |= certain
         users: dict[int, list[int]] = {}
         for number, asked in self._asked.items():
             for other in asked:
                 users.setdefault(other, []).append(number)
-        waiting = list(dropped)
+        waiting = list(certain)
         while waiting:
-            for user in users.get(waiting.pop(), ()):
-                if user not in dropped:
-                    dropped.add(user)
-                    waiting.append(user)
-        for number in dropped:
-            del self._answers[number], self._asked[number]
-            self._rings.pop(number, None)
+            number = waiting.pop()
+            waiting += users.pop(number, ())
+            if number in self._answers:
+                asked = self._asked.pop(number)
+                rings = self._rings.pop(number, _NOTHING)
+                is_changed = number in certain or number in self._heads
+                self._doubts[number] = _Doubt(self._answers.pop(number), None if is_changed else asked, rings)
+
+    def _hold(self, asked: Iterable[int]) -> bool:
+        """Whether all of these have the answers that they had."""
+        for number in asked:
+            if number in self._doubts and not self._ask_again(self._keys[number]):
+                return False
+            if number in self._changed:
+                return False
+        return True

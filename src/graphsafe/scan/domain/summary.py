@@ -95,6 +95,14 @@ class Summary:
     has_uses: bool
     "Whether state of the host decides what the device does, here or in what is called."
 
+    def stands_for(self, other: Summary) -> bool:
+        """Whether all that callers see of the other one is in this; then it takes over the rest of what that says."""
+        seen = (self.value, self.written, self.expected, self.constructed, self.has_uses)
+        if seen != (other.value, other.written, other.expected, other.constructed, other.has_uses):
+            return False
+        self.items, self.events = other.items, other.events
+        return True
+
 
 _NONE: Mapping[Field, Sequence[Value]] = {}
 

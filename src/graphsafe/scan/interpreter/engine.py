@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from typing import Any
 
 from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
@@ -213,7 +214,9 @@ class Engine:
 
     def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
         """What reading a function for these arguments comes to; None where it is being read, or cannot be."""
-        call = replace(call, arguments=widened(call.arguments))
+        return self._summary(replace(call, arguments=widened(call.arguments)), out_of_scope)
+
+    def _summary(self, call: Call, out_of_scope: int) -> Summary | None:
         ref, arguments = call.ref, call.arguments
         given = tuple(arguments.keywords.items())
         key: Hashable = (
@@ -242,6 +245,28 @@ class Engine:
                 self._closures_read = closures
 
         return self.queries.ask(key, work, lambda: None, HOT if call.hot else call.level)
+
+    def invalidate(self, changed: Callable[[Hashable], bool]) -> None:
+        """Doubt the answers to these questions, and all that rest on them."""
+
+        def is_same(old: object, new: object) -> bool:
+            if type(old) is Summary and type(new) is Summary:
+                return old.stands_for(new)
+            return old == new
+
+        self.queries.invalidate(changed, self._ask_again, is_same)
+
+    def _ask_again(self, key: Any) -> bool:
+        if key[0] == "attribute":
+            self.attributes.of_instance(*key[1:])
+        elif key[0] == "read" and len(key) > 2:
+            _, ref, hot, depth, level, out_of_scope, bound, positional, given, is_open = key
+            self._summary(
+                Call(ref, bound, Arguments(positional, dict(given), is_open), hot, depth, level), out_of_scope
+            )
+        else:
+            return False
+        return True
 
     def collect(self, work: Callable[[], Value], ref: str) -> Summary:
         """What `work` returns, and all that is noted meanwhile. A fault in it ends there and is noted."""
