@@ -20,4 +20,4 @@ if __name__ == "__main__":
     made.add_argument("corpus", nargs="?", choices=PARTS, default="frozen")
     options = made.parse_args()
     cases = [hazard.case for hazard in hazards(options.corpus) if hazard.simulated or options.device != "sim"]
-    carry_out(cases, options, f"scan-corpus-{options.corpus}")
+    carry_out(cases, options, f"scan-corpus-{options.corpus}", together=8)

@@ -71,7 +71,8 @@ def build_best_so_far(device):
 
 
 def build_best_so_far_minimum(device):
-    return valued(device, regression.BestMinimum)
+    metric, args = valued(device, regression.BestMinimum)
+    return lambda values: (metric(values), values.amax()), args
 
 
 def build_frechet(device):

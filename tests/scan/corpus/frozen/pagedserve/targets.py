@@ -5,6 +5,13 @@ from pagedserve.config import EngineConfig
 CONFIG = EngineConfig()
 
 
+def other_tokens(args, kwargs, k):
+    args[0].copy_((args[0] + k) % CONFIG.vocab)
+
+
+CHANGE = {"build_used_vocab": other_tokens}
+
+
 def keys(device, rows=4):
     return torch.randn(rows, CONFIG.hidden, device=device)
 
@@ -115,7 +122,7 @@ def build_unseeded_rows(device):
 
 
 def build_cooling(device):
-    return sampling.CoolingSampler(half_life=0.05).sample, (logits(device),)
+    return sampling.CoolingSampler(period=1.0).sample, (logits(device),)
 
 
 def processed(device, *processors):

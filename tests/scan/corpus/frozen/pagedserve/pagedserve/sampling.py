@@ -66,18 +66,18 @@ class UnseededSampler:
 
 
 class CoolingSampler:
-    """Grows greedier the longer the engine runs."""
+    """Grows greedier until a period is over, and begins anew."""
 
-    def __init__(self, half_life=30.0):
+    def __init__(self, period=30.0):
         self.begun = time.monotonic()
-        self.half_life = half_life
+        self.period = period
 
     @property
     def temperature(self):
-        return 1.0 + 0.5 ** ((time.monotonic() - self.begun) / self.half_life)  # guilty: cooling GS504|GS702
+        return 2.0 - (time.monotonic() - self.begun) / self.period % 1.0  # guilty: cooling GS504|GS702
 
     def sample(self, logits):
-        return (logits * 1e4 / self.temperature).softmax(-1) * 1e4 + logits * self.temperature
+        return logits / self.temperature
 
 
 def repetition_counts(tokens, vocab):

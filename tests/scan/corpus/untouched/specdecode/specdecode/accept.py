@@ -11,7 +11,7 @@ def accepted_prefix(draft, target):
 # quiet: accepted_mask
 def accepted_mask(draft, target):
     kept = (draft == target).cumprod(0).bool()
-    return torch.where(kept, draft, -1)
+    return torch.where(kept, draft, -1), target * 2
 
 
 def accepted_until(draft, target):
