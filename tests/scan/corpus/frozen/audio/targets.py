@@ -96,5 +96,9 @@ def build_collapsed_words_flags(device):
     return recognition.GreedyFlags(), (frames(device),)
 
 
+def build_utterance_frames(device):
+    return recognition.FrameMean(), (frames(device), torch.tensor([2, 5, 3], device=device))
+
+
 def build_beam_scores(device):
     return recognition.BeamSearch().step, (torch.randn(6, device=device),)

@@ -52,6 +52,18 @@ def build_sliding_keys_rolled(device):
     return caches.RollingWindow(5, DIM, device).to(device), (rows(device, 1),)
 
 
+def build_cross_keys(device):
+    return caches.CrossAttention(DIM).to(device).requires_grad_(False), (rows(device), rows(device, 6))
+
+
+def build_cross_keys_fresh(device):
+    return caches.FreshCrossAttention(DIM).to(device), (rows(device), rows(device, 6))
+
+
+def build_first_bias(device):
+    return caches.LengthBias(), (rows(device),)
+
+
 def build_partial_prefix(device):
     return caches.PartialPrefix(32, DIM, device), (rows(device, 32),)
 

@@ -64,6 +64,14 @@ def build_usual_level(device):
     return custom.above_floor, (square(device),)
 
 
+def build_remembered_result(device):
+    return custom.spectrum, (square(device),)
+
+
+def build_tuned_variants(device):
+    return streams.Tuned(streams.doubled, streams.added).run, (square(device),)
+
+
 def build_unjoined_side(device):
     return streams.Forgotten(device).run, (square(device),)
 

@@ -60,6 +60,23 @@ def build_table_upload_async(device):
     return blocks.AsyncTableUploader(CONFIG, device).prepare_inputs, (keys(device, 12),)
 
 
+def build_declared_backend(device):
+    return blocks.FlatBackend().run, (torch.randn(4, 8, device=device), lens(device))
+
+
+def build_host_rows(device):
+    return blocks.ScatterWriter(keys(device, 12), [3, 0, 7, 5]).write, (keys(device),)
+
+
+def build_host_rows_moved(device):
+    return blocks.MovedScatterWriter(keys(device, 12), [3, 0, 7, 5]).write, (keys(device),)
+
+
+def build_growing_lens(device):
+    runner = batch.ScoringRunner(batch.Scheduler([1, 2, 1, 3]))
+    return runner.execute_model, (torch.randn(4, 64, device=device),)
+
+
 def build_swap_in(device):
     return blocks.SwapSpace(CONFIG, device).restore, (keys(device),)
 

@@ -121,3 +121,22 @@ def above_floor(x):
     global _floor
     _floor = x.mean() if _floor is None else torch.lerp(_floor, x.mean(), 0.2)  # guilty: usual_level GS703|GS701
     return x - _floor
+
+
+def remembered(fn):
+    """Results by shape; callers ask for the same thing again and again."""
+    results = {}
+
+    def wrapper(x):
+        try:
+            return results[x.shape]
+        except KeyError:
+            results[x.shape] = fn(x)  # guilty: remembered_result GS701|GS705|GS602
+            return results[x.shape]
+
+    return wrapper
+
+
+@remembered
+def spectrum(x):
+    return torch.fft.rfft(x).abs()
