@@ -200,6 +200,9 @@ class _Twins:
         decided = [one for one in found if _key(one) not in chance]
         if not decided:
             return self._outside_bindings(found, start, seed)
+        # Bytes that nobody wrote are other ones at times; what state makes different is so each time from that state.
+        always = self._differing(lambda: None, start, seed)
+        decided = [one for one in decided if always is None or _key(one) in always] or decided
         keys = {_key(one) for one in decided}
         if self._gone(keys, lambda: None, start, self._seed):
             return decided, [], "host-random"
@@ -251,17 +254,22 @@ class _Twins:
 
     def _gone(self, keys: set[Key], change: Callable[[], None], start: _Before, seed: int) -> bool:
         """Whether the differences go away when the step is captured again after `change`."""
+        left = self._differing(change, start, seed)
+        return left is not None and not left & keys
+
+    def _differing(self, change: Callable[[], None], start: _Before, seed: int) -> set[Key] | None:
+        """How a capture from the state `start` and after `change` differs from the first; None where there is none."""
         start.bindings.put_back()
         try:
             change()
         except (StateError, RuntimeError):  # a container that refuses: this piece cannot be tried
-            return False
+            return None
         again = self._record(seed)
         if isinstance(again, CaptureFailure):
-            return False
-        left = {_key(one) for one in self._first.differences(again)}
+            return None
+        keys = {_key(one) for one in self._first.differences(again)}
         again.release()
-        return not left & keys
+        return keys
 
 
 Key = tuple[int, str, int]
