@@ -50,6 +50,22 @@ class DecodeStep(nn.Module):
         return self.model(input_ids=ids, past_key_values=self.cache, use_cache=True, **self.mask).logits
 
 
+class _Everyone(dict[str, Any]):
+    """The same for every name."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return other_tokens
+
+
+def other_tokens(args: tuple[Tensor], kwargs: dict[str, Tensor], k: int) -> None:
+    draw = torch.Generator().manual_seed(k)
+    args[0].copy_(torch.randint(3, 100, args[0].shape, generator=draw))
+
+
+CHANGE = _Everyone()
+"For the oracle, which would take two tokens that differ for positions."
+
+
 def __getattr__(name: str) -> Callable[[torch.device], tuple[nn.Module, tuple[Tensor]]]:
     model_type, _, rest = name.partition("__")
     kind, _, dtype = rest.partition("__")

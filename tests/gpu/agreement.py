@@ -75,7 +75,8 @@ class Answer:
         if self.case.marks or not line or self.truth != "not-ready":
             return self.case.marks
         path, _, number = line.rpartition(":")
-        return (Mark(str(Path(path).resolve()), int(number), frozenset()),)
+        found = Path(sysconfig.get_path("purelib"), path)  # a library's file may be named from its site-packages
+        return (Mark(str(found.resolve()), int(number), frozenset()),)
 
     @property
     def errors(self) -> list[dict[str, Any]]:
@@ -317,7 +318,7 @@ def carry_out(cases: Sequence[Case], options: argparse.Namespace, name: str, *, 
     known = {}
     if options.truth:
         told = json.loads(options.truth.read_text(encoding="utf-8"))
-        known = {answer["case"]["name"]: answer["oracle"] for answer in told}
+        known = {answer["case"]["name"]: {"label": None, **answer["oracle"]} for answer in told}
     device = "" if options.device == "none" else options.device
     pace = Pace(options.workers, options.timeout, options.budget)
     asked = not options.no_oracle and not known

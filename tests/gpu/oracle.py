@@ -92,21 +92,22 @@ def judge(target, pure=False, root=""):
     first = played(module, names.split(","), roots, "replay", "eager")
     sound = [name for name in first if "error" not in first[name][1] and not failed(*first[name])]
     more = played(module, sound, roots, "again", "path", "nudged", *(["fresh"] if pure else []))
-    return [{"target": f"{path}:{name}"} | label(*first[name], *more.get(name, ())) for name in first]
+    return [{"target": f"{path}:{name}"} | labelled(*first[name], *more.get(name, ())) for name in first]
 
 
 def failed(replay, eager):
     return "error" in replay and eager["gpu"]
 
 
-def label(replay, eager, again=None, *others):
+def labelled(replay, eager, again=None, *others):
     """Of one target, from what came of its roles."""
     told = {"eager": eager.get("error"), "replay": replay.get("error"), "line": replay.get("line")}
     if "error" in eager:
         labels = {"build": None, "generator": "not-ready"}
         return told | {"label": labels.get(eager["at"], "inconclusive"), "why": f"{eager['at']} fails eagerly"}
     if failed(replay, eager):
-        return told | {"label": "not-ready", "why": f"{replay['at']} fails"}
+        label = None if replay["at"] == "build" else "not-ready"  # of memory, where others run too
+        return told | {"label": label, "why": f"{replay['at']} fails"}
     path, nudged, fresh = (result.get("steps", []) if "error" not in result else None for result in [*others, {}][:3])
     path = path or eager["steps"]
     told["differences"] = between = {
@@ -119,7 +120,7 @@ def label(replay, eager, again=None, *others):
     noise = max(ROUNDING * between["rounding"], 10 * between["floor"], 2e-6)
     still = not eager["gpu"] or apart(replay["steps"][-2], replay["steps"][-1]) == 0 < 1e-5 < apart(path[-2], path[-1])
     outputs = [step[: eager["outputs"] or len(step)] for step in eager["steps"]]
-    for verdict, why, holds in (
+    for label, why, holds in (
         (None, "there is no GPU", not eager["gpu"]),
         ("not-ready", "the graph is empty", replay.get("empty")),
         ("not-ready", "replays stand still where eager steps move", still),
@@ -130,7 +131,7 @@ def label(replay, eager, again=None, *others):
         ("ready", None, True),
     ):
         if holds:
-            return told | {"label": verdict, "why": why}
+            return told | {"label": label, "why": why}
 
 
 if __name__ == "__main__":
