@@ -19,6 +19,7 @@ EXPECTED = {
     "traced": ("inconclusive", {"simulated"}),
     "holds_scripted": ("ready", set()),
     "wrapped_state": ("ready", set()),
+    "wrapped_input": ("ready", set()),
     "wrapped_output": ("ready", set()),
     "sealed_state": ("ready", {"not-compared"}),
     "sealed_output": ("inconclusive", set()),
