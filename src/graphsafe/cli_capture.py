@@ -77,6 +77,7 @@ def _parsed(name: str) -> Callable[[str], Any]:
 )
 @click.option("--replays", type=click.IntRange(min=1), metavar="N", help="Replay N times to look for growth and drift.")
 @click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--plan", is_flag=True, help="Find which parts can be captured where the whole step cannot.")
 @form_option
 @click.option(
     "-o",
@@ -95,6 +96,7 @@ def capture(
     timeout: float,
     replays: int | None,
     seed: int,
+    plan: bool,
     form: str | None,
     output: Path | None,
 ) -> int:
@@ -121,6 +123,7 @@ def capture(
         timeout=timeout,
         replays=replays,
         seed=seed,
+        plan=plan,
     )
     from graphsafe.capture.api import CaptureFault, capture_all
     from graphsafe.capture.request import INTERRUPTED as CUT_SHORT

@@ -25,6 +25,7 @@ CHILDREN: Mapping[str, str] = {
     "capture": "graphsafe.capture.probes.capture",
     "diagnose": "graphsafe.capture.probes.diagnose",
     "measure": "graphsafe.capture.probes.measure",
+    "plan": "graphsafe.capture.plan.probe",
 }
 "Child -> the module whose `run(job, channel)` is its work."
 

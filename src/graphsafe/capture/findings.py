@@ -31,6 +31,8 @@ class Seen:
     reference: Result
     capture: Result
     diagnose: Result
+    plan: dict[str, Any] | None = None
+    "As the report has it."
 
 
 def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]:

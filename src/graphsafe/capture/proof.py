@@ -154,6 +154,9 @@ class Proof:
             findings=tuple(in_order(fingerprinted(findings, file_line, lambda path: _from_root(path, root)))),
             limits=tuple(dict.fromkeys((*self.limits, *limits))),
             devices=devices,
+            plan=next(
+                (seen.plan for device in self._devices for _, seen in device.runs if seen.plan is not None), None
+            ),
         )
 
 

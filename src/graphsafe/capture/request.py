@@ -74,6 +74,8 @@ class CaptureRequest:
     replays: int | None = None
     "How many replays the measuring child makes to look for growth and drift; None means that it does not."
     seed: int = 0
+    plan: bool = False
+    "Whether to look for breaks where the step cannot be captured whole."
     breaks: bool = False
     "Whether ready-with-breaks is a success."
     name: str | None = None

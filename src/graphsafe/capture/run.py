@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.findings import Seen
-from graphsafe.capture.job import Job
+from graphsafe.capture.job import Job, forget, write_json
 from graphsafe.capture.places import call_lines, shown
+from graphsafe.capture.plan.answer import learned, whole
+from graphsafe.capture.plan.answer import reported as planned
 from graphsafe.capture.probes.capture import GONE
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL
 from graphsafe.capture.trial import OWN_INPUTS
@@ -26,6 +28,7 @@ Probe = dict[str, Any]
 
 _TRIES = "try "
 _MOST_RETRIES = 3
+_MOST_PLANS = 8
 _SHARE_OF_DEVICE = 0.8
 _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory")
 
@@ -51,6 +54,7 @@ class Run:
         self._folder = folder
         self._results: dict[str, Mapping[str, Any]] = {}
         self._probes: dict[str, Probe] = {}
+        self._planned: dict[str, Any] | None = None
 
     @property
     def source(self) -> Source:
@@ -65,6 +69,8 @@ class Run:
         if self._build():
             self._step_reference_capture()
             self._after()
+            if self._request.plan:
+                self._plan()
         return self.seen()
 
     def seen(self) -> Seen:
@@ -72,8 +78,9 @@ class Run:
         return Seen(
             device=self.device,
             source=self.source,
-            verdict=verdict(probes),
+            verdict=verdict(probes, self._planned),
             probes=probes,
+            plan=self._planned,
             **{name: self._results.get(name, {}) for name in ("build", "step", "reference", "capture", "diagnose")},
         )
 
@@ -267,6 +274,32 @@ class Run:
                 self._probes[name] = dict(measured.get(name) or {"status": "skipped"})
             if "growth" in measured:
                 self._probes["memory"]["growth"] = measured["growth"]
+
+    def _plan(self) -> None:
+        """Children plan one after the other, each from what captures of segments failed at before it."""
+        judged = verdict(self._probes)
+        if judged == "ready":
+            self._planned = whole(self._probes)
+            return
+        if judged == "inconclusive" or self._request.warmup < 2:
+            why = "it needs two steps of warm-up" if judged == "not-ready" else "whether the step is ready is not known"
+            self.limits.append(Limit("plan", self._request.target, f"nothing was planned: {why}"))
+            return
+        failures: list[Mapping[str, Any]] = []
+        for _ in range(_MOST_PLANS):
+            write_json(self._folder / "learned.result", {"failures": failures})
+            forget(self._job("plan"))
+            child = self._supervisor.run(self._job("plan"))
+            result = self._ended(child)
+            if "failure" not in result or not result["failure"]["frames"]:
+                break
+            failures = learned(failures, result["failure"])
+        told = dict(result.get("plan") or {})
+        if child.ending != "done":
+            told["reason"] = f"planning {child.how_it_ended()}"
+        elif "target_error" in result:
+            told["reason"] = f"planning failed: {result['target_error']['line']}"
+        self._planned = planned(told)
 
 
 def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:

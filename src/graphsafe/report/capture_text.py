@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graphsafe.report.model import PROBE_KEYS, DeviceResult, Report, Verdict
+from graphsafe.report.plan_text import plan_lines
 from graphsafe.report.text import Paint, count, first_line, listed, printable, wrapped
 from graphsafe.report.verdict import judge
 
@@ -32,6 +33,8 @@ _NAME_WIDTH = max(map(len, PROBE_KEYS)) + 2
 def capture_blocks(report: Report, width: int, paint: Paint) -> list[list[str]]:
     """A block of lines a device: the verdict and its reason, for every bucket, and what each probe saw."""
     blocks = [_device(device, report.plan, width, paint) for device in report.devices or ()]
+    if isinstance(report.plan, Mapping):
+        blocks.append(plan_lines(report.plan, width, paint))
     if report.evidence == "predicted":
         said = "Predicted on the simulated device; only a run on a GPU measures."
         blocks.append(wrapped(said, width))

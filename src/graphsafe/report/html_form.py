@@ -11,6 +11,7 @@ from typing import Any
 from graphsafe.report.capture_text import bucket_name, probe_text, reason
 from graphsafe.report.html_style import STYLE
 from graphsafe.report.model import LEVELS, PROBE_KEYS, CallSite, DeviceResult, Finding, Report, Verdict, in_order
+from graphsafe.report.plan_text import fix_texts, headline, piece_texts, tree
 from graphsafe.report.source import Lines
 from graphsafe.report.text import count, listed
 
@@ -36,6 +37,7 @@ def _report(report: Report, source: Lines) -> str:
     suppressed = [finding for finding in findings if finding.suppressed is not None]
     parts = [_head(report, shown, len(suppressed))]
     parts += [_device(device, report.plan) for device in report.devices or ()]
+    parts += [_plan(report.plan)] if isinstance(report.plan, Mapping) else []
     if shown:
         parts += ["<h2>Findings</h2>", _by_file(shown, source)]
     if report.limits:
@@ -74,6 +76,16 @@ def _device(device: DeviceResult, plan: Any) -> str:
         why = _words(reason(bucket.probes, plan, bucket.verdict))
         opened = " open" if bucket.verdict != "ready" else ""
         parts.append(f"<details{opened}><summary>{title} {why}</summary>{_probes(bucket.probes)}</details>")
+    return "".join(parts)
+
+
+def _plan(plan: Mapping[str, Any]) -> str:
+    parts = [f"<h2>Plan</h2><p>{_words(headline(plan))}</p>"]
+    parts.append("<ol>" + "".join(f"<li>{_words(text)}</li>" for text in piece_texts(plan)) + "</ol>")
+    rows = [(_plain(name), state, f"{captured} of {total}") for name, state, captured, total in tree(plan)]
+    parts += [f"<h3>Modules</h3>{_table(rows)}"] if rows else []
+    fixes = "".join(f"<li>{_words(text)}</li>" for text in fix_texts(plan))
+    parts += [f"<h3>What each fix would gain</h3><ul>{fixes}</ul>"] if fixes else []
     return "".join(parts)
 
 

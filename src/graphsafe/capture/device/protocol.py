@@ -160,6 +160,21 @@ class Recording(Protocol):
         ...
 
 
+class Pieces(Protocol):
+    """Captures of one step, one after the other, into one pool; inside `capture_stream()`. Between `end` and the next
+    `begin` the step runs eagerly. The pieces are replayed in the order in which they were captured."""
+
+    def begin(self) -> None: ...
+
+    def end(self) -> Recording:
+        """Raises what ending the capture raises; the process may not capture again after that."""
+        ...
+
+    def failure(self, error: BaseException) -> CaptureFailure:
+        """What `begin`, `end` or an operation between them raised; ends the piece that is open."""
+        ...
+
+
 class Device(Protocol):
     name: str
     "As the report says it: `cuda:1`, `sim:1`."
@@ -217,6 +232,10 @@ class Device(Protocol):
     def record(self, step: Callable[[], Any], traced: bool = False) -> Recording | CaptureFailure:
         """Capture on the capture stream: the plain, uninstrumented attempt. A process may record again only after a
         recording that succeeded. `traced`: every operation is watched, so that nodes know their lines."""
+        ...
+
+    def pieces(self) -> Pieces:
+        """For a step that is captured in segments."""
         ...
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:

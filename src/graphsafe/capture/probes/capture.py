@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ def run(job: Job, channel: Channel) -> None:
         session.load_sets()
         built = reach_of(session.subject).tensors
         channel.phase("wait for the reference to be built")
-        unmatched = _take_over(session, built)
+        unmatched = take_over(session, built)
         channel.tell(unmatched=unmatched)
         with session.device.capture_stream():
             session.warm_up()
@@ -67,16 +67,16 @@ def run(job: Job, channel: Channel) -> None:
 
 def _replay(session: Session, recording: Recording, unmatched: list[str], built: Mapping[str, torch.Tensor]) -> None:
     session.channel.phase("wait for the reference")
-    reference = _reference(session)
+    reference = reference_of(session)
     if reference is None or unmatched:
         why = "two builds of the target differ in " + ", ".join(unmatched[:3]) if unmatched else "no reference"
         session.channel.tell(replay={"status": "skipped", "reason": why, "reference": None, "checks": []})
         return
     session.channel.tell(replay={"status": "skipped", "reference": "independent", "reason": "the replays did not end"})
-    _Replays(session, recording, reference).run(built)
+    Replays(session, recording, reference).run(built)
 
 
-def _take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
+def take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
     """Start from the values that the reference started from; what cannot be matched is returned."""
     path = _wait_for(session, "given.pt")
     if path is None:
@@ -102,7 +102,7 @@ def _wait_for(session: Session, name: str) -> Any:
     return folder / name
 
 
-def _reference(session: Session) -> Mapping[str, Any] | None:
+def reference_of(session: Session) -> Mapping[str, Any] | None:
     path = _wait_for(session, "reference.pt")
     return None if path is None else load_values(path)
 
@@ -125,10 +125,21 @@ def _captured(session: Session, answer: Recording | CaptureFailure) -> dict[str,
     }
 
 
-class _Replays:
-    def __init__(self, session: Session, recording: Recording, reference: Mapping[str, Any]) -> None:
+class Replays:
+    """Replays of a recording on changed inputs, each compared with the same step of the reference."""
+
+    def __init__(
+        self,
+        session: Session,
+        recording: Recording,
+        reference: Mapping[str, Any],
+        restart: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`restart` puts back what else of the state of construction a replay may look at; a plain graph reads memory
+        alone."""
         self._session = session
         self._recording = recording
+        self._restart = restart
         self._reference = reference
         self._noise = Spread.from_json(reference["noise"])
         self._rounding = Spread.from_json(reference["rounding"]) if reference["rounding"] else None
@@ -136,6 +147,10 @@ class _Replays:
         "Whether what is compared with are plain eager steps: rounding is allowed then."
         self._checks: dict[str, Check] = {}
         self._law: dict[str, Any] = {}
+        self.result: dict[str, Any] = {}
+        "The probe `replay`, when they were run."
+        self.error: Exception | None = None
+        "What a replay raised."
 
     def run(self, built: Mapping[str, torch.Tensor]) -> None:
         session = self._session
@@ -156,16 +171,16 @@ class _Replays:
         except TargetError:
             raise
         except Exception as error:
-            session.channel.tell(
-                replay={
-                    "status": "fail",
-                    "reference": "independent",
-                    "checks": self._told(),
-                    "first_error": {"message": describe(error)},
-                }
-            )
+            self.error = error
+            self.result = {
+                "status": "fail",
+                "reference": "independent",
+                "checks": self._told(),
+                "first_error": {"message": describe(error)},
+            }
+            session.channel.tell(replay=self.result)
             return
-        result = {"reference": "independent", "checks": self._told(), "rng_law": law, "rng": self._law}
+        self.result = result = {"reference": "independent", "checks": self._told(), "rng_law": law, "rng": self._law}
         differs = any(check.result == "different" for check in self._checks.values())
         result["status"] = "fail" if differs or law == "fail" else "pass"
         lazy = self._reference["first_step"] is not None
@@ -276,6 +291,7 @@ class _Replays:
             for path, value in self._reference["start"].items():
                 if path in built:
                     session.device.store(built[path], value)
+            self._restart()
             session.put_inputs(1)
             session.seed(FIRST_SEED)
             self._replay()

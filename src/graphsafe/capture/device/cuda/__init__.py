@@ -11,7 +11,7 @@ import torch
 from graphsafe.capture.device.cuda import memory
 from graphsafe.capture.device.cuda.attempts import attempts_watched
 from graphsafe.capture.device.cuda.diagnose import diagnosed
-from graphsafe.capture.device.cuda.graph import CudaRecording, failure_of
+from graphsafe.capture.device.cuda.graph import CudaPieces, CudaRecording, failure_of
 from graphsafe.capture.device.cuda.node_places import NodePlaces
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.cuda.watch import step_watched
@@ -143,6 +143,9 @@ class CudaDevice:
         except BaseException as error:
             return failure_of(error)
         return CudaRecording(graph, outputs, places.places if places is not None else ())
+
+    def pieces(self) -> CudaPieces:
+        return CudaPieces()
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
         return diagnosed(step, self._side_stream())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +59,35 @@ class CudaRecording:
     def escaped(self) -> tuple[StepEvent, ...]:
         """Not known from a plain capture: `diagnose` looks for it where a replay went wrong."""
         return ()
+
+
+class CudaPieces:
+    """Captures of one step in one pool; see `graphsafe.capture.device.protocol.Pieces`."""
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def begin(self) -> None:
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        graph.capture_begin(pool=self._pool)
+        self._graph = graph
+
+    def end(self) -> CudaRecording:
+        assert self._graph is not None
+        graph, self._graph = self._graph, None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an empty piece is nothing to be told of
+            graph.capture_end()
+        graph.instantiate()
+        return CudaRecording(graph, None)
+
+    def failure(self, error: BaseException) -> CaptureFailure:
+        failed = failure_of(error)
+        with contextlib.suppress(RuntimeError):
+            if self._graph is not None:
+                self._graph.capture_end()
+        return failed
 
 
 def failure_of(error: BaseException) -> CaptureFailure:

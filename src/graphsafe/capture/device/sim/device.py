@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -70,6 +72,36 @@ class SimRecording:
     def escaped(self) -> tuple[StepEvent, ...]:
         """Work of the step that ran beside the capture and is missing from the graph."""
         return self.graph.escaped
+
+
+class SimPieces:
+    """Captures of one step, one after the other; see `graphsafe.capture.device.protocol.Pieces`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._graph: CUDAGraph | None = None
+        self._guilty: StepEvent | None = None
+
+    def begin(self) -> None:
+        self._graph = CUDAGraph()
+        self._graph.capture_begin()
+
+    def end(self) -> SimRecording:
+        assert self._graph is not None
+        graph, self._graph = self._graph, None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an empty piece is nothing to be told of
+                graph.capture_end()
+        finally:
+            self._guilty = graph.guilty
+        return SimRecording(None, graph, self._world)
+
+    def failure(self, error: BaseException) -> CaptureFailure:
+        with contextlib.suppress(RuntimeError):
+            if self._graph is not None:
+                self.end()
+        return failure_of(error, self._guilty)
 
 
 class SimDevice:
@@ -178,6 +210,10 @@ class SimDevice:
         if recorded.escaped:
             self.guilty = recorded.escaped[0]
         return SimRecording(outputs, recorded, self.world)
+
+    def pieces(self) -> SimPieces:
+        self.world.stepping = True
+        return SimPieces(self.world)
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
         """The plain attempt already knows its guilty line here."""

@@ -1,0 +1,115 @@
+"""Plans of many steps on one device: verdict, coverage, eager, planned and ideal time, and how long planning took.
+
+    python benchmarks/plan_steps.py --device cuda:0 --out FOLDER [TARGET...]
+
+Without targets: the modules of tests/gpu/plans.yaml, whose cuts are compared with what is written there, and the
+examples. Each target's report is a line of FOLDER/plans.jsonl as soon as it is there; FOLDER/plans.md sums them up.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from graphsafe.capture.api import capture_all  # noqa: E402
+from graphsafe.capture.request import CaptureRequest  # noqa: E402
+from graphsafe.config import Config  # noqa: E402
+from graphsafe.report.json_form import render_json  # noqa: E402
+from tests.gpu.test_plans import PLANS, agrees, cuts, file_of  # noqa: E402
+
+EXAMPLES = [
+    "decoder_bad.py:build_layer",
+    "systems/system5_port.py:build_layer",
+    "hf_decode.py:gpt2",
+    "hf_decode.py:mixtral",
+    "hf_decode.py:qwen3_moe",
+    "hf_decode.py:opt",
+]
+AT_A_TIME = 8
+
+
+def row(report, seconds, agreed):
+    plan = report.plan or {}
+    probes = report.devices[0].probes if report.devices else {}
+    return {
+        "target": report.target,
+        "verdict": report.verdict,
+        "verified": plan.get("verified"),
+        "coverage": plan.get("coverage"),
+        "operations": plan.get("operations"),
+        "segments": sum(segment["kind"] == "graph" for segment in plan.get("segments", ())),
+        "breaks": sum(segment["kind"] == "eager" for segment in plan.get("segments", ())),
+        "eager_ms": plan.get("eager_ms"),
+        "planned_ms": plan.get("planned_ms"),
+        "ideal_ms": plan.get("ideal_ms"),
+        "pool_bytes": plan.get("pool_bytes"),
+        "reason": plan.get("reason"),
+        "cuts": cuts(report),
+        "agrees": agreed,
+        "limits": [f"{limit.kind}: {limit.what}: {limit.why}" for limit in report.limits],
+        "seconds": (probes.get("timing") or {}).get("seconds"),
+        "children": (probes.get("timing") or {}).get("children"),
+        "batch_seconds": seconds,
+    }
+
+
+def summary(rows):
+    planned = [one for one in rows if one["verified"] and one["coverage"]]
+    ratios = [one["eager_ms"] / one["planned_ms"] for one in planned if one["eager_ms"] and one["planned_ms"]]
+    judged = [one for one in rows if one["agrees"] is not None]
+    lines = [
+        f"{len(rows)} steps, {len(planned)} planned and verified, "
+        f"{sum(one['agrees'] for one in judged)} of {len(judged)} cut as plans.yaml says, "
+        f"median speed-up {statistics.median(ratios):.2f}"
+        if ratios
+        else f"{len(rows)} steps, {len(planned)} verified",
+        "",
+        "| step | verdict | coverage | graphs | breaks | eager ms | planned ms | seconds | agrees | reason |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one in rows:
+        share = "" if one["coverage"] is None else f"{one['coverage']:.0%}"
+        times = [f"{one[key]:.3f}" if one[key] is not None else "" for key in ("eager_ms", "planned_ms")]
+        cells = [one["target"].rpartition("/")[2], one["verdict"], share, one["segments"], one["breaks"], *times]
+        cells += [one["seconds"], one["agrees"], one["reason"] or ""]
+        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("targets", nargs="*")
+    parser.add_argument("--device", default="sim:0")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no batch is begun")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    named = {f"{file_of(name)}:build_{name}": name for name in PLANS}
+    targets = arguments.targets or [f"{ROOT / 'examples' / name}" for name in EXAMPLES] + list(named)
+    rows, begun = [], time.monotonic()
+    with (arguments.out / "plans.jsonl").open("w") as lines:
+        for at in range(0, len(targets), AT_A_TIME):
+            if time.monotonic() - begun > arguments.budget:
+                break
+            chosen = targets[at : at + AT_A_TIME]
+            started = time.monotonic()
+            requests = [
+                CaptureRequest(target, Config(root=ROOT), devices=(arguments.device,), plan=True) for target in chosen
+            ]
+            for target, report in zip(chosen, capture_all(requests), strict=True):
+                name = named.get(target)
+                agreed = None if name is None else agrees(report, PLANS[name])
+                rows.append(row(report, round(time.monotonic() - started, 1), agreed))
+                lines.write(json.dumps({**rows[-1], "report": json.loads(render_json(report))}) + "\n")
+                lines.flush()
+            (arguments.out / "plans.md").write_text(summary(rows))
+    print(summary(rows))
+
+
+if __name__ == "__main__":
+    main()

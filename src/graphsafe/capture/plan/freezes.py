@@ -1,0 +1,243 @@
+"""What captured segments would freeze, found in the logs of several steps: it has to move into a break.
+
+Pure functions over logs. Each answer is a `Need`; the first kinds are answered before the later ones are asked,
+because a break that grows changes what follows.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from graphsafe.capture.plan.runtime import Handed
+from graphsafe.capture.plan.watch import Argument, Flow, Log, Op
+from graphsafe.report.model import CallSite
+
+NeedKind = Literal["statement", "block", "defined", "used", "around", "caller", "private", "slot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """`statement`, `block`: the statement of `frames`, or the one around it, runs eagerly. `defined`, `used`: region
+    number `region` grows to where `name` comes from, or to where it is read. `around`, `caller`: it grows to the
+    statement around it, or to the call of its function. `private`, `slot`: it hands `name` over otherwise."""
+
+    kind: NeedKind
+    code: str
+    reason: str
+    frames: tuple[CallSite, ...]
+    region: int | None = None
+    name: str | None = None
+
+
+def needs(
+    logs: Sequence[Log], handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
+) -> list[Need]:
+    """Empty where the segments would be the same in all these steps. `assigned`: state that steps bind anew, and the
+    lines that do."""
+    base, *others = logs
+    for find in (_visits, _flows, _changed_containers):
+        found = [need for other in others for need in find(base, other, handed)]
+        if found:
+            return list(dict.fromkeys(found))
+    found = [need for other in others for need in _operations(base, other, handed, assigned)]
+    found += [need for log in logs for need in (*_unhanded(log, handed), *_host_work(log))]
+    return list(dict.fromkeys(found))
+
+
+def _visits(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+    """A break that some steps do not come to, or come to by another way: what decides it has to run."""
+    one, two = ([(visit.number, visit.frames) for visit in log.visits] for log in (base, other))
+    if one == two:
+        return
+    for tag, begin, end, start, stop in _opcodes(one, two):
+        if tag == "equal":
+            continue
+        for number, frames in (*one[begin:end], *two[start:stop]):
+            yield Need("around", "GS102", "some steps take another way", frames, number)
+
+
+def _flows(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+    for one, two in zip(base.visits, other.visits, strict=True):
+        for name, flow in one.entered.items():
+            if name in two.entered and not flow.persistent and _differs(flow, two.entered[name]):
+                yield Need("defined", "GS702", f"`{name}` changes", one.frames, one.number, name)
+        for name, flow in one.left.items():
+            later = two.left.get(name)
+            if later is None or flow.persistent:
+                continue
+            if flow.hosts != later.hosts or _layouts(flow) != _layouts(later):
+                kind: NeedKind = "caller" if name == "return" else "used"
+                yield Need(kind, "GS702", f"`{name}` changes", one.frames, one.number, name)
+            elif _moves(flow, later):
+                if name == "return" or name in handed.get(one.number, Handed()).private:
+                    kind = "caller" if name == "return" else "used"
+                    yield Need(kind, "GS703", f"`{name}` is other memory", one.frames, one.number, name)
+                else:
+                    yield Need("private", "GS703", f"`{name}` is other memory", one.frames, one.number, name)
+
+
+def _differs(one: Flow, two: Flow) -> bool:
+    if one.hosts != two.hosts or len(one.arguments) != len(two.arguments):
+        return True
+    return any(
+        _changes(left, right) or left.values != right.values
+        for left, right in zip(one.arguments, two.arguments, strict=True)
+    )
+
+
+def _layouts(flow: Flow) -> list[str]:
+    return [argument.layout for argument in flow.arguments]
+
+
+def _moves(one: Flow, two: Flow) -> bool:
+    pairs = list(zip(one.arguments, two.arguments, strict=True))
+    return any(_moved(left, right) for left, right in pairs)
+
+
+def _moved(one: Argument, two: Argument) -> bool:
+    """Memory from before the step in either of them, and not the same place in the same memory."""
+    if one.memory is None or two.memory is None:
+        return False
+    if one.memory.born is not None and two.memory.born is not None:
+        return False
+    return one.memory.address != two.memory.address or one.offset != two.offset
+
+
+def _same_memory(one: Argument, two: Argument) -> bool:
+    """As far as two steps can be compared: the same memory from before, or memory of the step in both."""
+    if one.memory is None or two.memory is None:
+        return True
+    return one.memory.address == two.memory.address
+
+
+def _changes(one: Argument, two: Argument) -> bool:
+    return one.layout != two.layout or one.offset != two.offset or _moved(one, two)
+
+
+def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+    """A list that captured Python made and a break adds to would go on growing with each replay."""
+    for visit in base.visits:
+        for name in visit.changed:
+            yield Need("defined", "GS702", f"`{name}` is added to", visit.frames, visit.number, name)
+
+
+def _operations(
+    base: Log, other: Log, handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
+) -> Iterator[Need]:
+    """Operations between breaks that are others in another step, or have other arguments."""
+    one, two = ([op for op in log.ops if op.visit is None and op.on_device] for log in (base, other))
+    keys = [[(op.name, op.frames) for op in ops] for ops in (one, two)]
+    if keys[0] != keys[1]:
+        for tag, begin, end, start, stop in _opcodes(*keys):
+            if tag != "equal":
+                for op in (*one[begin:end], *two[start:stop]):
+                    yield Need("block", "GS102", "some steps take another way", op.frames)
+        return
+    # A view at another place first: what reads it is right again when the view is handed over by a break.
+    views = [
+        before for before, after in zip(one, two, strict=True) if not before.launches and _other_view(before, after)
+    ]
+    for view in views:
+        yield Need("statement", "GS702", "a Python value changes", view.frames)
+    for before, after in () if views else zip(one, two, strict=True):
+        if not before.launches:
+            continue
+        if before.scalars != after.scalars or len(before.arguments) != len(after.arguments):
+            yield Need("statement", "GS702", "a Python value changes", before.frames)
+            continue
+        for left, right in zip(before.arguments, after.arguments, strict=True):
+            if left.layout != right.layout:
+                yield Need("statement", "GS201", "a size changes", before.frames)
+            elif left.values != right.values or (left.offset != right.offset and _same_memory(left, right)):
+                yield Need("statement", "GS702", "a Python value changes", before.frames)
+            elif _moved(left, right):
+                yield from _rebound(base, before, left, right, assigned)
+
+
+def _other_view(one: Op, two: Op) -> bool:
+    return one.scalars != two.scalars and [a.layout for a in one.arguments] == [a.layout for a in two.arguments]
+
+
+def _rebound(
+    log: Log, op: Op, left: Argument, right: Argument, assigned: Mapping[str, tuple[CallSite, ...]]
+) -> Iterator[Need]:
+    """Memory from before that is another one in each step: whoever binds it anew has to run, into a fixed buffer."""
+    path = (left.memory.path if left.memory else None) or (right.memory.path if right.memory else None)
+    reason = f"`{path}` is bound to other memory" if path else "it reads other memory in each step"
+    if path is None:
+        yield Need("statement", "GS703", reason, op.frames)
+        return
+    holder = next((key for key, held in log.paths.items() if held == path), None)
+    born = None if holder is None else log.births.get(holder)
+    frames = next((frames for name, frames in assigned.items() if _names(name, path)), ())
+    if born is not None and log.ops[born].visit is not None:
+        number = log.visits[log.ops[born].visit or 0].number
+        yield Need("slot", "GS703", reason, op.frames, number, path)
+        return
+    writer = next((visit for visit in log.visits if frames and visit.frames[: len(frames)] == frames), None)
+    if writer is not None:
+        yield Need("slot", "GS703", reason, op.frames, writer.number, path)
+        return
+    if born is not None:
+        yield Need("statement", "GS703", reason, log.ops[born].frames)
+    if frames:
+        yield Need("statement", "GS703", reason, frames)
+    if born is None and not frames:
+        yield Need("statement", "GS703", reason, op.frames)
+
+
+def _names(name: str, path: str) -> bool:
+    return path == name or path.startswith((f"{name}.", f"{name}["))
+
+
+def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+    """What a break made and an operation after it reads without having been given it: through an object's state."""
+    given = {key for visit in log.visits for key in visit.handed}
+    for op in log.ops:
+        if op.visit is not None or not op.on_device:
+            continue
+        for key in op.reads:
+            born = log.births.get(key)
+            visit = None if born is None else log.ops[born].visit
+            if visit is None or key in given:
+                continue
+            number, path = log.visits[visit].number, log.paths.get(key)
+            if path is not None and path not in handed.get(number, Handed()).slots:
+                yield Need("slot", "GS703", f"`{path}` is bound to other memory", op.frames, number, path)
+            else:
+                yield Need("statement", "GS703", "it reads what a break made", op.frames)
+    private = {key for visit in log.visits for key in visit.private}
+    for op in log.ops:
+        if op.visit is None and private.intersection(op.writes):
+            yield Need("statement", "GS703", "it writes through a view that a break made", op.frames)
+
+
+def _host_work(log: Log) -> Iterator[Need]:
+    """Random numbers of the host and writes to its tensors, which captured Python would not repeat."""
+    for op in log.ops:
+        if op.visit is None and not op.on_device and (op.random or (op.writes and _from_before(op, log))):
+            code = "GS504" if op.random else "GS702"
+            yield Need("statement", code, "it works on the host", op.frames)
+
+
+def _from_before(op: Op, log: Log) -> bool:
+    return any(key not in log.births for key in op.writes)
+
+
+def _opcodes(one: Sequence[object], two: Sequence[object]) -> list[tuple[str, int, int, int, int]]:
+    """As difflib's, with what both begin and end with taken off first."""
+    head = 0
+    while head < min(len(one), len(two)) and one[head] == two[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(one), len(two)) - head and one[-1 - tail] == two[-1 - tail]:
+        tail += 1
+    left, right = (list(map(hash, sequence[head : len(sequence) - tail])) for sequence in (one, two))
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    return [
+        (tag, begin + head, end + head, start + head, stop + head)
+        for tag, begin, end, start, stop in matcher.get_opcodes()
+    ]

@@ -1,0 +1,142 @@
+"""The child that plans: finds breaks, captures what is between them, replays the whole on changed inputs, and compares
+with the reference as the capture child does. One attempt that fails ends it; what it has learned goes to the next."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.job import read_result
+from graphsafe.capture.plan.causes import Cause, host_causes, rebindings, told_causes, without_line
+from graphsafe.capture.plan.freezes import Need
+from graphsafe.capture.plan.host_lines import lines_that_change
+from graphsafe.capture.plan.runtime import GuardBroken, PlannedRecording, record
+from graphsafe.capture.plan.search import Search, Unplannable
+from graphsafe.capture.plan.told import planned, time_eager, timed
+from graphsafe.capture.probes.capture import Replays, reference_of, take_over
+from graphsafe.capture.session import FIRST_SEED, Session, opened
+from graphsafe.capture.state import Snapshot, reach_of
+from graphsafe.capture.targets import TargetError, describe
+from graphsafe.report.model import CallSite
+from graphsafe.rulebook import load_rulebook
+
+if TYPE_CHECKING:
+    from graphsafe.capture.job import Channel, Job
+
+_MOST_ATTEMPTS = 6
+"Captures in this process that were replayed and then found to freeze something."
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        session.load_sets()
+        built = reach_of(session.subject).tensors
+        unmatched = take_over(session, built)
+        reference = reference_of(session)
+        if reference is None or unmatched:
+            channel.tell(plan={"reason": "there is no independent reference to verify a plan with"})
+            return
+        try:
+            _plan(session, channel, reference, built)
+        except Unplannable as error:
+            channel.tell(plan={"reason": str(error)})
+
+
+def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> None:
+    folder = channel.folder
+    names = ("step", "reference", "capture", "diagnose")
+    step, eager, capture, diagnose = (read_result(folder, name) for name in names)
+    table = load_rulebook().ops
+    start = Snapshot(session.device, session.subject)
+    with session.device.capture_stream():
+        session.warm_up()
+    search = Search(session, Snapshot(session.device, session.subject), table, rebindings(step))
+    search.blame(told_causes(step, eager, capture, diagnose, table))
+    unknown = without_line(step)
+    if unknown:
+        search.blame(host_causes(lines_that_change(session, unknown)))
+    search.blame(_learned(read_result(folder, "learned")))
+    eager_ms = time_eager(session, search.start)
+    for attempt in range(_MOST_ATTEMPTS):
+        search.find()
+        if not any(op.visit is None and op.launches for op in search.log.ops):
+            reason = "every operation of the step has to run eagerly"
+            channel.tell(plan={**planned(search, None), "eager_ms": eager_ms, "reason": reason})
+            return
+        channel.phase(f"capture segments, attempt {attempt + 1}")
+        recording = _record(session, channel, search, start)
+        if recording is None:
+            return
+        replays = Replays(session, recording, reference, partial(_restart, start, recording))
+        with contextlib.suppress(
+            TargetError
+        ):  # a first step that the plan cannot make: the result says that it is open
+            replays.run(built)
+        told = {**planned(search, recording), "eager_ms": eager_ms}
+        broken = replays.error
+        if not isinstance(broken, GuardBroken):
+            break
+        channel.tell(plan={**told, "reason": f"what a break gives changes: {broken}"})
+        recording.release()
+        search.widen(_need(search, broken))
+    else:
+        return
+    told |= {"checks": replays.result.get("checks"), "reason": _against(replays)}
+    channel.tell(plan=told)
+    if told["reason"] is None:
+        channel.phase("time the plan")
+        times = {**timed(session, Snapshot(session.device, session.subject), recording), "eager_ms": eager_ms}
+        channel.tell(plan={**told, **planned(search, recording, times), "verified": True})
+
+
+def _restart(start: Snapshot, recording: PlannedRecording) -> None:
+    start.put_back()
+    recording.settle()
+
+
+def _against(replays: Replays) -> str | None:
+    """Why the replays prove nothing, or the contrary."""
+    if replays.error is not None:
+        return f"a replay of the plan failed: {describe(replays.error)}"
+    different = [check["name"] for check in replays.result["checks"] if check["result"] in ("different", None)]
+    if different:
+        return f"replays of the plan differ from the reference in {', '.join(different[:3])}"
+    if replays.result["rng_law"] not in ("pass", "skipped"):
+        return "replays of the plan do not draw the random numbers that eager steps draw"
+    if replays.result["first_step"] not in ("pass", "skipped"):
+        return "the plan leaves out what the first step fills in"
+    return None
+
+
+def _record(session: Session, channel: Channel, search: Search, start: Snapshot) -> PlannedRecording | None:
+    """The pass that captures is the last step of the warm-up. A failure is told, for the next child."""
+    start.put_back()
+    with session.device.capture_stream():
+        for k in range(session.job.warmup - 1):
+            session.seed(FIRST_SEED + k)
+            session.step()
+    session.seed(FIRST_SEED + session.job.warmup - 1)
+    gc.collect()
+    recording = record(session, search.regions, search.handed)
+    if isinstance(recording, PlannedRecording):
+        return recording
+    channel.tell(failure=asdict(recording), plan={"reason": f"a segment cannot be captured: {recording.message}"})
+    return None
+
+
+def _need(search: Search, broken: GuardBroken) -> Need:
+    visit = next(visit for visit in search.log.visits if visit.number == broken.number)
+    kind: Any = "caller" if broken.name == "return" else "used"
+    return Need(kind, "GS702", f"`{broken.name}` changes", visit.frames, broken.number, broken.name)
+
+
+def _learned(told: dict[str, Any]) -> list[Cause]:
+    """What captures of segments in earlier children failed at."""
+    return [
+        Cause("GS607", failure["message"], tuple(CallSite(**frame) for frame in failure["frames"]))
+        for failure in told.get("failures") or ()
+        if failure["frames"]
+    ]

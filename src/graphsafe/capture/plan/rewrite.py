@@ -1,0 +1,215 @@
+"""Functions whose regions have become breaks: the same code, with each region moved into a nested function.
+
+The nested function shares its variables with the function around it (`nonlocal`), so it does what the statements did,
+and what flows in and out of it lies in its closure for all to see. Lines stay those of the file.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import copy
+import gc
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import CodeType, FunctionType
+from typing import Any
+
+from graphsafe.capture.frames import absolute, function_name
+from graphsafe.capture.plan.regions import Function, Place, Region, function_with, stores_in
+
+HOOK = "_graphsafe_break"
+EAGER = "_graphsafe_eager"
+_FACTORY = "_graphsafe_factory"
+_NEWER: dict[str, Any] = {"type_params": []} if sys.version_info >= (3, 12) else {}
+"What a definition has in newer versions of Python."
+
+Hook = Callable[[int, Callable[[], Any], tuple[str, ...]], Any]
+"""Called in place of region number `n`, with the function that does what its statements did and the names of those of
+its variables that are read later. It returns what that function returns."""
+
+
+class Uncuttable(Exception):
+    """Why the code of this region cannot be changed."""
+
+    def __init__(self, region: Region, why: str) -> None:
+        super().__init__(f"{region.function}: {why}")
+        self.region = region
+
+
+@contextmanager
+def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
+    """Each time the code of `regions[n]` would run, `hook(n, ...)` is called. Raises Uncuttable."""
+    originals: list[tuple[FunctionType, CodeType]] = []
+    spaces: list[dict[str, Any]] = []
+    try:
+        for source, chosen in _by_function(regions):
+            functions = _living(source)
+            if not functions:
+                raise Uncuttable(next(iter(chosen.values())), "no function object holds its code")
+            for function in functions:
+                code = _rewritten(source, chosen, function.__code__)
+                originals.append((function, function.__code__))
+                spaces.append(function.__globals__)
+                function.__globals__[HOOK] = hook
+                function.__code__ = code
+        yield
+    finally:
+        for function, code in originals:
+            function.__code__ = code
+        for space in spaces:
+            space.pop(HOOK, None)
+
+
+def _by_function(regions: Sequence[Region]) -> list[tuple[Function, dict[int, Region]]]:
+    found: dict[Function, dict[int, Region]] = {}
+    for number, region in enumerate(regions):
+        found.setdefault(function_with(region), {})[number] = region
+    return list(found.items())
+
+
+def _living(source: Function) -> list[FunctionType]:
+    return [
+        found
+        for found in gc.get_objects()
+        if type(found) is FunctionType
+        and found.__code__.co_firstlineno == source.line
+        and found.__code__.co_name == source.node.name
+        and absolute(found.__code__.co_filename) == source.path
+        and function_name(found.__code__) in (source.name, source.node.name)
+    ]
+
+
+def _rewritten(source: Function, regions: Mapping[int, Region], original: CodeType) -> CodeType:
+    some = next(iter(regions.values()))
+    changed = copy.deepcopy(source.node)
+    twin = Function(source.path, source.name, changed, source.owner)
+    declared = _declared(changed, ast.Global) | _declared(changed, ast.Nonlocal)
+    places = [(number, twin.place(region), region) for number, region in regions.items()]
+    moved: set[str] = set()
+    for number, place, region in sorted(places, key=lambda item: -item[2].first):
+        if place is None:
+            raise Uncuttable(region, "its statements are not found")
+        moved |= stores_in(place.statements)
+        place.block[place.start : place.stop] = _break(twin, number, place)
+    _bind(changed, moved - declared)
+    changed.decorator_list = []
+    _Mangled(source.owner).visit(changed)
+    tree = ast.Module([_factory(changed, original.co_freevars)], [])
+    try:
+        flags = original.co_flags & __future__.annotations.compiler_flag
+        made = compile(ast.fix_missing_locations(tree), original.co_filename, "exec", flags, dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise Uncuttable(some, str(error)) from error
+    code = _inner(_inner(made, _FACTORY), changed.name)
+    if code.co_freevars != original.co_freevars:
+        raise Uncuttable(some, "its closure would change")
+    return code.replace(co_qualname=original.co_qualname) if hasattr(code, "co_qualname") else code
+
+
+def _break(source: Function, number: int, place: Place) -> list[ast.stmt]:
+    """`def eager(): nonlocal ...; statements` and the call of the hook."""
+    statements, ends = place.statements, source.ends(place)
+    outputs = () if ends else source.outputs(place)
+    own = _declared(source.node, ast.Global)
+    stored = stores_in(statements)
+    head: list[ast.stmt] = []
+    if stored & own:
+        head.append(ast.Global(sorted(stored & own)))
+    if stored - own:
+        head.append(ast.Nonlocal(sorted(stored - own)))
+    arguments = ast.arguments([], [], None, [], [], None, [])
+    first_argument = next(iter([*source.node.args.posonlyargs, *source.node.args.args]), None)
+    moved = [
+        _Moved(None if first_argument is None else first_argument.arg).visit(copy.deepcopy(one)) for one in statements
+    ]
+    eager = ast.FunctionDef(name=EAGER, args=arguments, body=[*head, *moved], decorator_list=[], **_NEWER)
+    call = ast.Call(
+        ast.Name(HOOK, ast.Load()),
+        [
+            ast.Constant(number),
+            ast.Name(EAGER, ast.Load()),
+            ast.Tuple([ast.Constant(name) for name in outputs], ast.Load()),
+        ],
+        [],
+    )
+    made: list[ast.stmt] = [eager, ast.Return(call) if ends else ast.Expr(call)]
+    return [ast.fix_missing_locations(ast.copy_location(node, statements[0])) for node in made]
+
+
+def _bind(node: ast.FunctionDef, names: set[str]) -> None:
+    """Variables that are assigned in nested functions alone are still variables of this one."""
+    if names:
+        targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in sorted(names)]
+        never = ast.If(ast.Constant(False), [ast.Assign(targets, ast.Constant(None))], [])
+        at = 1 if isinstance(node.body[0], (ast.Global, ast.Nonlocal)) else 0
+        node.body.insert(at, ast.fix_missing_locations(ast.copy_location(never, node.body[0])))
+
+
+def _declared(node: ast.AST, kind: type[ast.Global] | type[ast.Nonlocal]) -> set[str]:
+    return {name for found in ast.walk(node) if isinstance(found, kind) for name in found.names}
+
+
+def _factory(node: ast.FunctionDef, free: Sequence[str]) -> ast.FunctionDef:
+    targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in free]
+    body: list[ast.stmt] = [ast.Assign(targets, ast.Constant(None))] if targets else []
+    arguments = ast.arguments([], [], None, [], [], None, [])
+    made = ast.FunctionDef(name=_FACTORY, args=arguments, body=[*body, node], decorator_list=[], **_NEWER)
+    return ast.copy_location(made, node)
+
+
+def _inner(code: CodeType, name: str) -> CodeType:
+    return next(found for found in code.co_consts if isinstance(found, CodeType) and found.co_name == name)
+
+
+class _Moved(ast.NodeTransformer):
+    """What means something else in a nested function: `super()`, an annotated variable, declarations."""
+
+    def __init__(self, first_argument: str | None) -> None:
+        self._first_argument = first_argument
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        bare = isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
+        if bare and self._first_argument is not None:
+            node.args = [ast.Name("__class__", ast.Load()), ast.Name(self._first_argument, ast.Load())]
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    def visit_Global(self, node: ast.Global) -> ast.AST:
+        return ast.copy_location(ast.Pass(), node)
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
+        return ast.copy_location(ast.Pass(), node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return node
+
+
+class _Mangled(ast.NodeTransformer):
+    """Private names as the class around them makes them: it is not there when the function is compiled alone."""
+
+    def __init__(self, owner: str | None) -> None:
+        self._prefix = None if owner is None else f"_{owner.lstrip('_')}"
+
+    def _name(self, name: str) -> str:
+        private = name.startswith("__") and not name.endswith("__") and self._prefix is not None
+        return f"{self._prefix}{name}" if private else name
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        node.attr = self._name(node.attr)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        node.id = self._name(node.id)
+        return node

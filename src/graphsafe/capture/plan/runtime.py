@@ -1,0 +1,331 @@
+"""A step as captured segments with eager breaks between them, captured in one pass and replayed in order.
+
+Each segment is replayed right after its capture, so that the next break sees real values: the pass that captures is
+itself a step. What a break hands over lives in the tensors of that pass: each later run's results are copied there.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.frames import traceback_frames, user_frames
+from graphsafe.capture.plan.rewrite import cut
+from graphsafe.capture.plan.values import UNBOUND, cells_of, content, flat, put
+from graphsafe.capture.state import put_back_host, reach_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.device.protocol import Pieces, Recording, StepEvent
+    from graphsafe.capture.plan.regions import Region
+    from graphsafe.capture.session import Session
+    from graphsafe.report.model import CallSite
+
+
+class GuardBroken(Exception):
+    """A break gave something else than in the pass that was captured, and what follows it is captured for that."""
+
+    def __init__(self, number: int, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+        self.number = number
+        "Of the region."
+        self.name = name
+        self.why = why
+
+
+class Elsewhere(Exception):
+    """A break was reached on another thread than the one that captures: inside backward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What a break hands to what is captured after it.
+
+    `private`: variables whose memory is the target's own and another one in other steps, so that they get a buffer.
+    `slots`: paths of state that the break binds to new tensors and that what is captured reads.
+    """
+
+    private: frozenset[str] = frozenset()
+    slots: tuple[str, ...] = ()
+
+
+@dataclass
+class Graph:
+    recording: Recording
+    nodes: int
+
+    def replay(self) -> None:
+        self.recording.replay()
+
+
+@dataclass
+class Call:
+    """One visit of a break."""
+
+    number: int
+    eager: Callable[[], Any]
+    outputs: tuple[str, ...]
+    handed: Handed
+    session: Session
+    _inputs: dict[str, Any] = field(default_factory=dict)
+    _first: dict[str, Any] = field(default_factory=dict)
+    held: dict[str, Any] = field(default_factory=dict)
+    _settled: set[str] = field(default_factory=set)
+    copies: int = 0
+    "Tensors that the last replay copied."
+
+    def run(self, handing: Callable[[], None] = lambda: None) -> Any:
+        """The first time, between two captures; `handing` is called before what it hands over is copied."""
+        cells = cells_of(self.eager)
+        self._inputs = {name: content(cell) for name, cell in cells.items()}
+        before = reach_of(self.session.subject) if self.handed.slots else None
+        if before is not None:
+            self.held = {path: before.tensors.get(path) for path in self.handed.slots}
+        result = self.eager()
+        handing()
+        self._first = {name: content(cells[name]) for name in self.outputs}
+        for name in self.handed.private & self._first.keys():
+            self._first[name] = _cloned(self._first[name])
+            put(cells[name], self._first[name])
+        if self.held:
+            apart = {storage_of(tensor) for tensor in self.held.values() if tensor is not None}
+            for name, value in self._first.items():
+                if any(storage_of(tensor) in apart for tensor in flat(value).tensors):
+                    self._first[name] = _cloned(value)
+                    put(cells[name], self._first[name])
+            self.settle()
+        self._first["return"] = result
+        return result
+
+    def replay(self) -> None:
+        cells = cells_of(self.eager)
+        for name, value in self._inputs.items():
+            put(cells[name], value)
+        result = self.eager()
+        pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for name, first in self._first.items():
+            new = result if name == "return" else content(cells[name])
+            pairs += self._pairs(name, first, new)
+        pairs += self._state_pairs()
+        _copy_all(pairs)
+        self.copies = len(pairs)
+        self._bind()
+
+    def _pairs(self, name: str, first: Any, new: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        if (first is UNBOUND) != (new is UNBOUND):
+            raise GuardBroken(self.number, name, "it has a value in some steps only")
+        one, other = flat(first), flat(new)
+        if one.hosts != other.hosts:
+            changed = next((pair for pair in zip(one.hosts, other.hosts, strict=False) if pair[0] != pair[1]), None)
+            how = "another structure" if changed is None else f"{changed[1][1]} where {changed[0][1]} was captured"
+            raise GuardBroken(self.number, name, how)
+        found = []
+        for old, tensor in zip(one.tensors, other.tensors, strict=True):
+            if tensor is old or _same_memory(old, tensor):
+                continue
+            if old.shape != tensor.shape or old.dtype != tensor.dtype or old.device != tensor.device:
+                raise GuardBroken(self.number, name, f"{_kind(tensor)} where {_kind(old)} was captured")
+            found.append((old, tensor))
+        return found
+
+    def _state_pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        if not self.held:
+            return []
+        now = reach_of(self.session.subject)
+        found = []
+        for path, held in self.held.items():
+            new = now.tensors.get(path)
+            if held is None or new is None or new is held:
+                continue
+            if held.shape == new.shape and held.dtype == new.dtype:
+                found.append((held, new))
+            elif path in self._settled:
+                raise GuardBroken(self.number, path, f"{_kind(new)} where {_kind(held)} was captured")
+        return found
+
+    def settle(self) -> None:
+        """State of another size stays as the break has left it: what reads it has to be eager too."""
+        now = reach_of(self.session.subject) if self.held else None
+        if now is None:
+            return
+        for path, held in self.held.items():
+            new = now.tensors.get(path)
+            if held is not None and new is not None and held.shape == new.shape and held.dtype == new.dtype:
+                self._settled.add(path)
+        _copy_all(self._state_pairs())
+        self._bind()
+
+    def _bind(self) -> None:
+        if not self.held:
+            return
+        now = reach_of(self.session.subject)
+        for path, held in self.held.items():
+            if path in self._settled and path in now.owners and now.tensors.get(path) is not held:
+                put_back_host(now, path, held)
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except (RuntimeError, NotImplementedError):  # sparse, or without memory
+        return 0
+
+
+def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    try:
+        return (
+            one.data_ptr() == other.data_ptr()
+            and one.shape == other.shape
+            and one.stride() == other.stride()
+            and one.dtype == other.dtype
+        )
+    except RuntimeError:
+        return False
+
+
+def _copy_all(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Target and source of each copy; none may overwrite what a later one reads."""
+    targets = {storage_of(target) for target, _ in pairs}
+    for target, source in [(target, new.clone() if storage_of(new) in targets else new) for target, new in pairs]:
+        copy(target, source)
+
+
+def copy(target: torch.Tensor, source: torch.Tensor) -> None:
+    import torch
+
+    with torch.no_grad(), torch.inference_mode(target.is_inference()):
+        target.detach().copy_(source.detach())
+
+
+def _cloned(value: Any) -> Any:
+    """The same structure over tensors of its own."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    return tree_map(lambda leaf: leaf.clone() if issubclass(type(leaf), torch.Tensor) else leaf, value)
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+class PlannedRecording:
+    """A captured step in pieces; see `graphsafe.capture.device.protocol.Recording`."""
+
+    def __init__(self, outputs: Any, items: Sequence[Graph | Call], pieces: Pieces) -> None:
+        self.outputs = outputs
+        self.items = tuple(items)
+        self._pieces = pieces
+
+    def replay(self) -> None:
+        for item in self.items:
+            item.replay()
+
+    def settle(self) -> None:
+        """After state was put back from outside: what it holds now goes to where the segments read it."""
+        for item in self.items:
+            if isinstance(item, Call):
+                item.settle()
+
+    def nodes(self) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for item in self.items:
+            for kind, number in item.recording.nodes().items() if isinstance(item, Graph) else ():
+                found[kind] = found.get(kind, 0) + number
+        return found
+
+    def pool_bytes(self) -> int | None:
+        """All segments share one pool."""
+        first = next((item for item in self.items if isinstance(item, Graph)), None)
+        return 0 if first is None else first.recording.pool_bytes()
+
+    def differences(self, other: Recording) -> tuple[Any, ...]:
+        return ()
+
+    def opaque_nodes(self) -> int:
+        return sum(item.recording.opaque_nodes() for item in self.items if isinstance(item, Graph))
+
+    def release(self) -> None:
+        for item in self.items:
+            if isinstance(item, Graph):
+                item.recording.release()
+        self.outputs = None
+
+    def escaped(self) -> tuple[StepEvent, ...]:
+        return ()
+
+
+def record(
+    session: Session, regions: Sequence[Region], handed: Mapping[int, Handed]
+) -> PlannedRecording | CaptureFailure:
+    """Capture the step in segments, on the capture stream; it is a step, and changes what steps change.
+
+    Raises GuardBroken and Elsewhere, and what a break raises.
+    """
+    return _Pass(session, handed).run(regions)
+
+
+class _Pass:
+    def __init__(self, session: Session, handed: Mapping[int, Handed]) -> None:
+        self._session = session
+        self._handed = handed
+        self._pieces = session.device.pieces()
+        self._items: list[Graph | Call] = []
+        self._depth = 0
+        self._thread = threading.get_ident()
+        self._failed: BaseException | None = None
+        self._blamed: tuple[CallSite, ...] = ()
+
+    def run(self, regions: Sequence[Region]) -> PlannedRecording | CaptureFailure:
+        device = self._session.device
+        outputs: Any = None
+        with device.capture_stream(), cut(regions, self._visit):
+            try:
+                self._pieces.begin()
+                outputs = self._session.subject()
+                self._end()
+            except Exception as error:
+                return self._failure(self._failed or error)
+        if self._failed is not None:  # the user's code swallowed it
+            return self._failure(self._failed)
+        device.synchronize()
+        return PlannedRecording(outputs, self._items, self._pieces)
+
+    def _failure(self, error: BaseException) -> CaptureFailure:
+        """With the place that was reached where the error has none of its own."""
+        failure = self._pieces.failure(error)
+        return replace(failure, frames=self._blamed) if self._blamed else failure
+
+    def _end(self) -> None:
+        recording = self._pieces.end()
+        nodes = sum(recording.nodes().values())
+        if nodes:
+            self._items.append(Graph(recording, nodes))
+            recording.replay()
+
+    def _visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
+        if self._depth:
+            return eager()
+        if threading.get_ident() != self._thread:
+            self._blamed, _ = user_frames(sys._current_frames()[self._thread])
+            raise Elsewhere("a break inside of backward, which runs on another thread")
+        call = Call(number, eager, outputs, self._handed.get(number, Handed()), self._session)
+        self._depth += 1
+        try:
+            self._end()
+            result = call.run()
+            self._items.append(call)
+            self._pieces.begin()
+        except Exception as error:
+            self._failed = self._failed or error
+            if not traceback_frames(error.__traceback__)[0]:
+                self._blamed, _ = user_frames()
+            raise
+        finally:
+            self._depth -= 1
+        return result

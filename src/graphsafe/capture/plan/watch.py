@@ -1,0 +1,297 @@
+"""Steps run eagerly with breaks in place and every operation noted: what a capture of the segments would freeze.
+
+Several such steps on changed inputs are compared (`freezes.py`). A dispatch mode changes what compiled code launches;
+nothing here decides, the capture that follows does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphsafe.capture.frames import user_frames
+from graphsafe.capture.plan.modules import ModuleStack
+from graphsafe.capture.plan.regions import function_with
+from graphsafe.capture.plan.rewrite import EAGER, cut
+from graphsafe.capture.plan.runtime import Call, Handed
+from graphsafe.capture.plan.values import UNBOUND, cells_of, content, flat, shallow
+from graphsafe.capture.session import outside_modes
+from graphsafe.capture.state import reach_of
+from graphsafe.report.model import CallSite
+
+if TYPE_CHECKING:
+    from graphsafe.capture.plan.regions import Region
+    from graphsafe.capture.session import Session
+    from graphsafe.optable import OpTable
+
+_SHOWN_VALUES = 64
+"Elements of a host tensor up to which its values are compared."
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where a tensor lies, as far as another step can be compared with it."""
+
+    born: int | None
+    "The number of the operation of this step that made it; None for memory from before."
+    address: int | None
+    path: str | None
+    "Of the state that held it when the step began."
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    layout: str
+    offset: int
+    memory: Memory | None
+    values: str | None = None
+    "Of a small tensor of the host."
+
+
+@dataclass(slots=True)
+class Op:
+    number: int
+    name: str
+    frames: tuple[CallSite, ...]
+    visit: int | None
+    "The visit of a break in which it ran; None where it would be captured."
+    after: int
+    "How many visits there were before it."
+    scalars: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+    module: str
+    launches: bool
+    on_device: bool
+    reads: tuple[int, ...]
+    "Storages."
+    writes: tuple[int, ...]
+    random: bool
+
+
+@dataclass(slots=True)
+class Flow:
+    """A variable of a break, before or after it."""
+
+    hosts: Any
+    arguments: tuple[Argument, ...]
+    persistent: bool
+    "A container that the target's state holds: a break finds it again by itself."
+
+
+@dataclass(slots=True)
+class Visit:
+    number: int
+    "Of the region."
+    frames: tuple[CallSite, ...]
+    "To the call of the break."
+    entered: Mapping[str, Flow]
+    left: Mapping[str, Flow] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+    "Containers among the variables that the break changed."
+    handed: frozenset[int] = frozenset()
+    "Storages that it hands over."
+    private: frozenset[int] = frozenset()
+    "Those among them that are copies of the target's own memory."
+
+
+@dataclass
+class Log:
+    """One step."""
+
+    ops: list[Op] = field(default_factory=list)
+    visits: list[Visit] = field(default_factory=list)
+    paths: Mapping[int, str] = field(default_factory=dict)
+    "Storage -> path of the state that holds it when the step has ended."
+    births: dict[int, int] = field(default_factory=dict)
+    "Storage -> number of the operation that made it."
+
+
+def watched(
+    session: Session, regions: Sequence[Region], handed: Mapping[int, Handed], ops: OpTable
+) -> Callable[[], Log]:
+    """A function that runs one step on the inputs that are there now, and gives its log."""
+
+    def run() -> Log:
+        return _Watch(session, handed, ops).run(regions)
+
+    return run
+
+
+class _Watch:
+    def __init__(self, session: Session, handed: Mapping[int, Handed], ops: OpTable) -> None:
+        self._session = session
+        self._handed = handed
+        self._table = ops
+        self.log = Log()
+        self._inside: int | None = None
+        self._is_handing = False
+        self._alive: list[Any] = []
+        self._modules = ModuleStack(session.subject)
+        self._before: dict[int, str] = {}
+        self._containers: set[int] = set()
+        self._regions: Sequence[Region] = ()
+
+    def run(self, regions: Sequence[Region]) -> Log:
+        session = self._session
+        self._regions = regions
+        with outside_modes():
+            reach = reach_of(session.subject)
+            self._before = {key: path for path, tensor in reach.tensors.items() for key in self._keys(tensor)}
+            self._containers = {id(held) for held in (*reach.sized.values(), *reach.tuples.values())}
+        with session.device.capture_stream(), cut(regions, self._visit), self._modules.watched(), _Ops(self):
+            session.step()
+        with outside_modes():
+            after = reach_of(session.subject)
+            self.log.paths = {key: path for path, tensor in after.tensors.items() for key in self._keys(tensor)}
+        self._alive.clear()
+        return self.log
+
+    def _visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
+        if self._inside is not None:
+            return eager()
+        cells = cells_of(eager)
+        before = {name: content(cell) for name, cell in cells.items()}
+        frames, _ = user_frames()
+        read = {name: value for name, value in before.items() if self._reads(number, name)}
+        visit = Visit(number, frames, {name: self._flow(value) for name, value in read.items()})
+        shapes = {name: shallow(value) for name, value in before.items() if id(value) not in self._containers}
+        self._inside = len(self.log.visits)
+        self.log.visits.append(visit)
+        try:
+            call = Call(number, eager, outputs, self._handed.get(number, Handed()), self._session)
+            result = call.run(self._handing)
+        finally:
+            self._inside, self._is_handing = None, False
+        visit.changed = tuple(name for name, shape in shapes.items() if shape != shallow(before[name]))
+        results = {**{name: content(cells[name]) for name in outputs}, "return": result}
+        visit.left = {name: self._flow(value) for name, value in results.items()}
+        kept = [tensor for value in results.values() for tensor in flat(value).tensors]
+        kept += [tensor for tensor in call.held.values() if tensor is not None]
+        with outside_modes():
+            visit.handed = frozenset(key for tensor in kept for key in self._keys(tensor))
+            own = [tensor for name in call.handed.private for tensor in flat(results.get(name)).tensors]
+            visit.private = frozenset(key for tensor in own for key in self._keys(tensor))
+        return result
+
+    def _reads(self, number: int, name: str) -> bool:
+        region = self._regions[number]
+        return function_with(region).reads(region, name)
+
+    def _handing(self) -> None:
+        """What follows copies what the break hands over, and is no work of the step."""
+        self._is_handing = True
+
+    def _flow(self, value: Any) -> Flow:
+        if value is UNBOUND:
+            return Flow("unbound", (), False)
+        parts = flat(value)
+        with outside_modes():
+            arguments = tuple(self.argument(tensor) for tensor in parts.tensors)
+        return Flow(parts.hosts, arguments, id(value) in self._containers)
+
+    def note(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """After an operation; what it made is kept alive until the step ends, so that no address comes twice."""
+        name = func._schema.name
+        inputs = flat((args, kwargs))
+        outputs = flat(result).tensors
+        device = self._session.device
+        on_device = any(device.is_on_device(tensor) for tensor in (*inputs.tensors, *outputs))
+        with torch._C.DisableTorchFunction():
+            reads = tuple(key for tensor in inputs.tensors for key in self._keys(tensor))
+            number = len(self.log.ops)
+            arguments = tuple(self.argument(tensor) for tensor in inputs.tensors)
+            for tensor in outputs:
+                for key in self._keys(tensor):
+                    if key not in reads and key not in self._before:
+                        self.log.births.setdefault(key, number)
+        frames, _ = user_frames()
+        entry = self._table.aten(name, func._overloadname)
+        views = bool(outputs) and all(key in reads for tensor in outputs for key in self._keys(tensor))
+        mutable = func._schema.is_mutable
+        launches = (entry is None or entry.launches) and (mutable or not views)
+        self.log.ops.append(
+            Op(
+                number=number,
+                name=name,
+                frames=frames,
+                visit=self._inside,
+                after=len(self.log.visits),
+                scalars=tuple(f"{path}={text}" for path, text in inputs.hosts),
+                arguments=arguments,
+                module=self._modules.current,
+                launches=launches and on_device and not self._is_handing,
+                on_device=on_device,
+                reads=reads,
+                writes=self._written(func, args, kwargs) if mutable else (),
+                random=torch.Tag.nondeterministic_seeded in func.tags,
+            )
+        )
+
+    def _written(self, func: Any, args: Any, kwargs: Any) -> tuple[int, ...]:
+        found: list[int] = []
+        for position, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                value = args[position] if position < len(args) else kwargs.get(argument.name)
+                found += [key for tensor in flat(value).tensors for key in self._keys(tensor)]
+        return tuple(found)
+
+    def argument(self, tensor: torch.Tensor) -> Argument:
+        try:
+            offset, strides = int(tensor.storage_offset()), tensor.stride()
+        except RuntimeError:  # sparse or nested
+            offset, strides = 0, ()
+        layout = f"{tensor.dtype} {tuple(tensor.shape)} {strides}"
+        keys = self._keys(tensor)
+        if not self._session.device.is_on_device(tensor):
+            small = tensor.numel() <= _SHOWN_VALUES and not tensor.is_meta and tensor.layout == torch.strided
+            from_before = bool(keys) and keys[0] in self._before
+            values = str(tensor.detach().tolist()) if small and not from_before and _is_host(tensor) else None
+            return Argument(layout, offset, None, values)
+        if not keys:
+            return Argument(layout, offset, None)
+        born = self.log.births.get(keys[0])
+        address = None if born is not None else _address(tensor)
+        return Argument(layout, offset, Memory(born, address, self._before.get(keys[0])))
+
+    def _keys(self, tensor: torch.Tensor) -> tuple[int, ...]:
+        try:
+            storage = tensor.untyped_storage()
+        except (RuntimeError, NotImplementedError):
+            return ()
+        self._alive.append(storage)
+        return (int(storage._cdata),)
+
+
+def _address(tensor: torch.Tensor) -> int | None:
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except RuntimeError:
+        return None
+
+
+def _is_host(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, watch: _Watch) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._watch = watch
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(func, torch._ops.OpOverload):
+            self._watch.note(func, args, kwargs or {}, result)
+        return result
+
+
+def is_eager_frame(frame: CallSite) -> bool:
+    return (frame.function or "").endswith(EAGER)

@@ -1,0 +1,116 @@
+"""A plan in words: what it covers and gains, its pieces in order, its modules, and what each fix would gain."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from graphsafe.report.text import Paint, count, printable, wrapped
+
+Plan = Mapping[str, Any]
+
+_STYLES = {"captured": "green", "mixed": "yellow", "eager": "red"}
+_MOST_MODULES = 24
+_MOST_PIECES = 24
+_MOST_FIXES = 8
+
+
+def plan_lines(plan: Plan, width: int, paint: Paint) -> list[str]:
+    lines = wrapped(headline(plan), width, "plan: ", "    ")
+    for text in piece_texts(plan)[:_MOST_PIECES]:
+        lines += wrapped(text, width, "  ", "      ")
+    lines += _more(len(plan["segments"]) - _MOST_PIECES, "piece")
+    rows = tree(plan)
+    if len(rows) > 1:
+        lines.append("  modules")
+        names = max(len(name) for name, *_ in rows[:_MOST_MODULES])
+        for name, state, captured, operations in rows[:_MOST_MODULES]:
+            shown = paint(_STYLES[state], state) + " " * (8 - len(state))
+            label = f"{printable(name):<{min(names, width - 40)}}"
+            lines.append(f"    {label}  {shown}  {captured} of {count(operations, 'operation')}")
+        lines += _more(len(rows) - _MOST_MODULES, "module")
+    for text in fix_texts(plan)[:_MOST_FIXES]:
+        lines += wrapped(text, width, "  ", "      ")
+    lines += _more(len(fix_texts(plan)) - _MOST_FIXES, "line")
+    return lines
+
+
+def _more(left: int, noun: str) -> list[str]:
+    return [f"  ... and {count(left, noun)} more"] if left > 0 else []
+
+
+def headline(plan: Plan) -> str:
+    """One sentence: verified or why not, coverage, and times."""
+    graphs = sum(segment["kind"] == "graph" for segment in plan["segments"])
+    breaks = len(plan["segments"]) - graphs
+    if plan["coverage"] is None:
+        return f"none: {plan['reason']}"
+    share = f"{percent(plan['coverage'])} of the operations in {count(graphs, 'graph')}, {count(breaks, 'eager break')}"
+    if not plan["verified"]:
+        return f"not verified: {plan['reason']} ({share})"
+    parts = [f"verified, {share}" if breaks else f"{plan['reason']}"]
+    for key, name in (("eager_ms", "eager"), ("planned_ms", "planned"), ("ideal_ms", "without any break about")):
+        if plan[key] is not None:
+            parts.append(f"{name} {plan[key]:.3g} ms")
+    if plan["pool_bytes"]:
+        parts.append(f"pool {plan['pool_bytes'] / 2**20:.1f} MiB")
+    return ", ".join(parts)
+
+
+def piece_texts(plan: Plan) -> list[str]:
+    """In order; what is the same piece in other calls (one layer after the other) is told once."""
+    texts = [_piece(segment) for segment in plan["segments"]]
+    return [text if times == 1 else f"{text} ({times} times)" for text, times in Counter(texts).items()]
+
+
+def _piece(segment: Mapping[str, Any]) -> str:
+    size = [count(segment["operations"], "operation")] if segment["operations"] is not None else []
+    size += [count(segment["kernels"], "node")] if segment["kernels"] is not None else []
+    size += [f"{segment['ms']:.3g} ms"] if segment["ms"] is not None else []
+    what = f"{segment['kind']:<5}  {', '.join(size)}"
+    place = segment["location"]
+    if place is None:
+        return f"{what}{' in ' + segment['module'] if segment['module'] else ''}"
+    lines = f"{place['line']}" if place["line"] == place["end_line"] else f"{place['line']} to {place['end_line']}"
+    return f"{what}  {place['path']}:{lines} in {place['function']}: {segment['code']} {segment['reason']}"
+
+
+def tree(plan: Plan) -> list[tuple[str, str, int, int]]:
+    """Modules indented by their depth, each with state, captured operations and all. Parts of what is of one state are
+    left out."""
+    rows = []
+    uniform: list[str] = []
+    for module in sorted(plan["modules"], key=lambda one: _order(one["module"])):
+        name = module["module"]
+        if any(name.startswith(f"{outer}." if outer else "") for outer in uniform):
+            continue
+        if module["state"] != "mixed":
+            uniform.append(name)
+        depth = name.count(".") + 1 if name else 0
+        label = f"{'  ' * depth}{name.rpartition('.')[2] or 'the step'}"
+        rows.append((label, module["state"], module["captured"], module["operations"]))
+    return rows
+
+
+def _order(name: str) -> list[tuple[int, int, str]]:
+    parts = name.split(".") if name else []
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+
+
+def fix_texts(plan: Plan) -> list[str]:
+    """Those that would cover more, best first."""
+    told = []
+    before, took = plan["coverage"] or 0.0, plan["planned_ms"]
+    for fix in plan["fixes"]:
+        if fix["coverage"] <= before:
+            continue
+        place = fix["location"]
+        times = "" if None in (took, fix["planned_ms"]) else f", {took:.3g} to {fix['planned_ms']:.3g} ms"
+        gain = f"coverage {percent(before)} to {percent(fix['coverage'])}{times}"
+        told.append(f"fix {place['path']}:{place['line']} ({fix['code']}): {gain}")
+    return told
+
+
+def percent(share: float) -> str:
+    return f"{int(share * 100)} %"

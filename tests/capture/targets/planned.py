@@ -1,0 +1,165 @@
+"""Steps for which a plan is asked."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import graphsafe
+
+
+class Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.router = nn.Linear(width, 4)
+
+    def load(self, x):
+        """Every layer calls it: one break, not one a layer."""
+        choice = self.router(x).argmax(-1)
+        return torch.bincount(choice, minlength=4).float() / choice.numel()
+
+    def forward(self, x):
+        hidden = self.down(F.gelu(self.up(self.norm(x))))
+        share = self.load(x)
+        return x + hidden * share.max() + torch.tanh(hidden)
+
+
+class Stack(nn.Module):
+    def __init__(self, width: int, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Block(width) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 8)
+
+    @torch.no_grad()
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x)).softmax(-1)
+
+
+def stack(device):
+    return Stack(16, 6).to(device), (torch.randn(12, 16, device=device),)
+
+
+class GrowingCache(nn.Module):
+    """Attention over keys that are appended to, and a compressor that gives something in one of four steps."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.query, self.out = nn.LayerNorm(width), nn.Linear(width, width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.keys = torch.zeros(1, width)
+        self.seen = 0
+
+    def attend(self, query, hidden):
+        self.keys = torch.cat([self.keys, hidden])
+        compressed = self.compress()
+        keys = self.keys if compressed is None else torch.cat([self.keys, compressed])
+        return torch.softmax(query @ keys.T, dim=-1) @ keys
+
+    def compress(self):
+        self.seen += 1
+        return self.keys.mean(0, keepdim=True) if self.seen % 4 == 0 else None
+
+    @torch.no_grad()
+    def forward(self, x):
+        hidden = self.norm(x)
+        query = torch.tanh(self.query(hidden))
+        x = x + self.out(self.attend(query, hidden))
+        return x + self.down(F.gelu(self.up(x)))
+
+
+def growing_cache(device):
+    module = GrowingCache(16).to(device)
+    module.keys = module.keys.to(device)
+    return module, (torch.randn(1, 16, device=device),)
+
+
+class OtherWay(nn.Module):
+    """A flag that is read in one place and used in another: the plan holds for one answer, or holds both places."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layer, self.wide = nn.Linear(width, width), nn.Linear(width, width)
+
+    @torch.no_grad()
+    def forward(self, x):
+        hidden = torch.tanh(self.layer(x)) * 2
+        positive = bool(hidden.sum() > 0)
+        hidden = hidden + 1
+        hidden = torch.relu(hidden) - 0.5
+        if positive:
+            hidden = torch.sigmoid(self.wide(hidden))
+        return torch.tanh((hidden * 3).cumsum(0)) + 1
+
+
+def other_way(device):
+    module = OtherWay(8).to(device)
+    with torch.no_grad():
+        module.layer.weight.copy_(torch.eye(8))
+        module.layer.bias.zero_()
+    x = torch.randn(4, 8, device=device)
+
+    def signed(args, kwargs, k):
+        args[0].copy_(torch.rand(4, 8) * (1 if k % 2 else -1))
+
+    return graphsafe.Step(module, (x,), {}, signed)
+
+
+class AllRead(nn.Module):
+    def forward(self, x):
+        return x * x.sum().item()
+
+
+def all_read(device):
+    return AllRead(), (torch.randn(4, device=device),)
+
+
+def ready(device):
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU()).to(device), (torch.randn(4, 8, device=device),)
+
+
+class Restless(nn.Module):
+    """Reads a clock into an attribute of the output: no reference can repeat it."""
+
+    def forward(self, x):
+        import time
+
+        y = torch.tanh(x) * 2 + 1
+        scale = time.perf_counter()
+        return y.relu() + 1, y * scale
+
+
+def restless(device):
+    return Restless(), (torch.randn(4, device=device),)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        if grad.abs().max().item() > 1e6:
+            raise ValueError("the gradient exploded")
+        return grad * 2
+
+
+def backward(device):
+    """A read inside of backward, which runs on another thread."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x, y):
+        optimizer.zero_grad(set_to_none=True)
+        hidden = torch.tanh(model(x) * 2)
+        loss = F.mse_loss(Doubled.apply(hidden), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, (torch.randn(16, 8, device=device), torch.randn(16, 1, device=device))

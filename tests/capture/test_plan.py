@@ -1,0 +1,100 @@
+"""`--plan`: what is cut out of a step that cannot be captured whole, and what is said where that fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import DEVICES, TARGETS, Prove, Report
+
+NAMES = ["stack", "growing_cache", "other_way", "all_read", "ready", "restless", "backward"]
+FILE = TARGETS / "planned.py"
+LINES = [line.strip() for line in FILE.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+    found = prove([f"{FILE}:{name}" for name in NAMES], request.param, plan=True)
+    return dict(zip(NAMES, found, strict=True))
+
+
+def breaks(report: Report) -> list[str]:
+    """The first statement of each break."""
+    places = [segment["location"] for segment in report["plan"]["segments"] if segment["kind"] == "eager"]
+    return [LINES[place["line"] - 1] for place in places]
+
+
+def test_a_function_that_every_layer_calls_is_one_cut(reports: dict[str, Report]) -> None:
+    plan = reports["stack"]["plan"]
+    assert reports["stack"]["verdict"] == "ready-with-breaks" and plan["verified"]
+    assert breaks(reports["stack"]) == ["return torch.bincount(choice, minlength=4).float() / choice.numel()"] * 6
+    assert [segment["kind"] for segment in plan["segments"]] == ["graph", "eager"] * 6 + ["graph"]
+    assert {segment["code"] for segment in plan["segments"]} == {None, "GS201"}
+    states = {module["module"]: module["state"] for module in plan["modules"]}
+    assert (states[""], states["layers.3"], states["layers.3.up"], states["head"]) == (
+        "mixed",
+        "mixed",
+        "captured",
+        "captured",
+    )
+    assert plan["fixes"][0]["code"] == "GS201" and plan["fixes"][0]["coverage"] == 1.0
+
+
+def test_a_growing_cache_is_an_eager_attention_between_two_graphs(reports: dict[str, Report]) -> None:
+    assert reports["growing_cache"]["verdict"] == "ready-with-breaks"
+    assert [segment["kind"] for segment in reports["growing_cache"]["plan"]["segments"]] == ["graph", "eager", "graph"]
+    assert breaks(reports["growing_cache"]) == ["self.keys = torch.cat([self.keys, hidden])"]
+
+
+def test_a_branch_taken_the_other_way_is_part_of_the_break(reports: dict[str, Report]) -> None:
+    plan = reports["other_way"]["plan"]
+    assert plan["verified"]
+    place = next(segment["location"] for segment in plan["segments"] if segment["kind"] == "eager")
+    lines = LINES[place["line"] - 1 : place["end_line"]]
+    assert lines[0].startswith("positive = bool(") and lines[-1].startswith("hidden = torch.sigmoid(")
+
+
+def test_where_nothing_can_be_captured_it_is_said(reports: dict[str, Report]) -> None:
+    report = reports["all_read"]
+    assert (report["verdict"], report["plan"]["coverage"]) == ("not-ready", 0.0)
+    assert report["plan"]["reason"] == "every operation of the step has to run eagerly"
+
+
+def test_a_step_that_is_ready_is_one_graph(reports: dict[str, Report]) -> None:
+    report = reports["ready"]
+    assert (report["verdict"], report["plan"]["verified"], report["plan"]["coverage"]) == ("ready", True, 1.0)
+    assert [segment["kind"] for segment in report["plan"]["segments"]] == ["graph"]
+
+
+def test_a_plan_that_does_not_give_what_eager_steps_give_is_not_verified(reports: dict[str, Report]) -> None:
+    report = reports["restless"]
+    assert (report["verdict"], report["plan"]["verified"]) == ("not-ready", False)
+    assert "output[1]" in report["plan"]["reason"]
+
+
+def test_a_read_inside_of_backward_is_cut_out(reports: dict[str, Report]) -> None:
+    report = reports["backward"]
+    assert report["verdict"] == "ready-with-breaks" and report["plan"]["verified"]
+
+
+def test_the_terminal_shows_the_plan_at_eighty_columns(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "graphsafe", "capture", f"{FILE}:stack", "--device", "sim", "--plan"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1, done.stderr
+    text = done.stdout
+    assert "plan: verified, 79 % of the operations in 7 graphs, 6 eager breaks" in text
+    assert "GS201): coverage 79 % to 100 %" in " ".join(text.split())
+    assert all(len(line) <= 80 for line in text.partition("plan: ")[2].splitlines())
+    html = tmp_path / "plan.html"
+    report = [sys.executable, "-m", "graphsafe", "report", "graphsafe-report.json", "-o", str(html)]
+    assert subprocess.run(report, cwd=tmp_path, check=False).returncode in (0, 1)
+    assert "<h2>Plan</h2>" in html.read_text(encoding="utf-8")
+
+
+def test_without_a_second_step_of_warm_up_nothing_is_planned(prove: Prove) -> None:
+    (report,) = prove([f"{FILE}:all_read"], "sim:0", plan=True, warmup=1)
+    assert report["plan"] is None
+    assert any(limit["kind"] == "plan" and "warm-up" in limit["why"] for limit in report["limits"])
