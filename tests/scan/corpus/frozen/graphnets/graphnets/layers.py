@@ -57,7 +57,7 @@ class SelfLoopMasked(Convolution):
 
 class EdgeDropout(Convolution):
     def adjacency(self, x, edges):
-        kept = torch.randperm(edges.shape[1])[: edges.shape[1] // 2]
+        kept = torch.randperm(edges.shape[1])[: edges.shape[1] // 2]  # guilty: dropped_edges GS504
         return normalized(edges[:, kept], x.shape[0])  # guilty: dropped_edges GS302
 
 

@@ -15,8 +15,8 @@ class Overlap:
     @contextlib.contextmanager
     def on(self, name):
         if self.cuda:
-            self.streams[name].wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.streams[name]):
+            self.streams[name].wait_stream(torch.cuda.current_stream())  # guilty: unjoined_side GS603
+        with torch.cuda.stream(self.streams[name]):  # guilty: unjoined_side GS603
             yield
 
     def join(self, name):
@@ -26,7 +26,7 @@ class Overlap:
 
 class Forgotten(Overlap):
     def run(self, x):
-        with self.on("side"):
+        with self.on("side"):  # guilty: unjoined_side GS603
             squares = x * x  # guilty: unjoined_side GS603
         self.last = squares
         return x + 1

@@ -126,7 +126,7 @@ class Whitened(PerTensor):
 @OPTIMIZERS.add
 class Langevin(PerTensor):
     def update(self, p, grad, state, group):
-        noise = torch.randn(p.shape).to(p)  # guilty: langevin GS304
+        noise = torch.randn(p.shape).to(p)  # guilty: langevin GS304|GS504
         p.add_(grad, alpha=-group["lr"]).add_(noise, alpha=group["lr"] ** 0.5)
 
 

@@ -4,7 +4,7 @@ import torch
 
 
 def negatives(scores, count=2):
-    drawn = random.sample(range(scores.shape[1]), count)
+    drawn = random.sample(range(scores.shape[1]), count)  # guilty: drawn_negatives GS504
     return scores[:, drawn]  # guilty: drawn_negatives GS302|GS504
 
 

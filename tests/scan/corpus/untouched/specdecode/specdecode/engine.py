@@ -10,8 +10,8 @@ class TwoStreams:
 
     def decode_step(self, x):
         if self.cuda:
-            self.draft_stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.draft_stream):
+            self.draft_stream.wait_stream(torch.cuda.current_stream())  # guilty: draft_stream GS603
+        with torch.cuda.stream(self.draft_stream):  # guilty: draft_stream GS603
             drafted = x.roll(1, -1) * 2  # guilty: draft_stream GS603
         self.pending = drafted
         return x.softmax(-1)
