@@ -1,4 +1,4 @@
-"""What `graphsafe scan` finds of a corpus of small modules whose labels an oracle has confirmed, and where it is noisy.
+"""What `graphsafe scan` finds of tests/scan/corpus, and where it is noisy. Its labels: scan_corpus_labels.py.
 
     python benchmarks/scan_corpus.py                  # the frozen part
     python benchmarks/scan_corpus.py untouched
