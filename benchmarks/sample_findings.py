@@ -1,11 +1,14 @@
-"""Findings of a package drawn at random with a fixed seed, with their source, to be judged by reading.
+"""Findings of a package drawn at random, with their source, to be judged by reading.
 
 The judgements are in docs/accuracy.md. The draw is by a hash of each finding's place, so that a finding keeps its turn
 when others come or go.
 
     pip download --no-deps sglang==0.5.23
     python benchmarks/sample_findings.py sglang-0.5.23-*.whl 40
-    python benchmarks/sample_findings.py transformers-5.17.0-*.whl 20
+    python benchmarks/sample_findings.py transformers-5.17.0-*.whl 40 20261124
+    python benchmarks/sample_findings.py vllm-0.33.0-*.whl 60 20261124     # less its marks and third_party
+
+Without a seed behind the count the draw is the first one of each package.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 from corpus import findings_above_note, unpack
+from vllm_recall import prepare
 
 from graphsafe.report.model import Finding
 
@@ -25,22 +29,25 @@ CONTEXT = 3
 "Lines shown before and after."
 
 
-def turn(path: str, finding: Finding) -> str:
-    place = f"{SEED}\0{path}\0{finding.location.line}\0{finding.location.column}\0{finding.code}"
+def turn(seed: str, path: str, finding: Finding) -> str:
+    place = f"{seed}\0{path}\0{finding.location.line}\0{finding.location.column}\0{finding.code}"
     return hashlib.sha256(place.encode()).hexdigest()
 
 
 def main() -> int:
     wheel, count = Path(sys.argv[1]), int(sys.argv[2])
+    seed = sys.argv[3] if len(sys.argv) > 3 else SEED
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         unpack(wheel, folder)
+        prepare(folder)
         findings = [
             (Path(f.location.path).resolve().relative_to(folder).as_posix(), f) for f in findings_above_note(folder)
         ]
+        findings = [(path, finding) for path, finding in findings if "third_party" not in path]
         codes = Counter(finding.code for _, finding in findings)
         print(f"{len(findings)} findings: {', '.join(f'{code} {n}' for code, n in sorted(codes.items()))}\n")
-        for number, (path, finding) in enumerate(sorted(findings, key=lambda item: turn(*item))[:count], start=1):
+        for number, (path, finding) in enumerate(sorted(findings, key=lambda item: turn(seed, *item))[:count], start=1):
             at = finding.location
             chain = " > ".join([*(site.function or "module level" for site in finding.call_chain), at.function or ""])
             print(f"## {number}. {path}:{at.line} {finding.code}\n{finding.message}\nby way of {chain}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks import first_step
@@ -174,10 +175,18 @@ def is_rare(frame: Frame) -> bool:
 def first_step_only(frame: Frame) -> bool:
     """Whether the current line runs where something is missing that it makes."""
     return any(
-        "." in test.target or test.target in frame.globals or test.target not in frame.env
-        for test in frame.lazy
-        if " " not in test.target
+        "." in target or target in frame.globals or target not in frame.env
+        for target in map(partial(_missing, frame), frame.lazy)
+        if " " not in target
     )
+
+
+def _missing(frame: Frame, test: LazyTest) -> str:
+    """What a test finds missing: `self.plan` also where it asks for `plan`, after `plan = self.plan`."""
+    if not test.target.isidentifier():
+        return test.target
+    bound = _bound_to(frame, test)
+    return (dotted(bound) if isinstance(bound, ast.Attribute) else None) or test.target
 
 
 def is_filled_here(engine: Engine, frame: Frame) -> bool:
@@ -188,12 +197,13 @@ def is_filled_here(engine: Engine, frame: Frame) -> bool:
 def _is_filled(engine: Engine, frame: Frame, test: LazyTest) -> bool:
     if _fills_table(frame, test):
         return True
-    if test.target != "*" and not test.target.startswith("self."):
+    missing = _missing(frame, test)
+    if missing != "*" and not missing.startswith("self."):
         return False
     if frame.node is None:
         return False
     asked, assigned, called = _follows(frame.node, test.line)
-    wanted = {text for text in asked if first_step.READY_FLAG.search(text)} if test.target == "*" else {test.target}
+    wanted = {text for text in asked if first_step.READY_FLAG.search(text)} if missing == "*" else {missing}
     here = {*called, frame.function.rpartition(".")[2], *CONSTRUCTORS}
     for target in wanted:
         writers = _writers(engine, frame, target.removeprefix("self."))

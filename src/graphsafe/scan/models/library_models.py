@@ -41,10 +41,14 @@ def call(engine: Engine, frame: Frame, node: ast.Call, name: str, model: Library
 
 def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
     """Whether what a call would copy to the host is there already, as a plan's index tensors may be."""
-    if not arguments.positional:
+    first = next(iter(arguments.values()), None)
+    if first is None:
         return False
-    first = as_tensor(arguments.positional[0])[0]
-    return first.where == "host" if first is not None else bool(node.args) and names_host(node.args[0])
+    tensor = as_tensor(first)[0]
+    if tensor is not None:
+        return tensor.where == "host"
+    text = node.args[0] if node.args else node.keywords[0].value if node.keywords else None
+    return text is not None and names_host(text)
 
 
 def _loads_to_host(model: LibraryModel, arguments: Arguments) -> bool:
