@@ -19,7 +19,7 @@ from graphsafe.scan.incremental.incremental_scan import IncrementalScan
 from graphsafe.scan.linting.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.linting.lint import Linter
 from graphsafe.scan.roots.candidate_files import Candidates, find_candidates, root_patterns
-from graphsafe.scan.roots.hot_roots import Paths
+from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.find import Complaint, python_files
 from graphsafe.scan.symbols.index_pool import build_indexes
 from graphsafe.scan.symbols.project_files import Files, outermost_package
@@ -89,7 +89,7 @@ def explain_path(
     files.indexes.update(build_indexes(missing, jobs))
     driver = Driver(files, config, rulebook, candidates.scope)
     run_deep(lambda: _read(driver, candidates, progress))
-    return hotness_of(wanted, files, driver.record, Paths(config), frozenset(map(str, given)))
+    return hotness_of(wanted, files, driver.record, HotnessRules(config), frozenset(map(str, given)))
 
 
 def _files(paths: Sequence[Path], config: Config, left_out: dict[Limit, None]) -> tuple[Files, list[Path]]:

@@ -1,4 +1,4 @@
-"""Room for reading code: a stack for values that are followed by recursion, and no garbage collector beside it."""
+"""Runs the scan in a thread with a large stack, since it follows calls by recursion, and without garbage collection."""
 
 from __future__ import annotations
 

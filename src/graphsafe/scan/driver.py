@@ -18,7 +18,7 @@ from graphsafe.scan.checks import replay_site
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.record import ENTRY_POINT, Place, Record, says
+from graphsafe.scan.domain.record import ENTRY_POINT, Place, Record, reason_weight
 from graphsafe.scan.domain.summary import Summary
 from graphsafe.scan.domain.values import NONE, Tensor, Value
 from graphsafe.scan.interpreter import statements
@@ -27,7 +27,7 @@ from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.engine import Engine
 from graphsafe.scan.linting.gather import constructions, gather, included, new_roots, passed_by_name
 from graphsafe.scan.roots.candidate_files import TARGETS
-from graphsafe.scan.roots.hot_roots import Paths, capture_sites, roots_of, target_roots
+from graphsafe.scan.roots.hot_roots import HotnessRules, capture_sites, roots_of, target_roots
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import FunctionFacts
 from graphsafe.scan.symbols.project import Project
@@ -52,7 +52,7 @@ class Driver:
         self.project = Project(files)
         self._config = config
         self._rulebook = rulebook
-        self._paths = Paths(config)
+        self._paths = HotnessRules(config)
         self._cold: dict[str, bool] = {}
         self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries, scope)
         self._replaying: set[str] = set()
@@ -135,7 +135,7 @@ class Driver:
                     waiting.append(Step("root", root.ref, root.receiver, root.guarded))
 
     def _note_why(self, ref: str, why: str, others: int) -> None:
-        reason = (-says(why), others, why)
+        reason = (-reason_weight(why), others, why)
         self._whys[ref] = min(self._whys.get(ref, reason), reason)
 
     def _take(self, step: Step) -> Value:

@@ -1,1 +1,1 @@
-"""Judgements that need more than the one place that an event comes from."""
+"""Checks that need more than one place in the code: streams, state across steps, the capture itself."""

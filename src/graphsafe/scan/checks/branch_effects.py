@@ -1,4 +1,4 @@
-"""What the arms of a condition do: compute something on the device, or only keep the host's books."""
+"""What the branches of a condition do: compute on the device, or only update state of the host."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def computes(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bool:
 
 
 def touches_device(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bool:
-    """Whether statements may do more than keep the host's books: compute, hand on a tensor, or leave the way."""
+    """Whether statements do more than update state of the host: compute, pass on a tensor, or leave the function."""
 
     for statement in _simple(body):
         if isinstance(statement, (ast.Return, ast.Continue, ast.Break)):

@@ -103,10 +103,10 @@ def _name(engine: Engine, frame: Frame, call: ast.Call) -> str:
 
 
 def _never_warmed(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | None:
-    """How sure it is that the block calls something that has not run before; None where it may well have.
+    """The confidence that the block calls something that has not run before; None where it may have run.
 
-    A caller may have warmed it up: any word of it in the file counts, and what was handed in from outside is believed,
-    unless the function shows its own idea of a warm-up: of something else, or too late.
+    A caller may have warmed it up. So any word of a warm-up in the file counts, and arguments are taken to be warm,
+    unless the function itself warms up something else, or does so after the capture.
     """
     captured = list(_calls(engine, frame, node.body))
     if frame.node is None or not captured or engine.project.files.search(frame.path, WARM_UP):

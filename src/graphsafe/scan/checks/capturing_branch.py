@@ -59,7 +59,7 @@ def _bound(body: list[ast.stmt]) -> set[str]:
 
 
 def _leaves(body: list[ast.stmt]) -> bool:
-    """An arm that refuses to run is no other way to compute."""
+    """A branch that raises or returns does not compute the step in another way."""
     return bool(body) and isinstance(body[-1], ast.Raise)
 
 

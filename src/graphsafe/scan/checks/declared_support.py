@@ -1,4 +1,4 @@
-"""What classes declare about CUDA graphs, held against the errors on their own hot paths."""
+"""Classes that declare support for CUDA graphs although their own hot paths hold errors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def events(
 
 
 def may_promise(cls: ClassFacts) -> bool:
-    """Whether a class counts here: it holds such a flag, or says for which implementation another one does."""
+    """Whether a class holds such a flag, or names the implementation for which another class holds one."""
     return any(map(FLAG.fullmatch, cls.fields)) or cls.methods.keys() >= _NAMES_BOTH
 
 

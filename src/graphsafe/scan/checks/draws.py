@@ -1,4 +1,4 @@
-"""Random numbers: generators that the graph knows, and draws that the host makes."""
+"""Random numbers: generators that are registered with a graph, and numbers drawn on the host."""
 
 from __future__ import annotations
 

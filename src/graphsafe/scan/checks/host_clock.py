@@ -1,4 +1,4 @@
-"""Values that the host gets anew each time it asks, such as `time.time()`: state that nobody has to write."""
+"""Values that differ at each call, such as `time.time()`: state of the host that no line writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY = "clock"
 
 
 def read(engine: Engine, frame: Frame, node: ast.Call) -> Number:
-    """The number, marked so that its uses are noted: most clocks only time the step or end a wait."""
+    """The number, marked as state so that its uses are noted: most clocks only time the step or end a wait."""
     # From the function's first line on, so that it is the same one when lines above have moved.
     line = node.lineno - (frame.node.lineno if frame.node is not None else 0)
     value = Number(type="float", state=f"{KEY}::{frame.ref}:{line}:{node.col_offset}")

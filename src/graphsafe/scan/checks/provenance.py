@@ -1,4 +1,4 @@
-"""Where a value that is put into state comes from, as far as the lines of its function show."""
+"""Where a value comes from that is assigned to state, as far as its function shows."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ FORM = frozenset("shape device dtype ndim size numel dim stride".split())
 JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
 
 
-def origin(frame: Frame, node: object) -> ast.expr | None:
-    """The expression that made an assigned value: through a local name, what that was bound to last."""
+def bound_expression(frame: Frame, node: object) -> ast.expr | None:
+    """The expression behind a value: for a local name, what it was last assigned."""
     if not isinstance(node, ast.expr):
         return None
     if not isinstance(node, ast.Name) or frame.node is None:
@@ -47,8 +47,8 @@ def _assignments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[st
 
 
 def identifies_object(frame: Frame, key: ast.expr) -> bool:
-    """`id(weight)`, `(weight.data_ptr(), weight.dtype)`: a key that stands for one object rather than for its value."""
-    made = origin(frame, key)
+    """`id(weight)`, `(weight.data_ptr(), weight.dtype)`: a key that stands for one object, not for its value."""
+    made = bound_expression(frame, key)
     return made is not None and any(
         isinstance(inner, ast.Call) and (dotted(inner.func) or "").rpartition(".")[2] in ("id", "data_ptr")
         for inner in ast.walk(made)
@@ -62,7 +62,7 @@ def is_born_here(frame: Frame, text: str) -> bool:
         return False
     name = ast.Name(root, ast.Load())
     name.lineno = frame.node.end_lineno or frame.node.lineno
-    return isinstance(origin(frame, name), ast.Call)
+    return isinstance(bound_expression(frame, name), ast.Call)
 
 
 def mentions(node: ast.expr, text: str) -> bool:
@@ -101,7 +101,7 @@ def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
 
 
 def is_made_along(frame: Frame, text: str) -> bool:
-    """Whether a write stands under a test that something else of the same object is missing."""
+    """Whether a write stands under a test that another attribute of the same object is missing."""
     owner = text.partition("[")[0].rpartition(".")[0]
     return bool(owner) and any(
         test.target.rpartition(".")[0] == owner
@@ -114,7 +114,7 @@ def _bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
     """What a local name that is tested was bound to: `ready = hasattr(self, "table") and …`."""
     name = ast.Name(test.target, ast.Load())
     name.lineno = test.line
-    bound = origin(frame, name)
+    bound = bound_expression(frame, name)
     return None if bound is name else bound
 
 
@@ -147,7 +147,7 @@ def _choices(test: ast.expr) -> Iterator[ast.BoolOp]:
 
 
 def _asks_place(test: ast.expr) -> bool:
-    """`self.table.device != x.device`: no more than in the first step, for all that steps are given."""
+    """`self.table.device != x.device`: holds in the first step only, since all steps run on one device."""
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
@@ -157,7 +157,7 @@ def _asks_place(test: ast.expr) -> bool:
 
 @memoize_on_node
 def capacity_tests(test: ast.expr) -> tuple[str, ...]:
-    """Attributes that a condition compares, as one does before something is made anew in another size."""
+    """Attributes that a condition compares, as code does before it makes something in another size."""
     return tuple(
         f"{CAPACITY}{text}"
         for part in (test.values if isinstance(test, ast.BoolOp) else [test])
@@ -244,13 +244,13 @@ def _entries(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[tuple
 
 
 def puts_back(node: ast.expr | None, text: str) -> bool:
-    """What was read from an attribute before: `was = self.mode; …; self.mode = was`, alone or among others."""
+    """Whether an attribute gets back what was read from it: `was = self.mode; …; self.mode = was`."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     return any(isinstance(part, ast.Attribute) and dotted(part) == text for part in parts)
 
 
 def _writers(engine: Engine, frame: Frame, attribute: str) -> set[str]:
-    """The methods that assign an attribute of the frame's own class: one that takes it away again is among them."""
+    """The methods that assign an attribute of the frame's own class, those that reset it included."""
     if frame.owner is None:
         return set()
     known = (engine.project.class_facts(base) for base in engine.project.mro(frame.owner) if "::" in base)
@@ -291,13 +291,13 @@ def _constant_key(call: ast.Call) -> str | None:
 
 
 def constructs(node: ast.expr | None) -> bool:
-    """`Kernel(x, y)`: an object that may have looked no further than the shapes of what it was given."""
+    """`Kernel(x, y)`: an object, which may have used only the shapes of its arguments."""
     name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
     return name[:1].isupper()
 
 
 def converts(node: ast.expr | None, text: str) -> bool:
-    """`self.sinks.to(dtype)`: the same values in another form, which is the same form from the second step on."""
+    """`self.sinks.to(dtype)`: a conversion, which changes nothing from the second step on."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -323,7 +323,7 @@ def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[st
 
 
 def _read_for_values(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of an expression, less tensors of which only the form is asked: `x` of `x.shape[0]`."""
+    """The nodes of an expression, without tensors of which only the form is read: `x` in `x.shape[0]`."""
     if isinstance(node, ast.Attribute) and node.attr in FORM:
         return
     yield node
@@ -337,6 +337,7 @@ def _takes_nothing(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 __all__ = [
+    "bound_expression",
     "capacity_tests",
     "constructs",
     "converts",
@@ -349,6 +350,5 @@ __all__ = [
     "is_made_along",
     "is_rare",
     "mentions",
-    "origin",
     "sources",
 ]

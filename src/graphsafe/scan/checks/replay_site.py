@@ -1,4 +1,4 @@
-"""Functions that replay a graph: what they do to its inputs before, to its outputs after, and between two replays.
+"""Functions that replay a graph: how they fill its inputs, use its outputs, and wait between replays.
 
 Read from the syntax alone: a replay is seldom hot code itself, and what matters is which names the captured block
 read and wrote.
@@ -231,7 +231,7 @@ class _Site:
             yield node
 
     def _compatible(self, node: ast.AST, replay: ast.AST) -> bool:
-        """One run of the function can pass both: not the two arms of an `if`, and no way out after the first."""
+        """Whether one call can run both: they are not in two branches of an `if`, and no return stands between them."""
         inside = {replay, *self._ancestors(replay)}
         child = node
         for ancestor in self._ancestors(node):

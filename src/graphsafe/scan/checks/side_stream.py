@@ -48,7 +48,7 @@ def waited(engine: Engine, frame: Frame, node: ast.Call, stream: RuntimeObject, 
 def _waits_elsewhere(
     engine: Engine, frame: Frame, function: ast.FunctionDef | ast.AsyncFunctionDef, stream: ast.expr
 ) -> bool:
-    """Another function of the file waits for or with the stream: the missing half may be there."""
+    """Whether another function of the file waits for the stream, so that the missing wait may be there."""
     text = ast.unparse(stream)
     files = engine.project.files
     own = files.source(frame.path).lines[function.lineno - 1 : function.end_lineno]
@@ -57,7 +57,7 @@ def _waits_elsewhere(
 
 
 class _Side:
-    """What one function does with the stream of one of its `with` statements. Order is that of the lines."""
+    """What one function does with the stream of one of its `with` statements, in the order of lines."""
 
     def __init__(
         self, function: ast.FunctionDef | ast.AsyncFunctionDef, block: ast.With | ast.AsyncWith, stream: ast.expr
@@ -88,7 +88,7 @@ class _Side:
         )
 
     def is_forked(self) -> bool:
-        """The side stream waits for the step's before its first work, or is handed to something that may see to it."""
+        """Whether the side stream waits for the step's before its first work, or a call may see to that."""
         own = any(name in WAITS and self._text(receiver) == self._stream for name, receiver in _methods(self._before))
         return own or self._handed_over(self._before) or any(name in WAITS for name, _ in _methods(self._inside))
 
@@ -101,7 +101,7 @@ class _Side:
         )
 
     def _handed_over(self, calls: list[ast.Call]) -> bool:
-        """Passed to a call of which this function does not show what it does with the stream."""
+        """Whether the stream is passed to a call that may do anything with it."""
         return any(
             self._text(argument) == self._stream and not (dotted(call.func) or "").endswith("cuda.stream")
             for call in calls

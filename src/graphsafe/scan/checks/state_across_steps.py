@@ -1,6 +1,6 @@
-"""State that one step leaves to the next: what a graph keeps of it, and what it does not.
+"""State that one step leaves to the next, and what a replay does not repeat of it.
 
-Pure functions of the log that reading hot code has filled; each finding is an event on the line that writes.
+Pure functions of the state log; each event is on the line that writes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from graphsafe.scan.domain.values import (
 
 
 def events(log: StateLog) -> Iterator[tuple[Write, Event]]:
-    """One event at most for each place, the most precise cause first, the plainest of what its arguments make of it."""
+    """At most one event for each place: of several causes the most precise, of several calls the most certain."""
     lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
     uses: dict[str, list[Use]] = {}
     for use in log.uses.values():

@@ -1,1 +1,1 @@
-"""What is computed: abstract values and their joins, events, and the record of them; imports nothing else of scan."""
+"""Abstract values and their joins, summaries, events, and memoised queries. Imports no other package of scan."""

@@ -1,4 +1,4 @@
-"""What holds of a value that is one thing on one way and another on another."""
+"""The join of abstract values: what holds of a value that is either of two."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def join_all(values: Iterable[Value]) -> Value:
 
 
 def join(a: Value, b: Value) -> Value:
-    """What holds of a value that is `a` on one way and `b` on another."""
+    """What holds of a value that is `a` or `b`, depending on the path."""
     if a is b or a == b:
         return a
     if isinstance(a, Unknown) or isinstance(b, Unknown):
@@ -96,7 +96,7 @@ def _can_be_called(value: Value) -> bool:
 
 
 def _join_alike(a: Value, b: Value) -> Value | None:
-    """The join of two values of one kind that has more to say than both; None for others."""
+    """The join of two values of one kind, where that is more than a union; None for others."""
     kind = type(a)
     if kind is not type(b):
         return None

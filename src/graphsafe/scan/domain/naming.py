@@ -1,4 +1,4 @@
-"""What the name of a value says of it: where a tensor is, that it is a mask, that the host keeps it."""
+"""What the name of a value suggests: where a tensor is, that it is a mask, that it stays on the host."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def names_host(node: ast.AST) -> bool:
 
 
 def bound_to(value: Value, name: str) -> Value:
-    """A value under its new name, which says where a tensor is of which nothing else does."""
+    """A value under a new name, which may suggest where a tensor is if nothing else tells."""
     kind = type(value)
     if kind is Unknown:
         return known_by(value, name)  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ def bound_to(value: Value, name: str) -> Value:
 
 
 def known_by(value: Unknown, name: str) -> Unknown:
-    """Something unknown by a name that may say that the host keeps it."""
+    """An unknown value by its name, which may say that it stays on the host."""
     return Unknown(value.step, host=True) if _hints_of_name(name)[2] else value
 
 
@@ -62,7 +62,7 @@ def _hints_of_name(name: str) -> tuple[Where, bool, bool]:
 
 
 def placed(value: Value, name: str, step: bool, where: Where) -> Value:
-    """An annotation's value with the name, and the device that the name and the place suggest."""
+    """The value that an annotation promises, with its name and the device that name and place suggest."""
     if type(value) is Tensor:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
         sizes = GRID_NAME.search(name) or (where == "device" and SIZES_NAME.search(name))

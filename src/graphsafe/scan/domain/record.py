@@ -1,4 +1,4 @@
-"""What reading hot code brings to light: what its lines do, who calls whom, where it begins, what was not followed."""
+"""What a scan found: events by place, call edges, roots, state, and code that was not followed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ COMPILED = "torch.compile"
 SITE = "code inside torch.cuda.graph"
 
 
-def says(why: str) -> int:
-    """How much a reason says: whether torch.compile is at work, then whose configuration holds, then all else."""
+def reason_weight(why: str) -> int:
+    """How much a root's reason says: first that torch.compile is at work, then which target it is, then all else."""
     return 2 if why.startswith(COMPILED) else 1 if why.startswith(TARGET) else 0
 
 

@@ -1,4 +1,4 @@
-"""What hot code does to state that outlives the step; the whole-program checks judge it when all code has been read."""
+"""What hot code does to state that outlives the step, collected for checks/state_across_steps.py."""
 
 from __future__ import annotations
 

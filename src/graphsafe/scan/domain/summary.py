@@ -1,4 +1,4 @@
-"""What reading a function for given arguments comes to: its value, and all that its lines do."""
+"""The summary of a function for given arguments: its value, and what its lines do."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StepInput:
 
 @dataclass(slots=True)
 class Included:
-    """What a call does: all that the called function's summary says, at this place in the order."""
+    """A call: the summary of what it calls, at its place in the order of lines."""
 
     summary: Summary
     guarded: bool

@@ -196,7 +196,7 @@ def _weight(value: Value) -> int:
 
 
 def _lighten(container: Sequence | Dict) -> int:
-    """Keep of the elements what they have in common, or else no more than where they come from; the new weight."""
+    """Keep only the join of the elements, or, if that is too large, where they come from; the new weight."""
     elem = container.elem
     if _weight(elem) > MAX_WEIGHT // 2:
         object.__setattr__(container, "elem", Unknown(depends_on_step(elem), holds_device(elem)))
@@ -276,7 +276,7 @@ def may_be_none(value: Value) -> bool | None:
 def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
     """The tensor that a value is or may be, and whether that is certain.
 
-    None beside it is no doubt, nor is a number of the host: on some way it is the tensor, and that way fails.
+    None or a number beside it leaves it certain: on some path it is the tensor, and that path fails.
     """
     if type(value) is Tensor:
         return value, True
@@ -287,7 +287,7 @@ def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
 
 
 def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
-    """How sure a finding about a tensor can be; `certain` where the value is nothing else."""
+    """The confidence of a finding about a tensor; `certain` where the value can be nothing else."""
     return "likely" if certain and tensor.certain and not tensor.maybe_host else "possible"
 
 

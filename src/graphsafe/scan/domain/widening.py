@@ -1,4 +1,4 @@
-"""Arguments as a function is read for them: what tells little is dropped, so that few readings serve many calls.
+"""Widening of arguments: details that seldom matter are dropped, so that few summaries serve many calls.
 
 What is dropped depends on the argument alone, never on how many others there have been.
 """
@@ -94,7 +94,7 @@ def _function(value: Function) -> Value:
 
 
 def _nesting(value: Function, seen: frozenset[int] = frozenset()) -> int:
-    """How many environments a closure holds one inside the other, as far as that counts."""
+    """How deep closures are nested in a closure's environment, counted up to the limit."""
     if value.node is None or value.closure is None or id(value.closure) in seen or len(seen) > MAX_CLOSURES:
         return 0
     seen = seen | {id(value.closure)}

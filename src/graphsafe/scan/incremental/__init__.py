@@ -1,1 +1,1 @@
-"""What earlier scans can still answer."""
+"""What earlier scans of a project still answer, from the cache."""

@@ -1,1 +1,1 @@
-"""Reads code as if it ran: what each construct of Python does to abstract values, by syntax."""
+"""Interprets functions over abstract values: one handler for each construct of Python."""

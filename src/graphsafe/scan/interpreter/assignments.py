@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan.checks import first_step
 from graphsafe.scan.checks.provenance import (
+    bound_expression,
     constructs,
     converts,
     grows,
@@ -17,7 +18,6 @@ from graphsafe.scan.checks.provenance import (
     is_made_along,
     is_rare,
     mentions,
-    origin,
     puts_back,
     sources,
 )
@@ -246,7 +246,7 @@ def _record_write(
     borrowed: bool = False,
 ) -> None:
     written = getattr(node, "value", None)
-    assigned = origin(frame, written)
+    assigned = bound_expression(frame, written)
     if assigned is not written and puts_back(assigned, text):
         return
     reads_self = augmented or (isinstance(assigned, ast.expr) and mentions(assigned, text))

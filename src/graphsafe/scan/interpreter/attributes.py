@@ -1,4 +1,4 @@
-"""What the attributes of a class's instances hold: constructors and the other methods that assign them, read cold."""
+"""What attributes of instances hold: the join of what constructors and other methods assign."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class AttributeTables:
         _add(self._engine.effects.expected, (ref, name), value)
 
     def include(self, summary: Summary, owner: str = "", ref: str = "") -> None:
-        """A call in cold code assigns what the called function's summary says: on `ref`, where that says `owner`."""
+        """Add the assignments of a called function's summary, those to `owner` as assignments to `ref`."""
         for (of, name), values in summary.written.items():
             for value in values:
                 self.record(ref if of == owner else of, name, value)
@@ -110,7 +110,7 @@ class AttributeTables:
         )
 
     def work_out(self, ref: str, name: str, level: int) -> Value | None:
-        """The answer to that, from what the queries say that it rests on."""
+        """The same, computed."""
         made = self._constructed(ref)
         value, promised = made.value(name), made.promised(name)
         writers = self._writers(ref, name)
@@ -291,13 +291,13 @@ def _add(found: dict[Key, list[Value]], key: Key, value: Value) -> None:
 
 
 def _telling(values: Sequence[Value]) -> Sequence[Value]:
-    """A call that does not know where its tensor is says nothing against those that put one of the device there."""
+    """Without values whose tensor may be anywhere, where others put a tensor of the device there."""
     on_device = any(type(value) is Tensor and value.where == "device" for value in values)
     return [value for value in values if not (on_device and type(value) is Tensor and value.where == "any")]
 
 
 def _filled(value: Value, expected: Value) -> Value:
-    """What an attribute holds that is declared to hold something: where the tensor is, those know best who make it."""
+    """What an attribute with an annotation holds: the annotation does not say where a tensor is, its makers do."""
     made = as_tensor(value)[0]
     return value if made is not None and made.where != "any" else join(value, expected)
 

@@ -1,4 +1,4 @@
-"""One call of one function while it is being read: its names, and what is known of the way that leads here."""
+"""The frame of a call that is being interpreted: its names, and the conditions around the current line."""
 
 from __future__ import annotations
 

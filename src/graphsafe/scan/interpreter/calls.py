@@ -64,7 +64,7 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
 
 
 def _able(engine: Engine, frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
-    """Those of several that can have such a method with such arguments: on the others the code would raise."""
+    """Of several receivers those that have such a method with such parameters: for the others the code would raise."""
     if len(receivers) < 2:
         return receivers
     able = [
@@ -142,7 +142,7 @@ def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, argume
 
 
 def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """State that goes into a call nothing is known of, beside device tensors, may well decide what the device does."""
+    """State passed to an unknown call together with device tensors is taken to decide what the device does."""
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):
         for value in values:
@@ -277,7 +277,7 @@ def _overridden(
     overrides: Seq[tuple[str, str]],
     arguments: Arguments,
 ) -> Value:
-    """A method of a declared class: what any of its subclasses' does may happen."""
+    """A method of a value known by its annotation: any subclass's method may be called."""
     body = engine.project.function_node(method)
     found: list[Value] = []
     if body is None or not is_abstract(body):
@@ -290,7 +290,7 @@ def _overridden(
 
 
 def _one_of(found: Seq[Value]) -> Value:
-    """What one of several methods returns: one that hands out a device tensor is enough for its use to be wrong."""
+    """What one of several methods returns: the device tensors among the results, if there are any."""
     if len(found) == 1:
         return found[0]
     on_device = [tensor for tensor, _ in map(as_tensor, found) if tensor is not None and tensor.where != "host"]

@@ -1,4 +1,4 @@
-"""What tests answer while a step is captured: whether the stream is capturing, whether torch.compile is at work.
+"""What tests for a capture or for torch.compile answer while a step is captured.
 
 `is_compiling()` and its kin answer no in a plain capture, so they keep nothing out of it; under torch.compile they
 answer yes. Helpers of the project that ask several of these are read for what they return.

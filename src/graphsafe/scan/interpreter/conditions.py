@@ -1,4 +1,4 @@
-"""Truth: where Python asks a value whether it holds."""
+"""Truth: where Python asks whether a value is true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads functions as if they ran: one walk that follows values through calls and notes what each hot line does.
+"""Interprets functions over abstract values, follows their calls, and notes what each hot line does.
 
 A function is read once for each different set of arguments. What its lines do is kept by place, so that a line reached
 in several ways gives one event; how it was reached is kept apart, as edges between functions, and a chain of calls is
@@ -123,7 +123,7 @@ class Engine:
                 confidence = "possible"
         place = Place(frame.path, frame.function, span, kind, how)
         known = self.effects.events.get(place)
-        if known is None or plainness(guard, confidence) > plainness(known.guard, known.confidence):
+        if known is None or precedence(guard, confidence) > precedence(known.guard, known.confidence):
             if "expr" not in words:
                 words["expr"] = expression_text(node)
             self.effects.events[place] = Event(
@@ -195,7 +195,7 @@ class Engine:
         return self.read(Call(ref, function.bound, arguments, hot, depth, frame.level), guarded, out_of_scope)
 
     def read(self, call: Call, guarded: bool = False, out_of_scope: int = 0) -> Value:
-        """What a function returns for these arguments; what it does is done where it is called."""
+        """What a function returns for these arguments; its effects count where it is called."""
         bound = call.bound
         owner = ref = ""
         if not call.hot and call.depth >= MAX_COLD and type(bound) is Instance:
@@ -213,7 +213,7 @@ class Engine:
         return summary.value
 
     def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
-        """What reading a function for these arguments comes to; None where it is being read, or cannot be."""
+        """The summary of a function for these arguments; None while it is being read, or where it cannot be."""
         return self._summary(replace(call, arguments=widened(call.arguments)), out_of_scope)
 
     def _summary(self, call: Call, out_of_scope: int) -> Summary | None:
@@ -269,7 +269,7 @@ class Engine:
         return True
 
     def collect(self, work: Callable[[], Value], ref: str) -> Summary:
-        """What `work` returns, and all that is noted meanwhile. A fault in it ends there and is noted."""
+        """The summary of `work`: what it returns and notes. An exception in it becomes a failure of the record."""
         outer = self.effects
         self.effects = Effects(outer)
         try:
@@ -363,7 +363,7 @@ class Engine:
         return Function(ref, node=node, closure=frame.env, closure_id=self._closures)
 
     def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
-        """What a function says of its own result, for one that is not read (again)."""
+        """What the annotation of a function promises, for one that is not read."""
         node = self.project.function_node(ref)
         file = self._file_of(ref)
         step = arguments is not None and any(map(depends_on_step, arguments.values()))
@@ -373,7 +373,7 @@ class Engine:
 
     @staticmethod
     def after_unknown(arguments: Arguments) -> Value:
-        """What a call of something unknown returns: unknown, though it carries on what it was given."""
+        """What a call of something unknown returns: unknown, but derived from the arguments."""
         return Unknown(any(map(depends_on_step, arguments.values())), any(map(holds_device, arguments.values())))
 
     def is_cold(self, ref: str) -> bool:
@@ -381,7 +381,7 @@ class Engine:
         return facts is not None and self.cold(ref, facts)
 
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
-        """Have a function read that a call may mean, with arguments that are not followed."""
+        """Have a function read that a call may mean, with unknown arguments."""
         if self.budget.holds(ref):
             self.note(
                 CallEdge(ref, Edge(frame.ref, getattr(node, "lineno", 1), frame.guard is not None, frame.compile_test))
@@ -402,7 +402,7 @@ class Engine:
             self.note(PassedByName(name, tensor))
 
     def count_uses(self) -> int:
-        """Where a condition begins: to be told to the next two when it is known."""
+        """A mark before a condition, for `has_used` and `forget_uses`."""
         return len(self.effects.items)
 
     def has_used(self, since: int) -> bool:
@@ -428,8 +428,8 @@ class Engine:
             self.effects = outer
 
 
-def plainness(guard: str | None, confidence: Confidence) -> tuple[bool, bool]:
-    """Of two events at one place the plainer one counts."""
+def precedence(guard: str | None, confidence: Confidence) -> tuple[bool, bool]:
+    """Of two events at one place the unguarded one counts, then the more certain one."""
     return guard is None, confidence != "possible"
 
 

@@ -1,4 +1,4 @@
-"""Conditions: which way a capture takes, which way is dead, and what is known of names behind a test."""
+"""Conditions: which branch captures take, which one is dead, and what a test says of names behind it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _captured(engine: Engine, frame: Frame, test: ast.expr, compiled: bool, dept
     if direct is not None or depth > MAX_LOCALS:
         return direct
     if isinstance(test, ast.Name):
-        bound = provenance.origin(frame, test)
+        bound = provenance.bound_expression(frame, test)
         if bound is None or bound is test:
             return False if depth and platforms.is_other(frame, test) else None
         return _captured(engine, frame, bound, compiled, depth + 1)
@@ -113,7 +113,7 @@ def _captured(engine: Engine, frame: Frame, test: ast.expr, compiled: bool, dept
         and isinstance(test.left, ast.Name)
         and isinstance(test.ops[0], (ast.Is, ast.IsNot))
     ):
-        chosen = provenance.origin(frame, test.left)
+        chosen = provenance.bound_expression(frame, test.left)
         right = test.comparators[0]
         if isinstance(chosen, ast.IfExp) and isinstance(right, ast.Constant) and right.value is None:
             asked = answer(engine, frame, chosen.test, compiled)
@@ -130,7 +130,7 @@ def _is_none(node: ast.expr) -> bool:
 
 @memoize_on_node
 def _is_debug(test: ast.expr) -> bool:
-    """A flag that one switches on to look closer: its own name says so."""
+    """Whether a test asks for a debug flag, by its name."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return any(map(_is_debug, test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE, ast.Eq)):
@@ -172,7 +172,7 @@ def narrow(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.expr, 
 
 
 def _is_fixed(engine: Engine, frame: Frame, node: ast.expr, truth: bool) -> bool:
-    """Whether a name is known to hold what leaves the decision to the parts beside it."""
+    """Whether a name is known to have the value that leaves the decision to the other parts of the test."""
     value = engine.name(frame, node.id) if isinstance(node, ast.Name) else None
     return type(value) is Number and value.overridable_by is None and value.const is truth
 

@@ -1,4 +1,4 @@
-"""Attributes of values: what `value.name` is worth."""
+"""Attributes of values: what `value.name` is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the names at a module's level are worth: imports, classes, functions, and what statements there bind."""
+"""What global names are: imports, classes, functions, and what statements at module level assign."""
 
 from __future__ import annotations
 

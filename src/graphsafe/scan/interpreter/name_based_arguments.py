@@ -1,4 +1,4 @@
-"""Where the tensors are that calls pass to methods of which only the name is known: engines call plug-ins like that."""
+"""Tensors passed to methods of which only the name is known, as engines call plug-ins: where they are."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: 
 
 
 def _placed_by_operand(frame: Frame, node: ast.expr, tensor: Tensor, other: Tensor) -> None:
-    """A local of which nothing says where it is, beside a tensor of the host: it is there, too."""
+    """A tensor that may be anywhere, as an operand beside a tensor of the host, is on the host, too."""
     if tensor.where != "any" or not isinstance(node, ast.Name) or type(frame.env.get(node.id)) is not Tensor:
         return
     if together((tensor, other)) == "host":

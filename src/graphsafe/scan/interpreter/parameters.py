@@ -1,4 +1,4 @@
-"""What a function's parameters are: from the call, from annotations and defaults, last from their use in the body."""
+"""What parameters are: by the call, by annotations and defaults, and last by their use in the body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements: what they bind, which ways they open and close, and what they do to state."""
+"""Statements: what they assign, which branches run, and what they do to state."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _merge(envs: list[Env], fallback: Env) -> Env:
 
 
 def _loop_body(engine: Engine, frame: Frame, body: list[ast.stmt], before_each: Callable[[], None]) -> None:
-    """Twice in hot code: the second time with what the first one left behind."""
+    """Interpret the body twice in hot code, the second time with the names that the first left."""
     lazy_count = len(frame.lazy)
     for _ in range(2 if frame.hot else 1):
         start = dict(frame.env)

@@ -54,7 +54,7 @@ def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
 
 
 def _with_field(engine: Engine, frame: Frame, node: ast.Subscript, owners: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Those of several schemas or typed dicts that have the field: for the others the code would raise."""
+    """Of several schemas or typed dicts those that have the field: for the others the code would raise."""
     if len(owners) < 2 or not isinstance(node.slice, ast.Constant) or not isinstance(node.slice.value, str):
         return owners
     name = node.slice.value

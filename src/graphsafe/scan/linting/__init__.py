@@ -1,1 +1,1 @@
-"""From events to findings, each with the way that leads to it."""
+"""From events to findings, each with the chain of calls that leads to it."""

@@ -1,4 +1,4 @@
-"""Who calls whom in hot code, and how that was reached: looked up when all of it has been read."""
+"""Who calls whom in hot code, and the shortest chains from roots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From summaries to the record of hot code: what the steps' summaries say, and those of all that they call.
+"""Puts summaries together into the record of hot code: those of all roots, and of all that these call.
 
 Everything here is a set, or told root by root, so that it does not matter in which order the roots were read.
 """
@@ -128,7 +128,7 @@ def _rank(event: Event) -> tuple[object, ...]:
 
 
 def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
-    """Each summary in every way that counts in which it is included: whether guarded, whether its uses are dropped."""
+    """Each summary in each state in which it is included: guarded or not, its uses dropped or not."""
     seen: dict[int, list[tuple[bool, bool]]] = {}
     waiting = [(summary, False, False) for summary in steps]
     while waiting:

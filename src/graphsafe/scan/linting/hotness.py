@@ -1,4 +1,4 @@
-"""Why a function is hot, or why it is not: the way that leads to it from a root, or what keeps every way away."""
+"""Why a function is hot (the chain of calls from a root), or why it is not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from graphsafe.errors import RequestError
 from graphsafe.scan.domain.record import Edge, Record
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.hot_roots import Paths
+from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.source import Unreadable, parse_source
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
@@ -93,7 +93,7 @@ def definitions(files: Files, root: Path, text: str) -> list[Definition]:
 
 
 def hotness_of(
-    wanted: Iterable[Definition], files: Files, record: Record, paths: Paths, given: Collection[str]
+    wanted: Iterable[Definition], files: Files, record: Record, paths: HotnessRules, given: Collection[str]
 ) -> list[Hotness]:
     """What the record of a scan knows about some functions. `given`: the files that the scan reports on."""
     project = Project(files)
@@ -111,7 +111,7 @@ def _hotness(
     record: Record,
     chains: Mapping[str, Sequence[Edge]],
     counts: Mapping[str, int],
-    paths: Paths,
+    paths: HotnessRules,
     reported: bool,
 ) -> Hotness:
     ref = definition.ref

@@ -1,4 +1,4 @@
-"""From events to findings: which rules they match, how their lines became hot, which of them are suppressed."""
+"""From events to findings: which rules match, by which calls the line is reached, what is suppressed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphsafe.scan.checks import declared_support, state_across_steps
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.hot_roots import Paths
+from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.source import Source, Unreadable
 from graphsafe.scan.sources.suppress import Comment, comments
 from graphsafe.scan.symbols.project import Project
@@ -49,7 +49,7 @@ class Linter:
         self._is_whole = is_whole
         self._codes = rulebook.selected(config.select, config.ignore)
         self._display: dict[str, str] = {}
-        self._paths = Paths(config)
+        self._paths = HotnessRules(config)
         self._compiled: dict[str, bool] = {}
         "Function -> whether torch.compile is at work in it."
         self._sites: dict[Edge, CallSite] = {}

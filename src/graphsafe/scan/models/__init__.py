@@ -1,1 +1,1 @@
-"""What libraries do when they are called: Python itself, torch, and those of the rulebook."""
+"""What calls of libraries do and return: Python itself, torch, and those of the rulebook."""

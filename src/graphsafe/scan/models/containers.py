@@ -1,4 +1,4 @@
-"""Methods of the host's own things: lists, dicts, strings, cached functions."""
+"""Methods of lists, dicts and strings; calls of cached functions."""
 
 from __future__ import annotations
 

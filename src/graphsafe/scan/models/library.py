@@ -1,4 +1,4 @@
-"""Names that the project does not define, by their dotted path: constants, and whose task a call is."""
+"""Names of libraries, by their dotted path: constants, and which model a call belongs to."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _NUMPY = ("numpy", "np", "scipy", "cupy")
 
 
 def constant(name: str) -> Value:
-    """What a library's name is worth before it is called."""
+    """What a name of a library is before it is called."""
     if name.startswith("torch."):
         last = name[6:]
         if last in _DTYPES:

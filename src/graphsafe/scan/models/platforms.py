@@ -1,4 +1,4 @@
-"""Questions about the platform, by their names: what they answer wherever there are CUDA graphs."""
+"""Functions that ask for the platform, by name: what they answer where there are CUDA graphs."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def method(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, name: s
 def method_of_unknown(
     engine: Engine, frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments
 ) -> Value:
-    """A method of something nothing is known of; only names that hardly mean anything else say what happens."""
+    """A method of an unknown value: names that only tensors have tell what happens."""
     if frame.hot and arguments.keywords:
         engine.note_passed(name, arguments)
     step = depends_on_step(receiver)

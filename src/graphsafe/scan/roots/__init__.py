@@ -1,1 +1,1 @@
-"""Where hot code begins, and how far calls are followed from there."""
+"""Where hot code begins, and which files may lead there."""

@@ -1,4 +1,4 @@
-"""Where reading begins: the files that hold a word of a root, as far as they may lead to those to report on."""
+"""Which files are read first: those whose text may hold a root and that may lead to the files to report on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class RootPatterns:
-    """What makes a function a root, as far as its file's words and its name tell."""
+    """The words by which a file's text, or a function's name, may tell of a root."""
 
     names: tuple[str, ...]
     words: tuple[bytes, ...]
@@ -93,6 +93,6 @@ def are_few(wanted: Sequence[str], files: Files) -> bool:
 
 
 def _definitions(names: Iterable[str]) -> re.Pattern[bytes]:
-    """What defines a root, or as good as: the other words may also stand in a file that only speaks of one."""
+    """A pattern for definitions of roots; other words may stand in a file that only mentions one."""
     captures = "|".join(map(re.escape, CAPTURE_WORDS))
     return re.compile(rf"def (?:{'|'.join(map(re.escape, names))})\b|graphsafe: hot|{captures}".encode())

@@ -1,4 +1,4 @@
-"""Where hot code begins: what a step calls first."""
+"""Roots: the functions at which hot code begins."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def is_preparing(module: str) -> bool:
     return PREPARING_MODULE.search(module) is not None
 
 
-class Paths:
+class HotnessRules:
     """What configuration and marks say of a function: hot, cold, or nothing."""
 
     def __init__(self, config: Config) -> None:
@@ -92,7 +92,7 @@ class Paths:
         return self.cold_because(path, module, facts) is not None
 
     def cold_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
-        """What says that a function does not run in a step; None where nothing does."""
+        """Why a function does not run in a step; None where nothing says so."""
         if facts.mark is not None:
             return "`# graphsafe: cold` marks it" if facts.mark == "cold" else None
         name = facts.name.rpartition(".")[2]
@@ -120,7 +120,7 @@ class Paths:
 
 
 def roots_of(
-    engine: Engine, file: FileIndex, paths: Paths, entry_points: frozenset[str]
+    engine: Engine, file: FileIndex, paths: HotnessRules, entry_points: frozenset[str]
 ) -> Iterator[tuple[str, Value | None, str]]:
     """Function, receiver and reason of every root that a file defines."""
     for cls in file.classes.values():
@@ -173,7 +173,7 @@ def _parameters(engine: Engine, ref: str) -> frozenset[str]:
 
 
 def _own(engine: Engine, ref: str, method: str, methods: dict[str, str]) -> bool:
-    """Whether a class has something of its own to say about its step: its `forward`, or a method that one calls."""
+    """Whether a class defines something of its step itself: its `forward`, or a method that this calls."""
     facts = engine.project.function_facts(method)
     return bool(methods) or (facts is not None and facts.owner is not None and f"::{facts.owner}" in ref)
 

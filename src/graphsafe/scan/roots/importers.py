@@ -101,7 +101,7 @@ class _ImportGraph:
 
 
 def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
-    """Where the base classes stand: a method may be called on a value that is only known to be of the base."""
+    """The files of base classes: a method may be called on a value that is only known to be of the base."""
     project = Project(files)
     for path in given:
         file = project.index(path)

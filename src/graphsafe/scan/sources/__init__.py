@@ -1,1 +1,1 @@
-"""From bytes to trees: which files there are, their text, and the syntax of parts of it."""
+"""Files: which there are, their text, and syntax trees of parts of it."""

@@ -1,4 +1,4 @@
-"""Which Python files there are: what .gitignore and `exclude` leave, each file once, whatever links lead to it."""
+"""The Python files of a project, without those that .gitignore and `exclude` name; each once."""
 
 from __future__ import annotations
 

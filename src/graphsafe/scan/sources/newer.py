@@ -55,9 +55,9 @@ def rewrite(text: str) -> str | None:
 
 
 def _is_too_deep(text: str) -> bool:
-    """Whether libcst had better not see a text: what nests or chains without end takes it minutes, or ends the process.
+    """Whether a text nests too deeply for libcst, which would take minutes or end the process.
 
-    No code that Python itself can parse is meant: it takes 200 brackets, and about as many of the rest.
+    Python itself parses at most 200 brackets inside one another, and about as many of other constructs.
     """
     depths = [0]
     "For each open bracket, how many words and signs there are since the last comma."

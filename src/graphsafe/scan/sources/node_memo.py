@@ -1,4 +1,4 @@
-"""What the syntax of a node says, worked out once and kept with the node: it goes when the node goes."""
+"""Memoised functions of syntax nodes; the answers live as long as the node."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Question = TypeVar("Question", bound=Callable[..., Any])
 
 
 def memoize_on_node(question: Question) -> Question:
-    """A function of a node, and of what else it is given, that answers the same each time.
+    """Memoise a pure function of a node and further arguments, in the node itself.
 
-    The answer must not hold the node itself or one around it: nothing would free such a ring while the collector rests.
+    An answer must not refer to the node or one around it: garbage collection is off, so the cycle would never be freed.
     """
     name = f"{question.__module__}.{question.__qualname__}"
 

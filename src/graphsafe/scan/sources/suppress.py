@@ -25,7 +25,7 @@ class Comment:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What codes begin with that it answers for: anything, where the brackets are missing."""
+        """The beginnings of codes that it covers; the empty one, which covers all, where the brackets are missing."""
         return self.codes or ("",)
 
     def covering(self, code: str) -> Iterator[tuple[int, str]]:

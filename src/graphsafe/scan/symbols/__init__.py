@@ -1,1 +1,1 @@
-"""What names mean: what each file defines, and what its imports, classes and registrations lead to."""
+"""What names mean across files: definitions, imports, classes, registered operators."""

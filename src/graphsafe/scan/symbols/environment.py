@@ -27,7 +27,7 @@ class Variables:
         "Class -> where its constructor takes the default; None for a class that makes none."
 
     def made(self, cls: ClassValue, arguments: Arguments) -> Number | None:
-        """What an instance is worth: where nobody sets the variable, its default. None for anything else."""
+        """What an instance gives where the variable is not set: its default. None for other classes."""
         if cls.ref not in self._positions:
             self._positions[cls.ref] = self._default_position(cls.ref)
         position = self._positions[cls.ref]

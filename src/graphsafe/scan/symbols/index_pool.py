@@ -1,4 +1,4 @@
-"""Indexing by several processes. What they send back is the same as one process makes, in whatever order it comes."""
+"""Indexes files in several processes. The result is that of one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which methods a call may mean on a value only declared as an instance of a class: those of its subclasses too."""
+"""Which methods a call may mean on a value known by its annotation only: those of subclasses, too."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Overrides:
         return found
 
     def _below(self, ref: str) -> set[str]:
-        """Classes that name `ref`, or a class below it, among their bases; too many where names repeat."""
+        """Subclasses of `ref`, by the names of their bases; more where class names repeat."""
         if self._subclasses is None:
             self._subclasses = self._project.files.table("overrides", self._read)
         found: set[str] = set()

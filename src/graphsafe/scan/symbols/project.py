@@ -26,7 +26,7 @@ class Binding:
 
 
 class Project:
-    """What the files of a project mean to each other; every answer is kept, since files do not change meanwhile."""
+    """Resolves names across the files of a project. Answers are memoised, since files do not change during a scan."""
 
     def __init__(self, files: Files) -> None:
         self.files = files

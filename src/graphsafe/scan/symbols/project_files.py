@@ -1,4 +1,4 @@
-"""The files of a project: the modules they are, what each defines, and the statements that turn out to matter.
+"""The files of a project: their module names, their indexes, and their statements on demand.
 
 A file is read when something asks for it, never before; what cannot be read is kept as a problem and answers "unknown".
 """
