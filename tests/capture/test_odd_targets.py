@@ -18,6 +18,7 @@ EXPECTED = {
     "scripted": ("inconclusive", {"simulated"}),
     "traced": ("inconclusive", {"simulated"}),
     "holds_scripted": ("ready", set()),
+    "scripts_when_built": ("ready", set()),
     "wrapped_state": ("ready", set()),
     "wrapped_input": ("ready", set()),
     "wrapped_output": ("ready", set()),

@@ -40,6 +40,15 @@ class HoldsScripted(nn.Module):
         return x * self.scale
 
 
+def scripts_when_built(device):
+    def softmax(x: torch.Tensor):
+        return nn.functional.softmax(x, dim=-1)
+
+    step = HoldsScripted()
+    step.function = torch.jit.script(softmax)
+    return step.to(device), (floats(device),)
+
+
 def holds_scripted(device):
     return HoldsScripted().to(device), (floats(device),)
 

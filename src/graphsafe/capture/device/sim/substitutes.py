@@ -53,11 +53,15 @@ def _asking(real: Callable[..., bool], variadic: bool) -> Callable[..., bool]:
     return asked
 
 
+_REAL = {name: getattr(torch.overrides, name) for name in _ASKED}
+_ASKING = {name: _asking(real, variadic=name != "has_torch_function") for name, real in _REAL.items()}
+for _function in _ASKING.values():
+    # TorchScript compiles calls of these by what they are, not by what they say.
+    torch.jit._builtins._register_builtin(_function, "aten::has_torch_function")
+
+
 def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
-    by_name: dict[str, tuple[Any, Any]] = {}
-    for name in _ASKED:
-        real = getattr(torch.overrides, name)
-        by_name[name] = real, _asking(real, variadic=name != "has_torch_function")
+    by_name: dict[str, tuple[Any, Any]] = {name: (_REAL[name], _ASKING[name]) for name in _ASKED}
     if hasattr(torch.utils._foreach_utils, _GROUPING):
         by_name[_GROUPING] = getattr(torch.utils._foreach_utils, _GROUPING), _grouped
     for spelled, module in list(sys.modules.items()):
