@@ -23,11 +23,11 @@ from graphsafe.capture.device.protocol import (
     StepEvent,
 )
 from graphsafe.capture.device.sim import generators, substitutes
-from graphsafe.capture.device.sim.carry import Carry
 from graphsafe.capture.device.sim.differences import differences
+from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
+from graphsafe.capture.device.sim.function_mode import SimFunctionMode
 from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph
 from graphsafe.capture.device.sim.legality import Refusal
-from graphsafe.capture.device.sim.lie import Lie
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import index_of
 from graphsafe.capture.device.sim.world import World
@@ -119,7 +119,12 @@ class SimDevice:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        with self.world.installed(), substitutes.installed(self.world), Lie(self.world), Carry(self.world):
+        with (
+            self.world.installed(),
+            substitutes.installed(self.world),
+            SimFunctionMode(self.world),
+            SimDispatchMode(self.world),
+        ):
             yield
 
     def label(self) -> str:

@@ -65,7 +65,7 @@ class Node:
                 seed, offset = starts[self.draw.generator]
                 results = generators.draw(seed, offset + self.draw.offset, self.call)
             for recorded, new in zip(self.outputs, tensors_in(results), strict=False):
-                if recorded.is_nested:  # unknown already: see carry
+                if recorded.is_nested:  # unknown already: see dispatch_mode.py
                     continue
                 if recorded.layout == torch.strided and recorded.data_ptr() == new.data_ptr():
                     continue

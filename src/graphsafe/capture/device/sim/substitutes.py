@@ -15,10 +15,10 @@ import torch.utils._foreach_utils
 
 from graphsafe.capture.device.sim import cuda, foreign
 from graphsafe.capture.device.sim import world as worlds
+from graphsafe.capture.device.sim.function_mode import function_mode_on, placed
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import tensors_in
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE
-from graphsafe.capture.device.sim.lie import lying, placed
 from graphsafe.capture.device.sim.tags import HOST, index_of, put_tag
 from graphsafe.capture.device.sim.world import Scope, World
 
@@ -43,7 +43,7 @@ def _overrides(value: Any) -> bool:
 
 def _asking(real: Callable[..., bool], variadic: bool) -> Callable[..., bool]:
     """`has_torch_function` without the modes: only arguments count, so that the bodies of PyTorch's Python functions
-    run under `Lie` and not beside it."""
+    run under `SimFunctionMode` and not beside it."""
 
     def asked(*args: Any) -> bool:
         if worlds.active() is None:
@@ -260,7 +260,7 @@ def _under_modes(real: Callable[..., None], world: World) -> Callable[..., None]
         def call(value: Any) -> Any:
             if worlds.active() is None or world.bypassed:
                 return hook(value)
-            with lying(world):
+            with function_mode_on(world):
                 return hook(value)
 
         return call

@@ -1,4 +1,4 @@
-"""Under every operation: carries the tags from arguments to results, says what the operation does, and records it."""
+"""The mode under every operation: it passes on tags, notes what the operation does, and records it in a capture."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from graphsafe.capture.device.sim.effects import (
     op_name,
     table_entry,
 )
+from graphsafe.capture.device.sim.function_mode import function_mode_on
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session, tensors_in
-from graphsafe.capture.device.sim.lie import lying
 from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
 from graphsafe.capture.device.sim.world import World
@@ -32,7 +32,7 @@ from graphsafe.optable import Op
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
 
 
-class Carry(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, world: World) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.world = world
@@ -51,7 +51,7 @@ class Carry(TorchDispatchMode):  # type: ignore[no-untyped-call]
         wrapper = next((kind for kind in types if is_wrapper_class(kind)), None)
         if wrapper is not None:
             # Its own operations are the ones that reach the device.
-            with Carry(self.world), lying(self.world):
+            with SimDispatchMode(self.world), function_mode_on(self.world):
                 return wrapper.__torch_dispatch__(func, types, args, kwargs)
         with torch._C.DisableTorchFunction():
             if not isinstance(func, torch._ops.OpOverload):

@@ -1,4 +1,5 @@
-"""Over every torch call: answers for the device a tensor plays, and turns requests for a device into tags.
+"""The mode over every torch call: it answers for the device that a tensor stands for, and turns requests for a device
+into tags.
 
 PyTorch's Python functions hand themselves to a mode before their first line, with the mode off while their body runs;
 inside, `x.device` would tell the truth. So they are kept from asking (`substitutes.has_torch_function`), and this mode
@@ -24,10 +25,10 @@ from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, pu
 from graphsafe.capture.device.sim.world import Scope, World
 
 CPU = torch.device("cpu")
-Handler = Callable[["Lie", Any, Sequence[Any], dict[str, Any]], Any]
+Handler = Callable[["SimFunctionMode", Any, Sequence[Any], dict[str, Any]], Any]
 
 
-class Lie(TorchFunctionMode):
+class SimFunctionMode(TorchFunctionMode):
     def __init__(self, world: World) -> None:
         super().__init__()
         self.world = world
@@ -129,13 +130,13 @@ class Lie(TorchFunctionMode):
 
 
 @contextmanager
-def lying(world: World) -> Iterator[None]:
+def function_mode_on(world: World) -> Iterator[None]:
     """For Python code that an operation calls, where modes are off."""
     modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-    if any(isinstance(mode, Lie) for mode in modes):
+    if any(isinstance(mode, SimFunctionMode) for mode in modes):
         yield
         return
-    with world.within(Scope(via=world.scope.via)), Lie(world):
+    with world.within(Scope(via=world.scope.via)), SimFunctionMode(world):
         yield
 
 
@@ -181,28 +182,28 @@ def _default_device() -> torch.device | None:
     return getattr(_device, "CURRENT_DEVICE", None)
 
 
-def _host(self: Lie, func: Any, tensor: torch.Tensor) -> torch.Tensor:
+def _host(self: SimFunctionMode, func: Any, tensor: torch.Tensor) -> torch.Tensor:
     return self.move(func, tensor, HOST)
 
 
-def _device(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _device(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     index = index_of(args[0])
     return func(*args) if index == HOST else torch.device("cuda", index)
 
 
-def _is_cuda(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _is_cuda(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return index_of(args[0]) != HOST
 
 
-def _is_cpu(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _is_cpu(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return index_of(args[0]) == HOST and func(*args)
 
 
-def _get_device(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _get_device(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return index_of(args[0])
 
 
-def _to(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _to(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """`to(device, dtype, non_blocking, copy)`, `to(dtype, non_blocking, copy)`, `to(other, non_blocking, copy)`."""
     tensor, *rest = args
     options = dict(kwargs)
@@ -228,18 +229,18 @@ def _to(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     return self.move(func, tensor, place, **options)
 
 
-def _cuda(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _cuda(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     tensor, *rest = args
     device = rest[0] if rest else kwargs.get("device")
     non_blocking = rest[1] if len(rest) > 1 else kwargs.get("non_blocking", False)
     return self.move(func, tensor, device_index(device), non_blocking=non_blocking)
 
 
-def _cpu(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _cpu(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return _host(self, func, args[0])
 
 
-def _type(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _type(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """`x.type()` names the device too, `x.type("torch.cuda.FloatTensor")` moves."""
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
     with torch._C.DisableTorchFunction():
@@ -254,14 +255,14 @@ def _type(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
     return self.move(func, args[0], self.world.device if ".cuda." in text else HOST, dtype=empty.dtype)
 
 
-def _type_as(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _type_as(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     tensor, other = args[0], args[1] if len(args) > 1 else kwargs["other"]
     with torch._C.DisableTorchFunction():
         place, dtype = index_of(other), other.dtype
     return self.move(func, tensor, place, dtype=dtype)
 
 
-def _literal(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """`torch.tensor(values, device=...)` and its like: made on the host, then copied, pageable and blocking."""
     device = kwargs.get("device")
     method = func in (torch.Tensor.new_tensor,)
@@ -295,7 +296,7 @@ def _literal(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) 
     return made.requires_grad_() if requires_grad else made
 
 
-def _numpy(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _numpy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     with torch._C.DisableTorchFunction():
         index = index_of(args[0])
     if index == HOST:
@@ -308,7 +309,7 @@ def _numpy(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     )
 
 
-def _tolist(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _tolist(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Copies to pageable memory; a 0-d tensor is read as by `item`."""
     tensor = args[0]
     with torch._C.DisableTorchFunction():
@@ -327,7 +328,7 @@ def _tolist(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -
         return func(tensor)
 
 
-def _pin_memory(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _pin_memory(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     with torch._C.DisableTorchFunction():
         tensor = args[0]
         if index_of(tensor) != HOST:
@@ -341,11 +342,11 @@ def _pin_memory(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any
         return copied
 
 
-def _is_pinned(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _is_pinned(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return is_pinned(args[0])
 
 
-def _one_hot(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """With the number of classes given, the CPU checks the values' range on the host; a GPU does not."""
     tensor = args[0] if args else kwargs["tensor"]
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
@@ -358,7 +359,7 @@ def _one_hot(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) 
         return made.scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
-def _from_legacy(self: Lie, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _from_legacy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """`x.new(...)`: uninitialised memory, or a copy of Python values."""
     with torch._C.DisableTorchFunction():
         index = index_of(args[0])
