@@ -93,6 +93,26 @@ def test_the_scan_hook_stops_a_commit_and_lets_the_repaired_one_pass(repository:
     assert "Passed" in passed.stdout
 
 
+def test_a_comment_in_a_file_with_known_findings_passes_the_hook(repository: Repository) -> None:
+    bad = BAD_OPS + "\n\ndef halved(x):\n    return x / 2\n"
+    hot = HOT.replace("import scaled", "import halved, scaled").replace(
+        "scaled(x, x.sum())", "scaled(halved(x), x.sum())"
+    )
+    repository.commit({"ops.py": bad, "model.py": hot})
+    repository.run("graphsafe", "scan", ".", "--write-baseline")
+    repository.commit({"graphsafe-baseline.toml": (repository.folder / "graphsafe-baseline.toml").read_text()})
+
+    repository.commit({"ops.py": f"# A comment.\n{bad}"})
+    passed = repository.try_hook("graphsafe-scan", "--files", "ops.py")
+    assert passed.returncode == 0, passed.stdout + passed.stderr
+    assert "1 in the baseline" in passed.stdout
+
+    repository.commit({"ops.py": bad.replace("x / 2", "x / x.max().item()")})
+    stopped = repository.try_hook("graphsafe-scan", "--files", "ops.py")
+    assert stopped.returncode == 1
+    assert "ops.py:6" in stopped.stdout and "ops.py:2" not in stopped.stdout
+
+
 def test_the_capture_hook_runs_the_configured_targets_before_a_push(repository: Repository) -> None:
     stopped = repository.try_hook("graphsafe-capture", "--hook-stage", "pre-push", "--all-files")
     assert stopped.returncode == 1, stopped.stdout + stopped.stderr

@@ -8,9 +8,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -21,27 +19,16 @@ from graphsafe.cli_options import (
     FINDINGS,
     INTERNAL_ERROR,
     INTERRUPTED,
-    LEVEL,
     OK,
     PATH,
-    config_for,
     config_here,
     form_of,
     form_option,
     rule_texts,
 )
-from graphsafe.console import (
-    ProgressBar,
-    check_writable,
-    complain,
-    put,
-    put_hotness,
-    put_page,
-)
+from graphsafe.cli_scan import scan
+from graphsafe.console import check_writable, complain, put, put_page
 from graphsafe.errors import RequestError
-
-if TYPE_CHECKING:
-    from graphsafe.report.model import Level, Report
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 "What a write to a full or failing disk ends in."
@@ -104,10 +91,6 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
-    return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="graphsafe %(version)s")
 def commands() -> None:
@@ -123,104 +106,7 @@ def commands() -> None:
     """
 
 
-@commands.command()
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=PATH)
-@form_option
-@click.option(
-    "-o", "--output", type=PATH, metavar="FILE", help="Write to FILE instead of stdout; its suffix may name the form."
-)
-@click.option("--select", multiple=True, callback=_codes, metavar="CODES", help="Only these rules: GS101,GS2.")
-@click.option(
-    "--ignore", multiple=True, callback=_codes, metavar="CODES", help="Not these rules, besides configured ones."
-)
-@click.option("--fail-level", type=LEVEL, help="Exit with 1 from this level on (default: error).")
-@click.option(
-    "--confidence",
-    type=click.Choice(["likely", "possible"]),
-    default="likely",
-    help="Also report what is only possible (default: likely).",
-)
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep what earlier scans found.")
-@click.option(
-    "--cache-dir", type=PATH, metavar="DIR", help="Keep it in DIR (default: .graphsafe_cache in the project)."
-)
-@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
-@click.option(
-    "--explain-path",
-    metavar="FUNC",
-    help="Instead of a report: why FUNC is hot or is not. FILE.py:NAME, module:NAME or NAME, also its end only.",
-)
-def scan(
-    paths: tuple[Path, ...],
-    form: str | None,
-    output: Path | None,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    fail_level: Level | None,
-    confidence: str,
-    no_cache: bool,
-    cache_dir: Path | None,
-    jobs: int | None,
-    explain_path: str | None,
-) -> int:
-    """Lint the hot path of files and folders: which lines stand in the way of a CUDA graph, and what to write instead.
-
-    Nothing is imported and nothing is run. Findings are limited to code that a step reaches, for example from the
-    `forward` of a module; configure more with hot-paths in pyproject.toml, or mark a function with `# graphsafe: hot`.
-
-    \b
-    graphsafe scan src/
-    graphsafe scan model.py --select GS1,GS3 --format concise
-    graphsafe scan src/ --format sarif -o graphsafe.sarif
-    graphsafe scan src/ --explain-path Sampler.draw
-    """
-    from graphsafe.scan import api
-    from graphsafe.scan.incremental.cache import cache_folder
-
-    missing = [path for path in paths if not (path.is_file() or path.is_dir())]
-    for path in missing:
-        complain(f"{path}: no such file or folder")
-    there = [path for path in paths if path not in missing]
-    if not there:
-        return BAD_REQUEST
-    check_writable(output)
-    config = config_for(there)
-    bar = ProgressBar("reading hot code")
-    progress = bar.show if sys.stderr.isatty() else None
-    if explain_path is not None:
-        if form not in (None, "terminal") or output is not None:
-            raise RequestError("scan --explain-path prints text; it takes neither --format nor -o")
-        try:
-            explained = api.explain_path(explain_path, there, config, jobs=jobs, progress=progress)
-        finally:
-            bar.clear()
-        put_hotness(explained)
-        return BAD_REQUEST if missing else OK
-    config = replace(
-        config,
-        select=select or config.select,
-        ignore=config.ignore + ignore,
-        fail_level=fail_level or config.fail_level,
-    )
-    try:
-        report = api.scan_paths(
-            there,
-            config,
-            confidence="possible" if confidence == "possible" else "likely",
-            cache=None if no_cache else cache_dir or cache_folder(config),
-            jobs=jobs,
-            progress=progress,
-            complain=complain,
-        )
-    finally:
-        bar.clear()
-    put(report, form_of(output, form, "terminal"), output, rule_texts(config))
-    for limit in report.limits:
-        if limit.kind in ("no-root", "internal-error"):
-            complain(f"{limit.what}: {limit.why}")
-    return BAD_REQUEST if missing else _scan_code(report, config.fail_level)
-
-
+commands.add_command(scan)
 commands.add_command(capture)
 
 
@@ -291,10 +177,3 @@ def report(file: Path, form: str | None, output: Path | None) -> None:
         raise RequestError(str(error)) from None
     check_writable(output)
     put(reports, form_of(output, form, "terminal"), output, rule_texts(config_here()))
-
-
-def _scan_code(report: Report, fail_level: Level) -> int:
-    from graphsafe.report.model import LEVELS
-
-    failing = LEVELS[LEVELS.index(fail_level) :]
-    return FINDINGS if any(f.level in failing and f.suppressed is None for f in report.findings) else OK

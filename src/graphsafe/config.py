@@ -117,18 +117,18 @@ def is_project_root(folder: Path) -> bool:
 
 def _table_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     own = folder / "graphsafe.toml"
-    table = _read_toml(own)
+    table = read_toml(own)
     if table is not None:
         return own, table
     shared = folder / "pyproject.toml"
-    tool = (_read_toml(shared) or {}).get("tool", {})
+    tool = (read_toml(shared) or {}).get("tool", {})
     if isinstance(tool, dict) and "graphsafe" in tool:
         return shared, tool["graphsafe"]
     return None
 
 
-def _read_toml(path: Path) -> dict[str, Any] | None:
-    """None where there is no such file."""
+def read_toml(path: Path, failure: type[RequestError] = ConfigError) -> dict[str, Any] | None:
+    """None where there is no such file. Raises `failure`."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -138,11 +138,11 @@ def _read_toml(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
+        raise failure(f"{path}: {error.strerror}") from None
     except RecursionError:
-        raise ConfigError(f"{path}: nested too deeply") from None
+        raise failure(f"{path}: nested too deeply") from None
     except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
-        raise ConfigError(f"{path}: {error}") from None
+        raise failure(f"{path}: {error}") from None
 
 
 def _from_table(root: Path, source: Path, table: object) -> Config:

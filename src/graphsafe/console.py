@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 import click
 
 from graphsafe.errors import RequestError
-from graphsafe.report.text import count, printable
+from graphsafe.report.text import count, listed, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from graphsafe.baseline.api import Written
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.scan.linting.hotness import Hotness
@@ -86,6 +87,13 @@ def put_summary(named: Sequence[tuple[str, Report]]) -> None:
     from graphsafe.report.text import painter
 
     click.echo("\n" + "\n".join(summary_lines(named, painter(_colour()))), color=True)
+
+
+def put_written(written: Written, file: Path) -> None:
+    """Say what a new baseline holds."""
+    more = [f"{written.new} new"] * bool(written.new) + [f"{written.gone} gone"] * bool(written.gone)
+    text = f"{count(written.findings, 'finding')}{f' ({listed(more)})' if more else ''}"
+    click.echo(printable(f"{_shown(str(file))}: {text}"))
 
 
 def put_page(markdown: str) -> None:

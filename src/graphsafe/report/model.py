@@ -196,6 +196,11 @@ def unsuppressed(report: Report) -> list[Finding]:
     return [finding for finding in in_order(report.findings) if finding.suppressed is None]
 
 
+def is_in_baseline(finding: Finding) -> bool:
+    """Whether it is suppressed by a baseline, and not by a comment."""
+    return finding.suppressed is not None and "baseline" in finding.data
+
+
 def with_fix(finding: Finding) -> str:
     """The finding in one paragraph, for forms that have room for no more."""
     return f"{finding.message.rstrip('.')}. Fix: {finding.fix}" if finding.fix else finding.message

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from graphsafe.report.model import Edit, Finding, Location, Report, in_order, with_fix
+from graphsafe.report.model import Edit, Finding, Location, Report, in_order, is_in_baseline, with_fix
 from graphsafe.report.rule_text import RuleTexts
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -81,7 +81,7 @@ def _result(finding: Finding, codes: Sequence[str]) -> dict[str, Any]:
         "locations": [_location(finding.location)],
         "occurrenceCount": finding.count,
         "partialFingerprints": {"graphsafe/v1": finding.fingerprint},
-        "suppressions": [_suppression(finding.suppressed.reason)] if finding.suppressed else [],
+        "suppressions": _suppressions(finding),
         "properties": {
             "confidence": finding.confidence,
             "source": finding.source,
@@ -97,8 +97,13 @@ def _result(finding: Finding, codes: Sequence[str]) -> dict[str, Any]:
     return result
 
 
-def _suppression(reason: str | None) -> dict[str, Any]:
-    return {"kind": "inSource", "justification": reason} if reason else {"kind": "inSource"}
+def _suppressions(finding: Finding) -> list[dict[str, Any]]:
+    if finding.suppressed is None:
+        return []
+    suppression = {"kind": "external" if is_in_baseline(finding) else "inSource"}
+    if finding.suppressed.reason:
+        suppression["justification"] = finding.suppressed.reason
+    return [suppression]
 
 
 def _flow(finding: Finding) -> list[dict[str, Any]]:

@@ -15,8 +15,7 @@ _MOST = 16_000_000
 """Bytes; a larger file is shown without its lines."""
 
 
-@lru_cache(maxsize=256)
-def file_lines(path: str) -> Sequence[str] | None:
+def read_lines(path: str) -> Sequence[str] | None:
     """The lines of a Python file without their ends, None if it cannot be read.
 
     Only `\\n`, `\\r\\n` and `\\r` end a line, as for Python; `str.splitlines` would also count form feeds.
@@ -29,6 +28,10 @@ def file_lines(path: str) -> Sequence[str] | None:
         return None
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return tuple(lines[:-1] if lines[-1] == "" else lines)
+
+
+file_lines: Lines = lru_cache(maxsize=256)(read_lines)
+"""The same, kept for the rest of the process: what shows a report reads many lines of few files."""
 
 
 def file_line(path: str, number: int) -> str:

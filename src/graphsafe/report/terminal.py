@@ -9,7 +9,7 @@ from itertools import groupby
 
 from graphsafe.report.capture_text import capture_blocks, verdict_lines
 from graphsafe.report.frame import code_frame
-from graphsafe.report.model import LEVELS, Finding, Level, Limit, Report, unsuppressed
+from graphsafe.report.model import LEVELS, Finding, Level, Limit, Report, is_in_baseline, unsuppressed
 from graphsafe.report.source import Lines
 from graphsafe.report.text import Paint, cells, chained, count, listed, painter, printable, wrapped
 
@@ -191,8 +191,10 @@ def _summary(report: Report, shown: Sequence[Finding], width: int, paint: Paint)
     parts = [count(levels.count(level), level) for level in reversed(LEVELS) if level in levels]
     files = len({finding.location.path for finding in shown})
     text = f"{listed(parts)} in {count(files, 'file')}" if parts else "no findings"
-    suppressed = len(report.findings) - len(shown)
-    text += f"; {suppressed} suppressed" if suppressed else ""
+    known = sum(map(is_in_baseline, report.findings))
+    suppressed = len(report.findings) - len(shown) - known
+    hidden = [f"{suppressed} suppressed"] * bool(suppressed) + [f"{known} in the baseline"] * bool(known)
+    text += f"; {', '.join(hidden)}" if hidden else ""
     if report.verdict is None:
         return wrapped(text, width)
     return verdict_lines(report.target or "capture", report.verdict, "; " + text, "", width, paint)

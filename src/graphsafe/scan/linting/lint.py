@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -20,6 +19,7 @@ from graphsafe.scan.checks import declared_support, state_across_steps
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
 from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.linting.selection import Selection
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.source import Source, Unreadable
 from graphsafe.scan.sources.suppress import Comment, comments
@@ -47,7 +47,7 @@ class Linter:
         self._config = config
         self._least = CONFIDENCES.index(confidence)
         self._is_whole = is_whole
-        self._codes = rulebook.selected(config.select, config.ignore)
+        self._selection = Selection.of(config, rulebook)
         self._display: dict[str, str] = {}
         self._paths = HotnessRules(config)
         self._compiled: dict[str, bool] = {}
@@ -144,12 +144,7 @@ class Linter:
         return file.module if file is not None else ""
 
     def _enabled(self, code: str, path: str) -> bool:
-        if code not in self._codes:
-            return False
-        for pattern, codes in self._config.per_file_ignores.items():
-            if fnmatchcase(self._from_root(self.display(path)), pattern) and any(code.startswith(c) for c in codes):
-                return False
-        return True
+        return self._selection.is_enabled(code, self._from_root(self.display(path)))
 
     def _finding(
         self,
@@ -259,7 +254,7 @@ class Linter:
             result.append(finding)
         for note in notes:
             for named in note.names:
-                ran = any(code.startswith(named) for code in self._codes)
+                ran = any(code.startswith(named) for code in self._selection.codes)
                 if (note.line, named) not in used and ran and self._is_whole and self._enabled("GS901", path):
                     result.append(self._about(path, note, "GS901"))
                     break

@@ -1,0 +1,1 @@
+"""Known findings of a project: recorded in a file that people edit, and left out of its scans."""

@@ -1,0 +1,62 @@
+"""What a scan asks of a baseline: to leave out what it holds, and to be written anew."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphsafe.baseline.baseline_file import BaselineError, read_baseline, write_baseline
+from graphsafe.baseline.entry import Entry
+from graphsafe.baseline.matching import STALE, Scope, matched, recorded, without_known
+from graphsafe.config import Config
+from graphsafe.files import from_here
+from graphsafe.report.model import Confidence, Report
+from graphsafe.rulebook import Rulebook
+from graphsafe.scan.linting.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a new baseline holds, in findings."""
+
+    findings: int
+    new: int
+    "Of these, how many the one before did not hold."
+    gone: int
+    "How many of the one before are left out, since the scan did not find them."
+
+
+def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence: Confidence) -> Scope:
+    """What a scan of `paths` looks at."""
+    selection = Selection.of(config, rulebook)
+    return Scope(config.root, [path.resolve() for path in paths], selection.is_enabled, confidence == "possible")
+
+
+def apply(report: Report, file: Path, scope: Scope, rulebook: Rulebook, *, must_exist: bool) -> Report:
+    """The report without what the baseline holds. Without a file it is the report itself. Raises BaselineError."""
+    entries = read_baseline(file)
+    shown = Path(from_here(str(file))).as_posix()
+    if entries is None:
+        if must_exist:
+            raise BaselineError(f"{shown}: no such file; `graphsafe scan --write-baseline` writes one")
+        return report
+    stale = rulebook.rules[STALE] if scope.is_enabled(STALE, "") else None
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    return without_known(report, matched(report, entries, scope), shown, stale, today)
+
+
+def write(report: Report, file: Path, scope: Scope) -> Written:
+    """Record what the report finds; what the scan did not look for stays in the file. Raises BaselineError."""
+    before = read_baseline(file) or []
+    matches = matched(report, before, scope)
+    entries = recorded(matches)
+    write_baseline(file, entries)
+    new = sum(entry is None and finding.suppressed is None for finding, _, entry in matches.held)
+    findings = _findings(entries)
+    return Written(findings, new, _findings(before) + new - findings)
+
+
+def _findings(entries: Sequence[Entry]) -> int:
+    return sum(entry.count for entry in entries)

@@ -1,0 +1,139 @@
+"""A baseline's file: TOML, sorted, with one block a finding, so that people can edit it and git can merge it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from graphsafe.baseline.entry import Entry, Identity
+from graphsafe.config import read_toml
+from graphsafe.document import Convert, Document
+from graphsafe.errors import RequestError
+from graphsafe.files import from_here, write_atomically
+
+NAME = "graphsafe-baseline.toml"
+"In the folder of the configuration."
+VERSION = 1
+_HEAD = f"""\
+# Findings that a scan leaves out. `graphsafe scan --write-baseline` writes this file anew; it keeps owner, reason and
+# expires (a date: from the next day on the finding is reported again).
+version = {VERSION}
+"""
+_BLOCK = re.compile(r"^[ \t]*\[\[[ \t]*finding[ \t]*\]\]", re.MULTILINE)
+
+
+class BaselineError(RequestError):
+    """The file is malformed, or of a version that is not read: one line with the file, the key and the reason."""
+
+
+def read_baseline(path: Path) -> list[Entry] | None:
+    """Its entries; None where there is no such file. Raises BaselineError."""
+    shown = from_here(str(path))
+    table = read_toml(path, BaselineError)
+    if table is None:
+        return None
+    document = Document(shown, BaselineError)
+    version = table.get("version")
+    if version != VERSION:
+        raise BaselineError(
+            f"{shown}: a baseline of version {version}, and this graphsafe reads version {VERSION}"
+            if isinstance(version, int)
+            else f"{shown}: version: missing, so this is no baseline"
+        )
+    read = document.read("", table, {"version": Document.number, "finding": _entries})
+    entries: list[Entry] = read.get("finding", [])
+    return _with_lines(entries, path)
+
+
+def write_baseline(path: Path, entries: Iterable[Entry]) -> None:
+    """Raises BaselineError where the file cannot be written."""
+    try:
+        write_atomically(path, baseline_text(entries))
+    except OSError as error:
+        raise BaselineError(f"{from_here(str(path))}: {error.strerror}") from None
+
+
+def baseline_text(entries: Iterable[Entry]) -> str:
+    """The same text whatever the order of the entries."""
+    return "\n".join([_HEAD, *sorted(map(_block, entries))])
+
+
+def _block(entry: Entry) -> str:
+    at = entry.identity
+    values: Mapping[str, str | int | datetime.date | None] = {
+        "path": at.path,
+        "function": at.function or None,
+        "code": at.code,
+        "text": at.text,
+        "count": entry.count if entry.count > 1 else None,
+        "confidence": entry.confidence,
+        "owner": entry.owner,
+        "reason": entry.reason,
+        "expires": entry.expires,
+    }
+    lines = [f"{key} = {_value(value)}\n" for key, value in values.items() if value is not None]
+    return "".join(["[[finding]]\n", *lines])
+
+
+def _value(value: str | int | datetime.date) -> str:
+    """JSON's texts are TOML's, but for DEL, which TOML escapes."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    return str(value)
+
+
+def _with_lines(entries: Sequence[Entry], path: Path) -> list[Entry]:
+    text = path.read_text(encoding="utf-8")
+    starts = [text.count("\n", 0, found.start()) + 1 for found in _BLOCK.finditer(text)]
+    if len(starts) != len(entries):  # written in another way, or a reason that looks like a block
+        return list(entries)
+    return [replace(entry, line=line) for entry, line in zip(entries, starts, strict=True)]
+
+
+def _entries(document: Document, key: str, value: object) -> list[Entry]:
+    return [_entry(document, name, item) for name, item in document.items(key, value)]
+
+
+def _entry(document: Document, key: str, value: object) -> Entry:
+    read: dict[str, Any] = document.read(key, value, _KEYS, required=("path", "code", "text"))
+    identity = Identity(read.pop("path"), read.pop("function", ""), read.pop("code"), read.pop("text"))
+    return Entry(identity, **read)
+
+
+def _any_text(document: Document, key: str, value: object) -> str:
+    """Empty for a finding about a whole file."""
+    return value if value == "" else document.text(key, value)
+
+
+def _count(document: Document, key: str, value: object) -> int:
+    number = document.number(key, value)
+    if number < 1:
+        raise document.error(key, "expected a number from 1 on")
+    return number
+
+
+def _date(document: Document, key: str, value: object) -> datetime.date:
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return value
+    try:
+        return datetime.date.fromisoformat(document.text(key, value))
+    except ValueError:
+        raise document.error(key, "expected a date such as 2027-03-31") from None
+
+
+_KEYS: Mapping[str, Convert] = {
+    "path": Document.text,
+    "function": Document.text,
+    "code": Document.text,
+    "text": _any_text,
+    "count": _count,
+    "confidence": lambda document, key, value: document.one_of(key, value, ("possible",)),
+    "owner": Document.line,
+    "reason": Document.text,
+    "expires": _date,
+}

@@ -1,0 +1,195 @@
+"""Which findings a baseline holds, and which of its entries are left over."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from graphsafe.baseline.entry import Entry, Identity
+from graphsafe.baseline.span_text import span_text
+from graphsafe.report.fingerprint import fingerprint
+from graphsafe.report.model import Confidence, Finding, Location, Report, Suppression, in_order
+from graphsafe.report.source import Lines, read_lines
+from graphsafe.rulebook import Rule
+
+STALE = "GS903"
+_PARTIAL = frozenset(("nearest-roots", "unread-ways", "internal-error"))
+"Limits of scans in which a finding may be missing that is there."
+_UNREADABLE = "GS900"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a scan has looked at, so that what it does not find there is gone."""
+
+    root: Path
+    "The project root, without links."
+    paths: Sequence[Path]
+    "What was scanned, absolute and without links."
+    is_enabled: Callable[[str, str], bool]
+    "Whether a code is looked for in a file, by its path from the root."
+    possible: bool
+    "Whether what is only possible is reported."
+
+    def covers(self, entry: Entry) -> bool:
+        at = entry.identity
+        path = Path(os.path.normpath(self.root / at.path))
+        return (
+            (self.possible or entry.confidence is None)
+            and self.is_enabled(at.code, at.path)
+            and any(path.is_relative_to(given) for given in self.paths)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Findings and entries that belong together."""
+
+    held: Sequence[tuple[Finding, Identity, Entry | None]]
+    "Every finding in order, its identity, and its entry if it has one."
+    left: Sequence[tuple[Entry, int]]
+    "Entries that the scan would have found, with how many of their findings it did not find."
+    unjudged: Sequence[tuple[Entry, int]]
+    "The same of entries that the scan did not look for."
+
+
+def matched(report: Report, entries: Sequence[Entry], scope: Scope) -> Matches:
+    """Every finding has at most one entry: of the same identity, else one whose function or file has another name now.
+
+    The second kind takes only entries that would be left over, so that a copy of accepted code is a new finding.
+    """
+    findings = [finding for finding in in_order(report.findings) if finding.code != STALE]
+    source = lru_cache(maxsize=64)(read_lines)
+    identities = [_identity(finding, scope.root, source) for finding in findings]
+    found: dict[int, int] = {}
+    "Number of a finding -> number of its entry."
+    remaining = [entry.count for entry in entries]
+    is_partial = any(limit.kind in _PARTIAL for limit in report.limits)
+    unread = {at.path for at in identities if at.code == _UNREADABLE}
+
+    def judged(entry: Entry) -> bool:
+        return not is_partial and entry.identity.path not in unread and scope.covers(entry)
+
+    def gone(entry: Entry) -> bool:
+        return not is_partial and (judged(entry) or not (scope.root / entry.identity.path).exists())
+
+    # What a comment suppresses needs no entry, and takes one only from what is left.
+    order = sorted(range(len(findings)), key=lambda number: findings[number].suppressed is not None)
+    rounds: Sequence[tuple[Callable[[Identity], Hashable], Callable[[Entry], bool]]] = (
+        (lambda at: at, lambda entry: True),
+        (lambda at: (at.path, at.code, at.text), judged),
+        (lambda at: (at.function, at.code, at.text), gone),
+    )
+    for key, is_free in rounds:
+        free: dict[Hashable, list[int]] = {}
+        for number, entry in enumerate(entries):
+            if remaining[number] and is_free(entry):
+                free.setdefault(key(entry.identity), []).append(number)
+        for number in order:
+            waiting = free.get(key(identities[number]), []) if number not in found else []
+            while waiting and not remaining[waiting[0]]:
+                del waiting[0]
+            if waiting:
+                found[number] = waiting[0]
+                remaining[waiting[0]] -= 1
+    over = [(entry, count) for entry, count in zip(entries, remaining, strict=True) if count]
+    return Matches(
+        [
+            (finding, identities[number], entries[found[number]] if number in found else None)
+            for number, finding in enumerate(findings)
+        ],
+        [(entry, count) for entry, count in over if judged(entry)],
+        [(entry, count) for entry, count in over if not judged(entry)],
+    )
+
+
+def _identity(finding: Finding, root: Path, source: Lines) -> Identity:
+    at = finding.location
+    try:
+        path = Path(os.path.relpath(at.path, root)).as_posix()
+    except ValueError:  # another drive on Windows
+        path = at.path
+    # Of a name that is not UTF-8, TOML cannot say every byte.
+    path = path.encode("utf-8", "replace").decode("utf-8")
+    return Identity(path, at.function or "", finding.code, span_text(at, source(at.path)))
+
+
+def without_known(report: Report, matches: Matches, file: str, stale: Rule | None, today: datetime.date) -> Report:
+    """The report with known findings suppressed, and with a finding for each entry of `file` that is left over.
+
+    What an expired entry holds stays, and says so. `stale` is the rule about left entries, None if it is not selected.
+    """
+    findings = [_judged(finding, entry, today) for finding, _, entry in matches.held]
+    if stale is not None:
+        findings += _stale(matches.left, file, stale)
+    return replace(report, findings=tuple(in_order(findings)))
+
+
+def recorded(matches: Matches) -> list[Entry]:
+    """The entries of a new baseline: what was found and is not suppressed, with what people wrote about it."""
+    counts: Counter[tuple[Identity, Entry | None, bool]] = Counter()
+    for finding, identity, entry in matches.held:
+        if finding.suppressed is None:
+            counts[identity, entry, finding.confidence == "possible"] += 1
+    kept = [replace(entry, count=count) for entry, count in matches.unjudged]
+    for (identity, entry, possible), count in counts.items():
+        made = entry or Entry(identity)
+        confidence: Confidence | None = "possible" if possible else None
+        kept.append(replace(made, identity=identity, count=count, confidence=confidence))
+    return _joined(kept)
+
+
+def _joined(entries: Iterable[Entry]) -> list[Entry]:
+    """Entries that differ in their count only are one."""
+    counts: Counter[Entry] = Counter()
+    for entry in entries:
+        counts[replace(entry, count=1, line=1)] += entry.count
+    return [replace(entry, count=count) for entry, count in counts.items()]
+
+
+def _judged(finding: Finding, entry: Entry | None, today: datetime.date) -> Finding:
+    if entry is None or finding.suppressed is not None:
+        return finding
+    written = {
+        "owner": entry.owner,
+        "reason": entry.reason,
+        "expires": entry.expires.isoformat() if entry.expires else None,
+    }
+    data: Mapping[str, object] = {**finding.data, "baseline": written}
+    if entry.is_expired(today):
+        about = "".join(
+            f", {key} {value}" for key, value in (("owner", entry.owner), ("reason", entry.reason)) if value
+        )
+        message = f"{finding.message} (its baseline entry expired on {entry.expires}{about})"
+        return replace(finding, message=message, data=data)
+    return replace(finding, data=data, suppressed=Suppression(entry.reason))
+
+
+def _stale(left: Iterable[tuple[Entry, int]], file: str, rule: Rule) -> Iterable[Finding]:
+    seen: Counter[Identity] = Counter()
+    for entry, count in left:
+        at = entry.identity
+        seen[at] += 1
+        number = "" if entry.count == 1 else f"{entry.count} times "
+        what = f"{number}{at.code} `{at.text}` in {at.function or 'the module level'} of {at.path}"
+        words = {"expr": what, "gone": "which is" if count == entry.count else f"of which {count} is"}
+        yield Finding(
+            code=rule.code,
+            rule=rule.name,
+            level=rule.level,
+            confidence="likely",
+            source="scan",
+            device=None,
+            location=Location(file, entry.line, 1, entry.line, len("[[finding]]") + 1, None),
+            call_chain=(),
+            message=rule.message.format_map(words),
+            why=" ".join(rule.why.strip().split("\n\n")[0].split()),
+            fix=rule.fix_short,
+            data={"expr": what, "missing": count},
+            fingerprint=fingerprint(rule.code, Path(file).name, None, f"{at}", seen[at] - 1),
+        )

@@ -1,0 +1,170 @@
+"""`graphsafe scan` on the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from graphsafe.cli_options import (
+    BAD_REQUEST,
+    FINDINGS,
+    LEVEL,
+    OK,
+    PATH,
+    config_for,
+    form_of,
+    form_option,
+    rule_texts,
+)
+from graphsafe.console import ProgressBar, check_writable, complain, put, put_hotness, put_written
+from graphsafe.errors import RequestError
+
+if TYPE_CHECKING:
+    from graphsafe.report.model import Confidence, Level, Report
+
+
+def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
+
+
+@click.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=PATH)
+@form_option
+@click.option(
+    "-o", "--output", type=PATH, metavar="FILE", help="Write to FILE instead of stdout; its suffix may name the form."
+)
+@click.option("--select", multiple=True, callback=_codes, metavar="CODES", help="Only these rules: GS101,GS2.")
+@click.option(
+    "--ignore", multiple=True, callback=_codes, metavar="CODES", help="Not these rules, besides configured ones."
+)
+@click.option("--fail-level", type=LEVEL, help="Exit with 1 from this level on (default: error).")
+@click.option(
+    "--confidence",
+    type=click.Choice(["likely", "possible"]),
+    default="likely",
+    help="Also report what is only possible (default: likely).",
+)
+@click.option(
+    "--baseline",
+    type=PATH,
+    metavar="FILE",
+    help="Known findings to leave out (default: graphsafe-baseline.toml beside the configuration, if it exists).",
+)
+@click.option(
+    "--write-baseline", is_flag=True, help="Instead of a report: record the findings as known, to leave them out."
+)
+@click.option("--no-cache", is_flag=True, help="Neither use nor keep what earlier scans found.")
+@click.option(
+    "--cache-dir", type=PATH, metavar="DIR", help="Keep it in DIR (default: .graphsafe_cache in the project)."
+)
+@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
+@click.option(
+    "--explain-path",
+    metavar="FUNC",
+    help="Instead of a report: why FUNC is hot or is not. FILE.py:NAME, module:NAME or NAME, also its end only.",
+)
+def scan(
+    paths: tuple[Path, ...],
+    form: str | None,
+    output: Path | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fail_level: Level | None,
+    confidence: Confidence,
+    baseline: Path | None,
+    write_baseline: bool,
+    no_cache: bool,
+    cache_dir: Path | None,
+    jobs: int | None,
+    explain_path: str | None,
+) -> int:
+    """Lint the hot path of files and folders: which lines stand in the way of a CUDA graph, and what to write instead.
+
+    Nothing is imported and nothing is run. Findings are limited to code that a step reaches, for example from the
+    `forward` of a module; configure more with hot-paths in pyproject.toml, or mark a function with `# graphsafe: hot`.
+
+    \b
+    graphsafe scan src/
+    graphsafe scan model.py --select GS1,GS3 --format concise
+    graphsafe scan src/ --format sarif -o graphsafe.sarif
+    graphsafe scan src/ --explain-path Sampler.draw
+    graphsafe scan . --write-baseline                    later scans report only what is new
+    """
+    from graphsafe.baseline import api as known
+    from graphsafe.baseline.baseline_file import NAME
+    from graphsafe.rulebook import load_rulebook
+    from graphsafe.scan import api
+    from graphsafe.scan.incremental.cache import cache_folder
+
+    missing = [path for path in paths if not (path.is_file() or path.is_dir())]
+    for path in missing:
+        complain(f"{path}: no such file or folder")
+    there = [path for path in paths if path not in missing]
+    if not there:
+        return BAD_REQUEST
+    _check_mode(form, output, {"--explain-path": explain_path is not None, "--write-baseline": write_baseline})
+    check_writable(output)
+    config = config_for(there)
+    bar = ProgressBar("reading hot code")
+    progress = bar.show if sys.stderr.isatty() else None
+    if explain_path is not None:
+        try:
+            explained = api.explain_path(explain_path, there, config, jobs=jobs, progress=progress)
+        finally:
+            bar.clear()
+        put_hotness(explained)
+        return BAD_REQUEST if missing else OK
+    config = replace(
+        config,
+        select=select or config.select,
+        ignore=config.ignore + ignore,
+        fail_level=fail_level or config.fail_level,
+    )
+    rulebook = load_rulebook(config.rule_packs)
+    try:
+        report = api.scan_paths(
+            there,
+            config,
+            confidence=confidence,
+            rulebook=rulebook,
+            cache=None if no_cache else cache_dir or cache_folder(config),
+            jobs=jobs,
+            progress=progress,
+            complain=complain,
+        )
+    finally:
+        bar.clear()
+    scope = known.scope(there, config, rulebook, confidence)
+    file = baseline or config.root / NAME
+    if write_baseline:
+        put_written(known.write(report, file, scope), file)
+    else:
+        report = known.apply(report, file, scope, rulebook, must_exist=baseline is not None)
+        put(report, form_of(output, form, "terminal"), output, rule_texts(config))
+    for limit in report.limits:
+        if limit.kind in ("no-root", "internal-error"):
+            complain(f"{limit.what}: {limit.why}")
+    if missing:
+        return BAD_REQUEST
+    return OK if write_baseline else _scan_code(report, config.fail_level)
+
+
+def _check_mode(form: str | None, output: Path | None, modes: Mapping[str, bool]) -> None:
+    """Refuse what would be ignored: a mode other than a report is alone, and prints text."""
+    asked = [mode for mode, is_asked in modes.items() if is_asked]
+    if len(asked) > 1:
+        raise RequestError(f"scan: give either {' or '.join(asked)}")
+    if asked and (form not in (None, "terminal") or output is not None):
+        raise RequestError(f"scan {asked[0]} prints text; it takes neither --format nor -o")
+
+
+def _scan_code(report: Report, fail_level: Level) -> int:
+    from graphsafe.report.model import LEVELS
+
+    failing = LEVELS[LEVELS.index(fail_level) :]
+    return FINDINGS if any(f.level in failing and f.suppressed is None for f in report.findings) else OK

@@ -1,0 +1,28 @@
+"""Which rules are in force in which files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from graphsafe.config import Config
+from graphsafe.rulebook import Rulebook
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    codes: frozenset[str]
+    per_file_ignores: Mapping[str, tuple[str, ...]]
+
+    @staticmethod
+    def of(config: Config, rulebook: Rulebook) -> Selection:
+        """Raises RulebookError for an unknown code in `select` or `ignore`."""
+        return Selection(rulebook.selected(config.select, config.ignore), config.per_file_ignores)
+
+    def is_enabled(self, code: str, path: str) -> bool:
+        """`path` is from the project root, with forward slashes."""
+        return code in self.codes and not any(
+            fnmatchcase(path, pattern) and any(code.startswith(prefix) for prefix in codes)
+            for pattern, codes in self.per_file_ignores.items()
+        )
