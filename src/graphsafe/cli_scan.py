@@ -93,7 +93,7 @@ def scan(
     graphsafe scan model.py --select GS1,GS3 --format concise
     graphsafe scan src/ --format sarif -o graphsafe.sarif
     graphsafe scan src/ --explain-path Sampler.draw
-    graphsafe scan . --write-baseline                    later scans report only what is new
+    graphsafe scan . --write-baseline       # later scans report what is new
     """
     from graphsafe.baseline import api as known
     from graphsafe.baseline.baseline_file import NAME
