@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graphsafe.errors import RequestError
+from graphsafe.files import from_here
 from graphsafe.report.text import count, listed, printable
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def put_written(written: Written, file: Path) -> None:
     """Say what a new baseline holds."""
     more = [f"{written.new} new"] * bool(written.new) + [f"{written.gone} gone"] * bool(written.gone)
     text = f"{count(written.findings, 'finding')}{f' ({listed(more)})' if more else ''}"
-    click.echo(printable(f"{_shown(str(file))}: {text}"))
+    click.echo(printable(f"{from_here(str(file))}: {text}"))
 
 
 def put_page(markdown: str) -> None:
@@ -119,19 +120,19 @@ def put_hotness(found: Sequence[Hotness]) -> None:
 
 def _hotness(found: Hotness) -> Iterator[str]:
     at, root = found.definition, found.root
-    title = f"{at.name} ({_shown(at.path)}:{at.line})"
+    title = f"{at.name} ({from_here(at.path)}:{at.line})"
     if root is not None:
         if not found.chain:
             yield f"{title} is hot: {found.why}."
         else:
             yield f"{title} is hot."
-            yield f"  root: {root.name or 'the module level'} ({_shown(root.path)}:{root.line}), {found.why}"
+            yield f"  root: {root.name or 'the module level'} ({from_here(root.path)}:{root.line}), {found.why}"
         callees = [*(edge.caller for edge in found.chain[1:]), at.ref]
         for edge, callee in zip(found.chain, callees, strict=False):
             path, _, caller = edge.caller.partition("::")
             behind = ", behind a guard that keeps it out of captures" if edge.guarded else ""
             called = callee.partition("::")[2]
-            yield f"  {_shown(path)}:{edge.line}: {caller or 'the module level'} calls {called}{behind}"
+            yield f"  {from_here(path)}:{edge.line}: {caller or 'the module level'} calls {called}{behind}"
         if any(edge.guarded for edge in found.chain):
             yield "  Every way to it is guarded: what is found in it is a note at most."
         if found.further_roots:
@@ -140,7 +141,7 @@ def _hotness(found: Hotness) -> Iterator[str]:
         yield f"{title} is not hot: {found.cold or 'no hot code is known to call it'}."
         for use in found.uses[:_MOST]:
             around = use.function or "the module level"
-            yield f"  {_shown(use.path)}:{use.line}: named in {around}, which is {'hot' if use.hot else 'not hot'}"
+            yield f"  {from_here(use.path)}:{use.line}: named in {around}, which is {'hot' if use.hot else 'not hot'}"
         if len(found.uses) > _MOST:
             yield f"  and in {count(len(found.uses) - _MOST, 'more place')}"
         if not found.uses:
@@ -159,25 +160,18 @@ def _mending(found: Hotness) -> str:
     return mark if found.cold is not None else f'{mark}, or hot-paths = ["{found.pattern}"]'
 
 
-def _shown(path: str) -> str:
-    try:
-        return Path(os.path.relpath(path)).as_posix()
-    except ValueError:  # another drive on Windows
-        return Path(path).as_posix()
-
-
 class StatusLine:
     """One line on stderr that says what is going on, and is erased at the end."""
 
     def __init__(self) -> None:
-        self._shown = False
+        self.from_here = False
 
     def show(self, line: str) -> None:
         click.echo(f"\r\033[K{printable(line)[: _width() - 1]}", nl=False, err=True)
-        self._shown = True
+        self.from_here = True
 
     def clear(self) -> None:
-        if self._shown:
+        if self.from_here:
             click.echo("\r\033[K", nl=False, err=True)
 
 

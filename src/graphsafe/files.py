@@ -65,11 +65,13 @@ def ensure_working_directory(path: str) -> None:
 
 
 def from_here(path: str) -> str:
-    """The path from the working directory; as it is where that has been removed."""
-    try:
-        return os.path.relpath(path)
-    except (OSError, ValueError):
-        return path
+    """A path as reports write it: from the working directory, with forward slashes.
+
+    As it is where that folder has been removed or is on another drive.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        path = os.path.relpath(path)
+    return Path(path).as_posix()
 
 
 def user_cache() -> Path:

@@ -96,6 +96,11 @@ class Rule:
     evidence: tuple[Evidence, ...]
     see_also: tuple[str, ...]
 
+    @property
+    def short_why(self) -> str:
+        """The first paragraph of `why`, on one line."""
+        return " ".join(self.why.strip().split("\n\n")[0].split())
+
 
 @dataclass(frozen=True, slots=True)
 class KnownError:

@@ -124,7 +124,7 @@ class _Writer:
             region=region,
             call_chain=chain(frames),
             message=_message(rule, how).format_map(_Words(str, expr=expr, value=value)),
-            why=_first_paragraph(rule.why) + here,
+            why=rule.short_why + here,
             fix=_fix(rule, how).format_map(_Words(str, expr=expr, value=value)) + repair,
             count=count,
             data=data or {},
@@ -372,10 +372,6 @@ def _message(rule: Rule, how: str | None) -> str:
 
 def _fix(rule: Rule, how: str | None) -> str:
     return next((match.fix_short for match in rule.matches if how in match.how and match.fix_short), rule.fix_short)
-
-
-def _first_paragraph(text: str) -> str:
-    return " ".join(text.strip().split("\n\n")[0].split())
 
 
 def _line(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

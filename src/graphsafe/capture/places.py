@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,7 +61,7 @@ def shown(path: str) -> str:
     for site in ("site-packages", "dist-packages"):
         if site in parts:
             return "/".join(parts[len(parts) - parts[::-1].index(site) :])
-    return from_here(path).replace(os.sep, "/")
+    return from_here(path)
 
 
 def _lines(path: str) -> Sequence[str]:

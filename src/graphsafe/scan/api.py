@@ -11,6 +11,7 @@ from pathlib import Path
 
 import graphsafe
 from graphsafe.config import Config, is_project_root
+from graphsafe.files import from_here
 from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
 from graphsafe.rulebook import Rulebook, load_rulebook
 from graphsafe.scan.deep_stack import run_deep
@@ -96,7 +97,7 @@ def _files(paths: Sequence[Path], config: Config, left_out: dict[Limit, None]) -
     """The files that are read, and those of them that are reported on; what is left out becomes limits."""
 
     def complain(kind: str, what: str, why: str) -> None:
-        left_out[Limit(kind, _shown(what), why)] = None
+        left_out[Limit(kind, from_here(what), why)] = None
 
     def can_be_named(path: Path) -> bool:
         if "::" in str(path):
@@ -107,14 +108,6 @@ def _files(paths: Sequence[Path], config: Config, left_out: dict[Limit, None]) -
     project = list(filter(can_be_named, _project_files(paths, config, complain)))
     given = list(filter(can_be_named, _given(paths, config, project, complain)))
     return Files(sorted({*project, *given})), sorted(given)
-
-
-def _shown(path: str) -> str:
-    """Relative to the working directory, with forward slashes."""
-    try:
-        return Path(os.path.relpath(path)).as_posix()
-    except ValueError:  # another drive on Windows
-        return Path(path).as_posix()
 
 
 def _given(paths: Iterable[Path], config: Config, project: Iterable[Path], complain: Complaint) -> list[Path]:

@@ -27,7 +27,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.interpreter.capture_answers import answer
 from graphsafe.scan.models import platforms, type_tests
 from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, is_none
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
@@ -119,13 +119,9 @@ def _captured(engine: Engine, frame: Frame, test: ast.expr, compiled: bool, dept
             asked = answer(engine, frame, chosen.test, compiled)
             value = chosen.body if asked else chosen.orelse
             other = chosen.orelse if asked else chosen.body
-            if asked is not None and _is_none(other) and not _is_none(value):
+            if asked is not None and is_none(other) and not is_none(value):
                 return isinstance(test.ops[0], ast.IsNot)
     return None
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 @memoize_on_node

@@ -28,7 +28,7 @@ from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.parameter_usage import is_used_as_tensor
 from graphsafe.scan.symbols.declared_fields import declared_on_host
-from graphsafe.scan.symbols.index import FunctionFacts
+from graphsafe.scan.symbols.index import FunctionFacts, is_none
 
 if TYPE_CHECKING:
     from graphsafe.scan.domain.arguments import Arguments
@@ -131,7 +131,7 @@ def _parameter(
     if parameter.annotation is not None:
         declared = annotated(engine, frame.file, parameter.annotation)
     if type(declared) is Unknown:
-        if default is not None and passed is None and not _is_none(default):
+        if default is not None and passed is None and not is_none(default):
             return _default(engine, frame, default, overridable_by="default")
         # What came out of a call with device tensors is one, if the body then treats it as one.
         from_step = unknown_caller or (type(passed) is Unknown and passed.device)
@@ -150,7 +150,7 @@ def _parameter(
         return value if type(value) is Number else join(declared, value)
     on_host = type(passed) is Unknown and passed.host
     declared = placed(declared, name, step, "host" if on_host else "device" if frame.hot and unknown_caller else "any")
-    if default is not None and passed is None and _is_none(default):
+    if default is not None and passed is None and is_none(default):
         declared = join(declared, NONE)
     return declared
 
@@ -182,10 +182,6 @@ def _of_declared_numbers(engine: Engine, frame: Frame, passed: Value, annotation
 def _numbers_of(value: Sequence) -> Sequence:
     numbers = [option for option in options(value.elem) if type(option) is Number]
     return of_elements(value.kind, join_all(numbers)) if numbers else value
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _default(engine: Engine, frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:

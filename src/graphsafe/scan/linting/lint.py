@@ -8,9 +8,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache
 from itertools import chain
-from pathlib import Path
 
 from graphsafe.config import Config
+from graphsafe.files import from_here
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Level, Location, Suppression
 from graphsafe.report.source import line_of
@@ -193,7 +193,7 @@ class Linter:
             further_roots=max(counts.get(ref, 1) - 1, 0),
             count=len({item[3].span for item in group}),
             message=(match.message or rule.message).format_map(words) + _about_compile(event),
-            why=_first_paragraph(rule.why),
+            why=rule.short_why,
             fix=(match.fix_short or rule.fix_short).format_map(words),
             data=data,
         )
@@ -217,7 +217,7 @@ class Linter:
             location=Location(self.display(path), problem.line, problem.column, problem.line, problem.column + 1, None),
             call_chain=(),
             message=rule.message.format_map(_Words({"expr": problem.reason})),
-            why=_first_paragraph(rule.why),
+            why=rule.short_why,
             fix=rule.fix_short,
             data={"reason": problem.reason},
         )
@@ -277,7 +277,7 @@ class Linter:
             location=Location(self.display(path), note.line, note.column, note.line, end, None),
             call_chain=(),
             message=rule.message.format_map(words),
-            why=_first_paragraph(rule.why),
+            why=rule.short_why,
             fix=rule.fix_short.format_map(words),
             data={"expr": note.text},
         )
@@ -287,11 +287,7 @@ class Linter:
     def display(self, path: str) -> str:
         """Relative to the working directory, with forward slashes."""
         if path not in self._display:
-            try:
-                shown = os.path.relpath(path)
-            except ValueError:  # another drive on Windows
-                shown = path
-            self._display[path] = Path(shown).as_posix()
+            self._display[path] = from_here(path)
         return self._display[path]
 
     def _from_root(self, shown: str) -> str:
@@ -350,8 +346,3 @@ def _about_compile(event: Event) -> str:
     if test is None or event.guard is not None:
         return ""
     return f"; {test.text} keeps it out of torch.compile, not out of a plain capture" if not test.compiling else ""
-
-
-@cache
-def _first_paragraph(text: str) -> str:
-    return " ".join(text.strip().split("\n\n")[0].split())

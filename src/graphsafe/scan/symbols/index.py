@@ -202,6 +202,11 @@ def dotted(node: ast.expr) -> str | None:
         node = node.value  # type: ignore[attr-defined]
 
 
+def is_none(node: ast.AST) -> bool:
+    """Whether an expression is the literal `None`."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 def decorator_name(node: ast.expr) -> str | None:
     """A decorator's dotted name, with the mode of a `torch.compile` in parentheses: it decides what is captured."""
     if isinstance(node, ast.Call):
