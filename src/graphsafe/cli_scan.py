@@ -58,6 +58,9 @@ def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) ->
 @click.option(
     "--write-baseline", is_flag=True, help="Instead of a report: record the findings as known, to leave them out."
 )
+@click.option(
+    "--diff", metavar="REV", help="Only findings on lines changed since the git revision REV, or since leaving it."
+)
 @click.option("--no-cache", is_flag=True, help="Neither use nor keep what earlier scans found.")
 @click.option(
     "--cache-dir", type=PATH, metavar="DIR", help="Keep it in DIR (default: .graphsafe_cache in the project)."
@@ -78,6 +81,7 @@ def scan(
     confidence: Confidence,
     baseline: Path | None,
     write_baseline: bool,
+    diff: str | None,
     no_cache: bool,
     cache_dir: Path | None,
     jobs: int | None,
@@ -93,10 +97,12 @@ def scan(
     graphsafe scan model.py --select GS1,GS3 --format concise
     graphsafe scan src/ --format sarif -o graphsafe.sarif
     graphsafe scan src/ --explain-path Sampler.draw
+    graphsafe scan . --diff main            # only lines that this branch changed
     graphsafe scan . --write-baseline       # later scans report what is new
     """
     from graphsafe.baseline import api as known
     from graphsafe.baseline.baseline_file import NAME
+    from graphsafe.changed_lines import changes_since, only_changed
     from graphsafe.rulebook import load_rulebook
     from graphsafe.scan import api
     from graphsafe.scan.incremental.cache import cache_folder
@@ -108,7 +114,10 @@ def scan(
     if not there:
         return BAD_REQUEST
     _check_mode(form, output, {"--explain-path": explain_path is not None, "--write-baseline": write_baseline})
+    if write_baseline and diff is not None:
+        raise RequestError("scan --write-baseline records all findings; it takes no --diff")
     check_writable(output)
+    changes = changes_since(diff, there) if diff is not None else None
     config = config_for(there)
     bar = ProgressBar("reading hot code")
     progress = bar.show if sys.stderr.isatty() else None
@@ -145,6 +154,7 @@ def scan(
         put_written(known.write(report, file, scope), file)
     else:
         report = known.apply(report, file, scope, rulebook, must_exist=baseline is not None)
+        report = only_changed(report, changes) if changes is not None else report
         put(report, form_of(output, form, "terminal"), output, rule_texts(config))
     for limit in report.limits:
         if limit.kind in ("no-root", "internal-error"):
