@@ -58,12 +58,12 @@ class Driver:
         self._replaying: set[str] = set()
         "Files that replay a graph."
         self._whys: dict[str, tuple[int, int, str]] = {}
-        "Root -> why it is one: what says most; then what its own lines say, before what others make of it."
+        "Root -> the reason that says most; of equal ones, that of its own lines before that of callers."
         self._read: dict[Step, Summary] = {}
         self._looked_into: set[int] = set()
         "The ids of summaries whose new roots are known; those that have been read keep them alive."
         self._on_host: Mapping[str, Mapping[str, Tensor]] = {}
-        "Method -> parameter -> what calls of which only the name is known pass on the host."
+        "Method -> parameter -> the host tensor that calls pass which only know the method's name."
         self.record = Record()
 
     @property

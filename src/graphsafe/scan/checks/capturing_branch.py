@@ -24,7 +24,7 @@ def branch(engine: Engine, frame: Frame, node: ast.If) -> None:
     if ast.dump(ast.Module(node.body, [])) == ast.dump(ast.Module(node.orelse, [])):
         return
     if computes(engine, frame, node.body) or computes(engine, frame, node.orelse):
-        # Two arms that bind the same names may reach the same values by different ways.
+        # Two branches that assign the same names may compute the same values differently.
         same = bool(node.orelse) and _bound(node.body) >= _bound(node.orelse) != set()
         engine.emit(frame, "StreamOp", "capturing-branch", node.test, "possible" if same else "likely")
 

@@ -20,7 +20,7 @@ FLAG = re.compile(r"_?(supports?_cuda_?graphs?|cuda_?graphs?_support(ed)?|is_cud
 "vLLM's `_cudagraph_support` on metadata builders, and what others call the same promise about a whole class."
 REFUSALS = frozenset(("NEVER", "NONE", "NO", "UNSUPPORTED", "DISABLED", "False", "None"))
 WHOLE = frozenset(("ALWAYS", "FULL", "True"))
-"A promise for every batch; others hold for decoding alone, and not every line of the class belongs to that."
+"These promise support for every batch. Others hold for decoding only, to which not every line belongs."
 _NAMES_BOTH = frozenset(("get_builder_cls", "get_impl_cls"))
 STEPS = ("forward", "__call__", "apply")
 

@@ -316,7 +316,7 @@ def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[st
             if tensor is not None and tensor.attr is not None:
                 found.add(tensor.attr)
     if found and frame.depth == 0 and frame.node is not None and _takes_nothing(frame.node):
-        # Such a step gets its inputs by way of the attributes that it reads.
+        # Such a step gets its inputs through the attributes that it reads.
         for attribute in sorted(found):
             engine.note(StepInput(attribute))
     return frozenset(found)

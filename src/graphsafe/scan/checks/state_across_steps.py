@@ -75,18 +75,18 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
     if not write.lazy or not holds_anything(write.value) or write.key in log.inputs:
         return None
     if depends_on_step(write.value):
-        # A container is more often made once and filled by every step than kept as it was.
+        # A container is more often filled anew by every step than left as it was.
         container = any(type(option) is Dict or _is_list(option) for option in options(write.value))
-        # An object may have looked no further than the shapes of what it was given.
+        # An object may have used only the shapes of its arguments.
         made = write.constructed or any(type(option) is Instance for option in options(write.value))
-        # A call that nothing is known of may as well return a kernel or the name of one.
+        # An unknown call may return a kernel, or the name of one.
         doubtful = made or container or not write.alone or type(write.value) is Unknown
         confidence = "possible" if doubtful else _confidence(write.value)
         return _event(write, "AttrWrite", "lazy-init", confidence)
     if write.sources & log.inputs:
         return _event(write, "AttrWrite", "lazy-init", _confidence(write.value), "warning")
     if write.sources:
-        # Computed from the module's own tensors: stale only if somebody outside the step writes those later.
+        # Computed from the module's own tensors: stale only if code outside the step writes these later.
         return _event(write, "AttrWrite", "lazy-init", "likely", "note")
     return None
 
@@ -143,7 +143,7 @@ def rebound(write: Write, log: StateLog) -> Event | None:
     if before is None:
         return None
     read_first = write.reads_self or write.place in log.read_before
-    # What is empty before the step is filled by it, and emptied again, more often than carried over.
+    # An attribute that is None before the step is mostly set and reset within it.
     empty_before = write.before is not None and may_be_none(write.before) is not False
     confidence: Confidence = "possible" if empty_before and not write.reads_self else _confidence(write.value)
     return _event(write, "AttrWrite", "rebound", confidence, "error" if read_first else "warning")

@@ -9,7 +9,7 @@ from graphsafe.scan.domain.frozen import dataclass
 from graphsafe.scan.domain.values import Value
 
 TOP_LEVEL = 2
-"How many methods that assign attributes are read, one for the sake of the other, to know what these hold."
+"How many levels of methods that assign attributes are read, each to know what the level above stores."
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,10 +57,10 @@ class Event:
     guard: str | None = None
     "The condition that keeps this line out of captures; such a finding is a note at most."
     level: Level | None = None
-    "Where the event itself decides between the levels that its rule allows."
+    "Set where the event, not its rule, decides the level."
     words: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
-    "Stands under a test that something is missing which is made here: after a warm-up no step comes here."
+    "Behind a test that something is missing, which is made here: after a warm-up no step runs it."
     compile_test: CompileTest | None = None
     "The innermost such test around the line."
 

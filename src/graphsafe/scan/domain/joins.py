@@ -77,7 +77,7 @@ def _join_unknown(a: Value, b: Value) -> Value:
         return b
     functions = tuple(dict.fromkeys(option for value in (a, b) for option in _options(value) if _can_be_called(option)))
     if functions and len(functions) <= MAX_FUNCTIONS:
-        # What may be called is read; what else it may be costs no more than not knowing the result.
+        # Functions among the options are followed; for the rest the result is unknown.
         return Union((*functions, UNKNOWN))
     on_host = _is_kept(a) and _is_kept(b)
     return Unknown(depends_on_step(a) or depends_on_step(b), holds_device(a) or holds_device(b), on_host)

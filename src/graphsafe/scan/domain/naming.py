@@ -13,11 +13,11 @@ from graphsafe.scan.domain.values import Dict, Instance, Sequence, Tensor, Union
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 "Names by which engines keep the host's copy of a tensor apart from the device's."
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
-"Names that say so whatever else is known of the value; the other words may also mean a list."
+"Names that count whatever else is known of the value; the other words may also name a list."
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 "Sizes of images, which engines keep on the host and transformers sends to the device."
 SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
-"Sizes that are on the device where something says so; of a root's parameter nothing does."
+"Sizes that are on the device only where more than the name says so."
 MASK_NAME = re.compile(r"(^|_)mask(s|_bool)?$")
 
 

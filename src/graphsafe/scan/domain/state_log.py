@@ -41,12 +41,12 @@ class Write:
     borrowed: bool = False
     "The object belongs to what the step was given: it may be another one in the next step."
     alone: bool = True
-    "For a lazy value: nothing but its absence leads there."
+    "For a lazy value: the line runs only where it is missing."
     rare: bool = False
-    "Stands where most steps do not come, or puts the same values in another form."
+    "Most steps do not run it, or it only converts the values."
     compile_test: CompileTest | None = None
     constructed: bool = False
-    "The value is an object made here, of which only its class says what it keeps."
+    "The value is an object made here; only its class says what it keeps."
     sources: frozenset[str] = frozenset()
     "For a lazy value: the attributes whose tensors it was computed from."
 

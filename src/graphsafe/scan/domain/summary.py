@@ -28,7 +28,7 @@ class NewRoot:
     ref: str
     receiver: Value | None
     why: str
-    "Empty where it is no root, but is called from hot code."
+    "Empty where it is not a root but is called from hot code."
     guarded: bool = False
 
 

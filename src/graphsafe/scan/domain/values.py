@@ -33,9 +33,9 @@ UNSET = _Unset()
 class Unknown:
     step: bool = False
     device: bool = False
-    "May hold device tensors: it came out of a call that was given some."
+    "May hold device tensors: it is the result of a call that was given some."
     host: bool = False
-    "Its name says that the host keeps it."
+    "Its name says that it stays on the host."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Tensor:
     attr: str | None = None
     "The attribute whose storage this is, as `module:Class.attr`; kept through views."
     fresh: bool = False
-    "Born in this step, so that keeping it means keeping a new address."
+    "Made in this step: who stores it stores a new address."
     certain: bool = True
     "False where only a name, or how it is used, suggests that it is a tensor of the device."
     maybe_host: bool = False
@@ -183,7 +183,7 @@ class Union:
 
 
 MAX_WEIGHT = 512
-"Values that a container may hold in all, nested ones included: loops and recursion nest without an end."
+"The most values that a container holds, nested ones included: loops and recursion would nest without end."
 
 
 def _weight(value: Value) -> int:
@@ -232,7 +232,7 @@ FLOAT = Number(type="float")
 BOOL = Number(type="bool")
 STR = Number(type="str")
 ON_CUDA = Number(True, overridable_by="platform", type="bool")
-"What a step of a graph hears about tensors of which nothing else is known."
+"What `x.is_cuda` answers of an unknown tensor: a step for a graph runs on CUDA."
 ARRAY = Array()
 TENSOR = Tensor()
 MASK = Tensor(dtype="bool")

@@ -26,7 +26,7 @@ from graphsafe.scan.domain.values import (
 )
 
 MAX_INT = 16
-"Larger numbers are sizes, of which nothing depends on the value."
+"Larger numbers are sizes; no branch depends on their value."
 MAX_TEXT = 32
 "Characters of a string that is worth following."
 MAX_ITEMS = 8

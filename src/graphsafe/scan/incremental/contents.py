@@ -10,7 +10,7 @@ from graphsafe.scan.incremental.cache import digest
 from graphsafe.scan.sources.source import Unreadable, read_bytes
 
 TICK_SECONDS = 2.0
-"The coarsest clock of a file system (FAT): what is younger may have been written twice under one time."
+"The coarsest clock of a file system (FAT): a younger file may have been written twice under one time."
 Stamp = tuple[int, int, int]
 
 

@@ -22,7 +22,7 @@ from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
 MAX_CHANGED = 32
-"Files; after a larger edit, such as another branch, hardly any report holds."
+"If more files have changed, as with another branch, hardly any report still holds."
 OWN_COMMENT = b"graphsafe:"
 
 

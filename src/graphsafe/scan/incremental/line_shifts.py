@@ -26,7 +26,7 @@ class LineShift:
     def __init__(self, before: Mapping[str, Span], after: Mapping[str, Span]) -> None:
         """Statements by name; both have the same ones."""
         shifts = [(*span, after[name][0] - span[0]) for name, span in before.items()]
-        # Of statements inside one another the inner one tells: the outer one may have been rewritten around it.
+        # The innermost statement counts: those around it may have been rewritten.
         self._shifts = sorted(shifts, key=lambda shift: shift[1] - shift[0])
 
     def line(self, line: int) -> int:

@@ -65,11 +65,11 @@ def annotated_assignment(engine: Engine, frame: Frame, node: ast.AnnAssign) -> N
         if type(value) is Unknown and type(declared) is not Unknown:
             value = placed(declared, dotted(node.target) or "", value.step, "any")
         elif isinstance(value, (Sequence, Dict)) and isinstance(declared, (Sequence, Dict)):
-            # Empty now, and the annotation says of what it will be.
+            # Empty now; the annotation says what its elements will be.
             value = replace(value, elem=placed(declared.elem, dotted(node.target) or "", False, "any"))
     assign(engine, frame, node.target, value, node)
     if type(value) is NoneValue and isinstance(node.target, ast.Attribute) and not frame.hot:
-        # What a constructor leaves to be filled later, by whoever.
+        # A constructor leaves it None; another method will set it.
         declared = placed(annotated(engine, frame.file, node.annotation), node.target.attr, False, "any")
         owner = engine.evaluate(frame, node.target.value)
         if type(owner) is Instance:
@@ -163,7 +163,7 @@ def _assign_attribute(
             engine.attributes.record(option.ref, target.attr, value)
     chain = dotted(target)
     if chain is not None:
-        # Read back in the same call it is what was just written, whatever other methods put there.
+        # Read back in the same call, it is the value just written, whatever other methods assign.
         frame.env[chain] = named(value, chain)
 
 
@@ -214,7 +214,7 @@ def _record_item(
 ) -> None:
     """`holder[key] = value`: under a constant key that a constructor filled it is an attribute like any other."""
     if identifies_object(frame, target.slice):
-        # What belongs to one tensor, by its address, is as good as an attribute of it.
+        # An entry keyed by one tensor's address is like an attribute of that tensor.
         return
     before: Value | None = None
     if type(held) is Dict and type(key) is Number and isinstance(key.const, str):

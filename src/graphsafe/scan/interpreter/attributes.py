@@ -39,7 +39,7 @@ class Constructed:
         for effects in self._effects:
             key = (self._ref, name)
             for written in (*effects.written.get(key, ()), *effects.constructed.get(key, ())):
-                # What is known to be put there counts more than what is not.
+                # Known values count, unknown ones beside them do not.
                 value = written if value is None or type(value) is Unknown else join(value, written)
         return value
 
@@ -231,7 +231,7 @@ class AttributeTables:
                 if value is None or (type(declared) is not Unknown and type(declared) is not Number):
                     return declared
                 if isinstance(value, ast.Constant) and value.value is None:
-                    # What `plan: Plan | None = None` holds once somebody has filled it.
+                    # What `plan: Plan | None = None` holds once it is set.
                     return UNKNOWN
             if value is None:
                 return UNKNOWN

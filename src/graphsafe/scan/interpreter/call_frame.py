@@ -43,7 +43,7 @@ class Frame:
     out_of_scope: int = 0
     "How many calls lead here from the last file in scope (call_budget.py)."
     level: int = TOP_LEVEL
-    "As of the call."
+    "That of the call (arguments.py)."
     compile_tests: list[CompileTest] = field(default_factory=list)
     "Conditions that let only captures with, or only those without, torch.compile come to the current line."
 

@@ -60,7 +60,7 @@ def boolean(engine: Engine, frame: Frame, node: ast.BoolOp) -> Value:
         guards.narrow(engine, frame, frame.env, part, how == "and")
     frame.env = {**before, **{k: v for k, v in frame.env.items() if k not in before}} if frame.env != before else before
     result = join_all(results) if results else UNKNOWN
-    # A switch that nobody sets decides, or the platform: the flag made of it is as much a switch.
+    # The value of an unset switch, or the platform, decides: the result is a switch, too.
     return switch if switch is not None and type(result) in (Number, Unknown) else result
 
 

@@ -64,9 +64,9 @@ from graphsafe.scan.symbols.project import Project
 HOT = 3
 "The stratum of readings of hot code, above those of the levels at which cold code is read."
 MAX_DEPTH = 150
-"Readings inside one another; what lies deeper is not followed."
+"How deep calls are followed."
 MAX_CLOSURES = 30
-"Closures that one function calls inside one another."
+"How deep calls of closures are followed within one function."
 
 
 class Engine:
@@ -199,7 +199,7 @@ class Engine:
         bound = call.bound
         owner = ref = ""
         if not call.hot and call.depth >= MAX_COLD and type(bound) is Instance:
-            # It calls nothing more: one reading does for the objects of all classes that inherit it.
+            # No further call is followed from it, so one summary serves the objects of all classes that inherit it.
             facts = self.project.function_facts(call.ref)
             if facts is not None and facts.owner is not None:
                 owner, ref = f"{call.ref.partition('::')[0]}::{facts.owner}", bound.ref
@@ -226,7 +226,7 @@ class Engine:
         try:
             hash(key)
         except TypeError:
-            # A constant without a hash: nobody else will ask the same.
+            # A constant without a hash: the question is not memoised.
             self._closures += 1
             key = ("read", self._closures)
         if self.queries.depth > MAX_DEPTH:
@@ -234,7 +234,7 @@ class Engine:
             return None
 
         def work() -> Summary | None:
-            # Not looked up before it is needed: the syntax of most functions that are known is forgotten by then.
+            # Looked up only here: the syntax of most functions with a known summary is no longer in memory.
             node = self.project.function_node(ref)
             if node is None:
                 return None
@@ -275,7 +275,7 @@ class Engine:
         try:
             value = work()
         except (RecursionError, MemoryError):
-            # Whether there is room depends on what is being read around it.
+            # How much stack is left depends on the calls around it.
             self.queries.rest_on_all()
             self.note(Failure("not-followed", ref, "nested too deeply to be followed"))
             value = UNKNOWN

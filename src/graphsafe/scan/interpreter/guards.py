@@ -48,7 +48,7 @@ class Verdict:
     "Kept out of every capture."
     text: str = ""
     compiled: bool | None = None
-    "Taken under torch.compile only, but for what no capture takes."
+    "Taken under torch.compile only."
     plain: bool | None = None
     "Taken without torch.compile only."
 
@@ -62,7 +62,7 @@ class Verdict:
 NOTHING = Verdict()
 DEVICE_TYPE = ".device.type"
 MAX_LOCALS = 3
-"Local names that are followed, one out of the other."
+"How many assignments between local names are followed."
 
 
 def judge(engine: Engine, frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
@@ -71,7 +71,7 @@ def judge(engine: Engine, frame: Frame, test: ast.expr, known: Number | None) ->
     if plain is not None and plain is compiled:
         return Verdict(guarded=not plain, text=_text(test))
     if plain is not None:
-        # None beside an answer: what decides under torch.compile is not known.
+        # Without an answer under torch.compile neither branch is excluded there.
         return Verdict(text=_text(test), compiled=not plain, plain=None if compiled is None else not compiled)
     verdict = _judge_value(test, known)
     return verdict if compiled is None else replace(verdict, plain=not compiled, text=verdict.text or _text(test))

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 MAX_FOLDED = 1000
-"Characters of a text, or bits of a number, that is worked out."
+"The most characters of a text, or bits of a number, that a folded constant may have."
 
 _FOLD: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

@@ -133,7 +133,7 @@ def _parameter(
     if type(declared) is Unknown:
         if default is not None and passed is None and not is_none(default):
             return _default(engine, frame, default, overridable_by="default")
-        # What came out of a call with device tensors is one, if the body then treats it as one.
+        # A result of a call with device tensors is a tensor, if the body uses it like one.
         from_step = unknown_caller or (type(passed) is Unknown and passed.device)
         if frame.hot and (
             is_used_as_tensor(function, name, engine.ops, "step-input" if from_step else "parameter")

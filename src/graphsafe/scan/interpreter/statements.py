@@ -100,7 +100,7 @@ def _return(engine: Engine, frame: Frame, node: ast.Return) -> bool:
 
 
 def _raise(engine: Engine, frame: Frame, node: ast.Raise) -> bool:
-    # What builds the message runs only when the step is lost anyway.
+    # The message is built only where the step fails anyway.
     return False
 
 
@@ -112,7 +112,7 @@ def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> bool:
     known = truth(engine, frame, node.test, "assert", node) if frame.hot else None
     guards.narrow(engine, frame, frame.env, node.test, True)
     guards.place(engine, frame, node.test)
-    # `isinstance(x, list)` of what cannot be one: the way here is not taken.
+    # `isinstance(x, list)` of what cannot be one: the branch does not run.
     return known is None or known.overridable_by is not None or bool(known.const) or not isinstance(node.test, ast.Call)
 
 
@@ -158,7 +158,7 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
         if runs_on:
             outcomes.append(frame.env)
         elif verdict.guarded is (not branch):
-            # The way that captures take has left the function: what follows is what they never reach.
+            # The branch that captures take has left the function: they do not reach what follows.
             left = verdict.text
         else:
             left_test = verdict.test_of(not branch)

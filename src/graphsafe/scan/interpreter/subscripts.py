@@ -229,7 +229,7 @@ def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, 
             gathers = "other"
             continue
         if type(option) is Array and on_device:
-            # Who indexes by an array mostly has a tensor of the host.
+            # What is indexed by an array is mostly a tensor of the host.
             on_host = tensor.where != "device"
             engine.emit(
                 frame, "Transfer", "index", node, "possible" if on_host else "likely", None, value="a numpy array"

@@ -93,7 +93,7 @@ class CallGraph:
         order = self._callers_first()
         grows = True
         while grows:
-            # Callers come first but for those in a ring of calls: few rounds reach everything.
+            # Callers come first, except in recursion, so that few rounds reach everything.
             grows = False
             for ref in order:
                 bits = reached[ref]

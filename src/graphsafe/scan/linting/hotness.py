@@ -55,7 +55,7 @@ class Hotness:
     why: str = ""
     "Why the root is one."
     chain: Sequence[Edge] = ()
-    "The calls that lead from the root to it. One is guarded only where every way is."
+    "The calls that lead from the root to it; guarded ones only where each chain has one."
     further_roots: int = 0
     pattern: str | None = None
     "What to write into hot-paths; None where only the function around it can be named."

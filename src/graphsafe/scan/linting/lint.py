@@ -76,7 +76,7 @@ class Linter:
             self._match(place, event, wanted, found, hazards)
         chains = calls.chains()
         counts = calls.root_counts()
-        # File by file, whose texts are kept for a while and not longer.
+        # File by file, since only the texts of the last files stay in memory.
         findings = [self._finding(found[place], chains, counts) for place in sorted(found)]
         findings += [
             self._unreadable(path, self._project.files.problems[path])

@@ -112,7 +112,7 @@ def ordered(engine: Engine, frame: Frame, node: ast.Call, values: Value | Argume
     if tensor is None and type(item) is Number:
         return replace(item, const=UNSET)
     if tensor is not None and type(item) is Union:
-        # Which one it is, the number or the tensor, is what was just asked.
+        # The comparison decides whether it is the number or the tensor.
         return join_all(replace(option, certain=False) if type(option) is Tensor else option for option in item.options)
     return item
 

@@ -60,7 +60,7 @@ EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
 """The kind of event by which scan shows an effect of the op table."""
 
 SIZE_READS = frozenset(("size", "narrow", "split"))
-"Of these effects the host reads other arguments than the tensor that they shape."
+"For these effects the host reads the size arguments, not the tensor itself."
 
 
 def is_true(value: Value | None) -> bool:
@@ -161,7 +161,7 @@ def _placement(
     if type(given) is Unknown:
         return "device"
     if op.placement == "argument" and (not involved or op.is_factory):
-        # A tensor among the sizes has no say in where the result is.
+        # A tensor among the sizes does not decide where the result is.
         if frame.contexts and frame.contexts[-1] in ("device", "host"):
             return frame.contexts[-1]  # type: ignore[return-value]
         return "host"
@@ -215,7 +215,7 @@ def _emit_effects(
         if not involved and op.placement == "same" and not unknown and not effect.anywhere:
             confidence = "possible"
         if effect.how == "private-generator" and may_be_none(arguments.keywords.get("generator", NONE)) is not False:
-            # An option that defaults to None is mostly left at that.
+            # An option that defaults to None is mostly not given.
             confidence = "possible"
         words = {"value": describe(subject) if subject is not None else "a device tensor", "op": name}
         engine.emit(frame, EVENT_OF_EFFECT[effect.kind], effect.how, node, confidence, None, **words)

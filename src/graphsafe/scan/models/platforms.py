@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 OTHER_PLATFORM = re.compile(
     r"(^|\.)_?is_(torch_)?(npu|xpu|hpu|tpu|mps|musa|xla|cpu)(_available)?$|^torch\.(xpu|mps|npu|hpu)\.is_available$"
 )
-"Questions whether the code runs on something else than the GPUs that CUDA graphs are for."
+"Functions that ask whether the code runs on hardware without CUDA graphs."
 OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
-"Questions whether it runs on these."
+"Functions that ask whether it runs on CUDA."
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
-"Questions whether host memory can be pinned, as it can be where there are CUDA graphs."
+"Functions that ask whether host memory can be pinned, which is so where there are CUDA graphs."
 
 
 def answered(name: str, arguments: bool) -> Number | None:

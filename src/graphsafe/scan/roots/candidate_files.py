@@ -19,9 +19,9 @@ MODULE = b"forward"
 DERIVED = re.compile(rb"\bclass[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
 "What a torch module is: a class that has a base."
 FEW = 10
-"Files are few that are less than one in so many of the project."
+"The files to report on are few if they are less than one in so many of the project."
 MAX_READINGS = 2700
-"Of functions, for each of a few files: two to three seconds."
+"How many functions are read for each of a few files: two to three seconds."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Candidates:
     paths: tuple[str, ...]
     "In the order of reading, those to report on first; TARGETS among them stands for configured targets."
     scope: Scope | None
-    "Where only a few files are in question and not all that leads to them is read."
+    "None where the whole project is read."
 
 
 @dataclass(frozen=True, slots=True)

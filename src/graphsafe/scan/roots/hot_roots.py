@@ -36,7 +36,7 @@ OTHER_HARDWARE = re.compile(
 "Words in the name of a module, class or function by which it is for other hardware than CUDA graphs are."
 HOST_MODULE = re.compile(r"(?<![^_.])cpu(?![^_.])")
 MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
-"Modules that have to do with both sides, whatever device their name adds."
+"Modules that concern both host and device, whatever device their name contains."
 PREPARING_MODULE = re.compile(r"(^|\.)(processors\.|((image|video)_)?processing_|feature_extraction_|tokenization_)")
 "Modules that make a step's inputs before there is a step."
 COLD_BEGINNINGS = (

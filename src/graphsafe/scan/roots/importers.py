@@ -23,7 +23,7 @@ MAX_NEAREST = 8
 _IMPORT = re.compile(rb"[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))")
 _NAME = re.compile(rb"(?:^|[(,\n])[ \t]*([\w.*]+)")
 _OPERATOR = re.compile(rb"""(?:custom_op\(|op_name\s*=|\.impl\()\s*["'](?:\w+::)?(\w+)""")
-"Operators are called by a name that no import tells."
+"Operators are called by a name, without an import."
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _imported(data: bytes, module: str, is_package: bool) -> Iterator[str]:
             parts = module.split(".")
             keep = len(parts) - len(dots) + (1 if is_package else 0)
             target = ".".join([*parts[: max(keep, 0)], *([target] if target else [])])
-        # Unlike `import a.b.c` this binds no parent: what uses the names of a package is no file that stands in it.
+        # Unlike `import a.b.c` this imports no name of a parent package.
         yield target
         for name in _NAME.findall(names):
             yield f"{target}.{name.decode('utf-8', 'replace')}"

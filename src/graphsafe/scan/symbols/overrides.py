@@ -18,8 +18,8 @@ class Overrides:
 
     def __init__(self, project: Project, in_scope: Callable[[str], bool]) -> None:
         self._project = project
-        self._is_near = in_scope
-        "Of subclasses that it does not hold nothing is told."
+        self._in_scope = in_scope
+        "Files for which it is false are left out."
         self._subclasses: dict[str, list[tuple[str, str]]] | None = None
         self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
 
@@ -50,7 +50,7 @@ class Overrides:
                 if (path, name) in seen:
                     continue
                 seen.add((path, name))
-                in_scope = self._is_near(path)
+                in_scope = self._in_scope(path)
                 classes = self._named(path, name) if in_scope else []
                 found.update(classes)
                 if classes or not in_scope:

@@ -31,7 +31,7 @@ class Project:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.asked_bytes = 0
-        "What the modules hold that somebody asked for, as far as their bytes are at hand."
+        "The bytes of all modules that were looked into, as far as they are in memory."
         self._asked: set[str] = set()
         self._modules = files.modules
         self._mros: dict[str, tuple[str, ...]] = {}

@@ -122,7 +122,7 @@ class Files:
                 warnings.simplefilter("ignore")
                 symtable(text, path, "exec")
         except Exception:
-            # Whatever this was, the parser has the last word: some of it is only newer than the running Python.
+            # The parser decides: some of these texts are only newer than the running Python.
             self.index(path)
 
     def data(self, path: str) -> bytes | None:
