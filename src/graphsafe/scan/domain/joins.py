@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import (
     NUMBER,
     STR,

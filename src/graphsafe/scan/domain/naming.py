@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 from functools import lru_cache
 
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import Dict, Instance, Sequence, Tensor, Union, Unknown, Value, Where, depends_on_step
 

@@ -31,6 +31,7 @@ class _Activation:
         self.start()
 
     def start(self) -> None:
+        """As if nothing had been asked yet."""
         self.head = self.position
         "The outermost question on the stack whose provisional answer was used."
         self.asked: set[int] = set()

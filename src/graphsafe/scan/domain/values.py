@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, Literal
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.domain.frozen import dataclass
+from graphsafe.scan.domain.frozen import dataclass, replace
 
 Where = Literal["device", "host", "any"]
 Dtype = Literal["bool", "int", "float"]

@@ -6,11 +6,11 @@ What is dropped depends on the argument alone, never on how many others there ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from operator import is_
 from typing import Any
 
 from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import (
     UNSET,

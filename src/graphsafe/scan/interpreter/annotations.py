@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all, sequence
 from graphsafe.scan.domain.values import (
     ARRAY,

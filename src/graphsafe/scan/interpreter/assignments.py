@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan.checks import first_step
@@ -22,6 +21,7 @@ from graphsafe.scan.checks.provenance import (
     sources,
 )
 from graphsafe.scan.domain.events import span_of
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join, sequence
 from graphsafe.scan.domain.naming import bound_to, placed
 from graphsafe.scan.domain.state_log import Write

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from sys import intern
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import TOP_LEVEL, Call
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.naming import MASK_NAME, placed, where_of
 from graphsafe.scan.domain.summary import Effects, Summary

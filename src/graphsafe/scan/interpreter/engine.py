@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 from typing import Any
 
 from graphsafe.libraries import Libraries
@@ -19,6 +18,7 @@ from graphsafe.scan.checks import draws
 from graphsafe.scan.checks.provenance import first_step_only, is_filled_here
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.events import Event, EventKind, expression_text, span_of
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.queries import Queries
 from graphsafe.scan.domain.record import Edge, Failure, Place
@@ -214,7 +214,8 @@ class Engine:
 
     def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
         """The summary of a function for these arguments; None while it is being read, or where it cannot be."""
-        return self._summary(replace(call, arguments=widened(call.arguments)), out_of_scope)
+        arguments = widened(call.arguments)
+        return self._summary(Call(call.ref, call.bound, arguments, call.hot, call.depth, call.level), out_of_scope)
 
     def _summary(self, call: Call, out_of_scope: int) -> Summary | None:
         ref, arguments = call.ref, call.arguments

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks import provenance
 from graphsafe.scan.domain.events import CompileTest
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import (
     NONE,
@@ -67,7 +68,9 @@ MAX_LOCALS = 3
 
 def judge(engine: Engine, frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
     """`known` is the test's value as far as the host knows it."""
-    plain, compiled = _captured(engine, frame, test, False), _captured(engine, frame, test, True)
+    plain = compiled = None
+    if _may_ask(test):
+        plain, compiled = _captured(engine, frame, test, False), _captured(engine, frame, test, True)
     if plain is not None and plain is compiled:
         return Verdict(guarded=not plain, text=_text(test))
     if plain is not None:
@@ -89,6 +92,18 @@ def _judge_value(test: ast.expr, known: Number | None) -> Verdict:
     elif _is_debug(test):
         return Verdict(guarded=True, text=_text(test))
     return NOTHING
+
+
+@memoize_on_node
+def _may_ask(test: ast.expr) -> bool:
+    """Whether a test may ask for the capture: by a call, or by a local name that holds the answer."""
+    if isinstance(test, ast.UnaryOp):
+        return _may_ask(test.operand)
+    if isinstance(test, ast.BoolOp):
+        return any(map(_may_ask, test.values))
+    if isinstance(test, ast.Compare):
+        return isinstance(test.left, ast.Name)
+    return isinstance(test, (ast.Call, ast.Name))
 
 
 def _captured(engine: Engine, frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.naming import known_by
 from graphsafe.scan.domain.state_log import Read
 from graphsafe.scan.domain.values import (

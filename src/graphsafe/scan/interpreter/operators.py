@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join, sequence
 from graphsafe.scan.domain.values import (
     ARRAY,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.naming import MASK_NAME
 from graphsafe.scan.domain.summary import StepInput

@@ -6,10 +6,10 @@ Everything here is a set, or told root by root, so that it does not matter in wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from graphsafe.scan.checks import draws
 from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.record import SITE, Failure, Place, Record
 from graphsafe.scan.domain.state_log import Place as WritePlace
 from graphsafe.scan.domain.state_log import Read, StateLog, Use, Write

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Call
 from graphsafe.scan.domain.events import span_of
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join, sequence
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.optable import Argument, Call
 from graphsafe.scan.checks import side_stream
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join
 from graphsafe.scan.domain.values import (
     NONE,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.checks import fixed_device
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.naming import names_host
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import ClassValue, Number
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
