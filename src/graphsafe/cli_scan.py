@@ -21,7 +21,7 @@ from graphsafe.cli_options import (
     form_option,
     rule_texts,
 )
-from graphsafe.console import ProgressBar, check_writable, complain, put, put_hotness, put_written
+from graphsafe.console import ProgressBar, check_writable, complain, put, put_added, put_hotness, put_written
 from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) ->
     "--write-baseline", is_flag=True, help="Instead of a report: record the findings as known, to leave them out."
 )
 @click.option(
+    "--add-ignore",
+    metavar="REASON",
+    help="Instead of a report: write `# graphsafe: ignore[CODE] REASON` on the lines that fail the scan.",
+)
+@click.option(
     "--diff", metavar="REV", help="Only findings on lines changed since the git revision REV, or since leaving it."
 )
 @click.option("--no-cache", is_flag=True, help="Neither use nor keep what earlier scans found.")
@@ -81,6 +86,7 @@ def scan(
     confidence: Confidence,
     baseline: Path | None,
     write_baseline: bool,
+    add_ignore: str | None,
     diff: str | None,
     no_cache: bool,
     cache_dir: Path | None,
@@ -98,11 +104,14 @@ def scan(
     graphsafe scan src/ --format sarif -o graphsafe.sarif
     graphsafe scan src/ --explain-path Sampler.draw
     graphsafe scan . --diff main            # only lines that this branch changed
+    graphsafe scan . --add-ignore "not in a captured region"
     graphsafe scan . --write-baseline       # later scans report what is new
     """
     from graphsafe.baseline import api as known
     from graphsafe.baseline.baseline_file import NAME
     from graphsafe.changed_lines import changes_since, only_changed
+    from graphsafe.ignore_comments import add_ignores, check_reason
+    from graphsafe.report.model import failing
     from graphsafe.rulebook import load_rulebook
     from graphsafe.scan import api
     from graphsafe.scan.incremental.cache import cache_folder
@@ -113,7 +122,14 @@ def scan(
     there = [path for path in paths if path not in missing]
     if not there:
         return BAD_REQUEST
-    _check_mode(form, output, {"--explain-path": explain_path is not None, "--write-baseline": write_baseline})
+    modes = {
+        "--explain-path": explain_path is not None,
+        "--write-baseline": write_baseline,
+        "--add-ignore": add_ignore is not None,
+    }
+    _check_mode(form, output, modes)
+    if add_ignore is not None:
+        check_reason(add_ignore)
     if write_baseline and diff is not None:
         raise RequestError("scan --write-baseline records all findings; it takes no --diff")
     check_writable(output)
@@ -155,13 +171,17 @@ def scan(
     else:
         report = known.apply(report, file, scope, rulebook, must_exist=baseline is not None)
         report = only_changed(report, changes) if changes is not None else report
-        put(report, form_of(output, form, "terminal"), output, rule_texts(config))
+        if add_ignore is None:
+            put(report, form_of(output, form, "terminal"), output, rule_texts(config))
     for limit in report.limits:
         if limit.kind in ("no-root", "internal-error"):
             complain(f"{limit.what}: {limit.why}")
-    if missing:
-        return BAD_REQUEST
-    return OK if write_baseline else _scan_code(report, config.fail_level)
+    code = OK if write_baseline else _scan_code(report, config.fail_level)
+    if add_ignore is not None:
+        added = add_ignores(failing(report, config.fail_level), add_ignore)
+        put_added(added)
+        code = FINDINGS if added.failures else OK
+    return BAD_REQUEST if missing else code
 
 
 def _check_mode(form: str | None, output: Path | None, modes: Mapping[str, bool]) -> None:
@@ -174,7 +194,6 @@ def _check_mode(form: str | None, output: Path | None, modes: Mapping[str, bool]
 
 
 def _scan_code(report: Report, fail_level: Level) -> int:
-    from graphsafe.report.model import LEVELS
+    from graphsafe.report.model import failing
 
-    failing = LEVELS[LEVELS.index(fail_level) :]
-    return FINDINGS if any(f.level in failing and f.suppressed is None for f in report.findings) else OK
+    return FINDINGS if failing(report, fail_level) else OK

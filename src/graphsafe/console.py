@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from graphsafe.baseline.api import Written
+    from graphsafe.ignore_comments import Added
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.scan.linting.hotness import Hotness
@@ -95,6 +96,14 @@ def put_written(written: Written, file: Path) -> None:
     more = [f"{written.new} new"] * bool(written.new) + [f"{written.gone} gone"] * bool(written.gone)
     text = f"{count(written.findings, 'finding')}{f' ({listed(more)})' if more else ''}"
     click.echo(printable(f"{from_here(str(file))}: {text}"))
+
+
+def put_added(added: Added) -> None:
+    """Say where comments stand now, and where none could be put."""
+    files = f" in {count(added.files, 'file')}" if added.files else ""
+    click.echo(f"{count(added.findings, 'finding')} ignored{files}")
+    for failure in added.failures:
+        complain(failure)
 
 
 def put_page(markdown: str) -> None:

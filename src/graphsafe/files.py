@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -34,20 +35,23 @@ def read_regular(path: str | Path, most: int) -> bytes:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a temporary file beside `path` and rename it, so that nobody ever sees half a file.
 
-    A link is followed. A device or a pipe is written directly, since renaming would replace it.
-    Raises OSError.
+    A link is followed, and a file that is replaced keeps its mode. A device or a pipe is written directly, since
+    renaming would replace it. Raises OSError.
     """
+    data = content if isinstance(content, bytes) else content.encode("utf-8")
     if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8", newline="\n")
+        path.write_bytes(data)
         return
     path = Path(os.path.realpath(path))
     beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        with beside.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with beside.open("xb") as file:
+            file.write(data)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copymode(path, beside)
         os.replace(beside, path)
     except BaseException:
         beside.unlink(missing_ok=True)

@@ -196,6 +196,12 @@ def unsuppressed(report: Report) -> list[Finding]:
     return [finding for finding in in_order(report.findings) if finding.suppressed is None]
 
 
+def failing(report: Report, level: Level) -> list[Finding]:
+    """What is not suppressed, from a level on."""
+    levels = LEVELS[LEVELS.index(level) :]
+    return [finding for finding in unsuppressed(report) if finding.level in levels]
+
+
 def is_in_baseline(finding: Finding) -> bool:
     """Whether it is suppressed by a baseline, and not by a comment."""
     return finding.suppressed is not None and "baseline" in finding.data

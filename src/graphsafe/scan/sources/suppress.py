@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from graphsafe.scan.sources.source import Source
 
-COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\[(?P<codes>[^\]]*)\])?\s*(?P<reason>.*)$")
+_COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)$")
+_NEXT = re.compile(r"(?:^|\s)#\s")
+"Where another comment begins on the same line, as in `# graphsafe: ignore[GS101] reason  # noqa`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +39,30 @@ class Comment:
 
 
 def comments(source: Source) -> list[Comment]:
-    """The suppressions of a file. A string that looks like one is none."""
+    """The suppressions of a file. A string that looks like one is none, and neither is a line of code in a comment."""
     if "graphsafe:" not in source.text:
         return []
-    candidates = {number for number, line in enumerate(source.lines, 1) if COMMENT.search(line)}
+    candidates = {number for number, line in enumerate(source.lines, 1) if _COMMENT.search(line)}
     if not candidates:
         return []
     found = []
     for row, column, text in _comment_tokens(source.text):
-        match = COMMENT.match(text) if row in candidates else None
-        if match is not None:
-            codes = tuple(code.strip() for code in (match["codes"] or "").split(",") if code.strip())
-            found.append(Comment(row, column + 1, text.strip(), codes, match["reason"].strip() or None))
+        comment = comment_in(text, row, column + 1) if row in candidates else None
+        behind_code = comment is not None and source.lines[row - 1][:column].strip()
+        if comment is not None and (behind_code or comment.column == column + 1):
+            found.append(comment)
     return found
+
+
+def comment_in(text: str, line: int, column: int) -> Comment | None:
+    """The suppression in a comment, perhaps among other comments; `column` is where `text` begins."""
+    match = _COMMENT.search(text)
+    if match is None:
+        return None
+    codes = tuple(code.strip() for code in (match["codes"] or "").split(",") if code.strip())
+    reason = _NEXT.split(match["reason"], maxsplit=1)[0]
+    own = text[match.start() : match.start("reason") + len(reason)].rstrip()
+    return Comment(line, column + match.start(), own, codes, reason.strip() or None)
 
 
 def _comment_tokens(text: str) -> list[tuple[int, int, str]]:

@@ -1,0 +1,163 @@
+"""Writes `# graphsafe: ignore[GS101] reason` on the lines of findings, and changes nothing else in a file.
+
+Comments are put into the text itself, since that leaves every other byte as it is. A file is written only if Python's
+tokens are the same before and after, but for comments.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphsafe.errors import RequestError
+from graphsafe.files import write_atomically
+from graphsafe.report.model import Finding
+from graphsafe.scan.sources.source import Unreadable, read_bytes
+from graphsafe.scan.sources.suppress import Comment, comment_in
+
+_LINE_END = re.compile(r"(\r\n|\r|\n)")
+_OWN = "GS90"
+"How the codes begin of what is said about files, suppressions and baselines."
+_OPENING = frozenset(("FSTRING_START", "TSTRING_START"))
+_CLOSING = frozenset(("FSTRING_END", "TSTRING_END"))
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    findings: int
+    "How many have a comment now."
+    files: int
+    failures: tuple[str, ...]
+    "What has none, and why: a line each."
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The end of a line where a comment may stand, and the one that stands there."""
+
+    column: int
+    "Of the comment, from 0; where there is none, behind the code."
+    comment: str
+
+
+def check_reason(reason: str) -> None:
+    """Raises RequestError for what a comment cannot say."""
+    read = comment_in(f"# graphsafe: ignore[X] {reason}", 1, 1)
+    if not reason.isprintable() or read is None or read.reason != reason.strip() or not reason.strip():
+        raise RequestError("--add-ignore: a reason is one line of text without ` # ` in it")
+
+
+def add_ignores(findings: Iterable[Finding], reason: str) -> Added:
+    """Write comments for findings, all with the same reason; comments that are there already are added to."""
+    by_path: dict[str, list[Finding]] = {}
+    failures: list[str] = []
+    for finding in findings:
+        at = finding.location
+        if finding.code.startswith(_OWN):
+            failures.append(f"{at.path}:{at.line}: {finding.code} is not suppressed by a comment")
+        else:
+            by_path.setdefault(at.path, []).append(finding)
+    count = files = 0
+    for path, found in by_path.items():
+        try:
+            data, without = _commented(read_bytes(path), found, reason.strip())
+            write_atomically(Path(path), data)
+        except Unreadable as error:
+            failures.append(f"{path}: {error.reason}")
+            continue
+        except OSError as error:
+            failures.append(f"{path}: {error.strerror}")
+            continue
+        failures += (f"{path}:{one.location.line}: no comment can stand on this line" for one in without)
+        count += len(found) - len(without)
+        files += len(found) > len(without)
+    return Added(count, files, tuple(failures))
+
+
+def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> tuple[bytes, list[Finding]]:
+    """The file with comments, and the findings that have no line for one. Raises Unreadable."""
+    encoding, text = _decoded(data)
+    parts = _LINE_END.split(text)
+    lines = parts[::2]
+    places = _places("\n".join(lines), lines)
+    codes: dict[int, list[str]] = {}
+    without: list[Finding] = []
+    for finding in findings:
+        at = finding.location
+        line = next((line for line in range(at.line, at.end_line + 1) if line in places), None)
+        if line is None:
+            without.append(finding)
+        elif finding.code not in codes.setdefault(line, []):
+            codes[line].append(finding.code)
+    for line, named in codes.items():
+        place = places[line]
+        code = lines[line - 1][: place.column]
+        lines[line - 1] = code.rstrip() + "  " + _merged(place.comment, named, reason)
+    if _words("\n".join(parts[::2])) != _words("\n".join(lines)):
+        raise Unreadable("comments would change more than comments here; not written")
+    parts[::2] = lines
+    try:
+        return "".join(parts).encode(encoding), without
+    except UnicodeEncodeError:
+        raise Unreadable(f"the reason has characters that the file's encoding, {encoding}, has not") from None
+
+
+def _decoded(data: bytes) -> tuple[str, str]:
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return encoding, data.decode(encoding)
+    except (SyntaxError, ValueError, LookupError) as error:
+        raise Unreadable(str(error)) from None
+
+
+def _merged(comment: str, codes: Collection[str], reason: str) -> str:
+    """The comment with a suppression of `codes`, in the place of the one that it has, else behind all else."""
+    known = comment_in(comment, 1, 0)
+    if known is None:
+        return f"{comment.rstrip()}  {_written(sorted(codes), reason)}".lstrip()
+    end = known.column + len(known.text)
+    return comment[: known.column] + _written(_with(known, codes), _both(known.reason, reason)) + comment[end:]
+
+
+def _with(known: Comment, codes: Collection[str]) -> Sequence[str]:
+    return [*known.codes, *sorted(code for code in codes if not known.codes or not known.covers(code))]
+
+
+def _both(known: str | None, reason: str) -> str:
+    return reason if known is None else known if reason in known else f"{known}; {reason}"
+
+
+def _written(codes: Sequence[str], reason: str) -> str:
+    return f"# graphsafe: ignore[{', '.join(codes)}] {reason}"
+
+
+def _places(text: str, lines: Sequence[str]) -> Mapping[int, _Place]:
+    """The lines, from 1, that a comment can end: not inside of a string, and not before a backslash."""
+    places: dict[int, _Place] = {}
+    depth = 0
+    for token in _tokens(text):
+        name = tokenize.tok_name[token.type]
+        depth += (name in _OPENING) - (name in _CLOSING)
+        line, column = token.start
+        if depth == 0 and token.type == tokenize.COMMENT:
+            places[line] = _Place(column, token.string)
+        elif depth == 0 and token.type in (tokenize.NEWLINE, tokenize.NL) and line <= len(lines):
+            places.setdefault(line, _Place(column, ""))
+    return places
+
+
+def _words(text: str) -> list[tuple[int, str]]:
+    """Its tokens without comments and the ends of lines."""
+    left_out = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE)
+    return [(token.type, token.string) for token in _tokens(text) if token.type not in left_out]
+
+
+def _tokens(text: str) -> Sequence[tokenize.TokenInfo]:
+    try:
+        return list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (tokenize.TokenError, SyntaxError) as error:
+        raise Unreadable(f"not Python: {error.args[0]}") from None
