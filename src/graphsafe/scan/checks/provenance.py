@@ -224,6 +224,14 @@ def _fills_table(frame: Frame, test: LazyTest) -> bool:
     return bool(keys) and not any(identifies_object(frame, key) for key in keys)
 
 
+def is_own_entry(frame: Frame, node: ast.expr) -> bool:
+    """`self.tables[key]` in a function that fills this table: the entry is one of those that it made."""
+    if frame.node is None:
+        return False
+    table = _table(node)
+    return table is not None and any(filled == table for filled, _, _ in _entries(frame.node))
+
+
 def _table(node: ast.expr) -> str | None:
     """What an expression looks an entry up in: `self.tables[key]`, `self.tables.get(key)`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan.checks import branch_effects, capture_site, capturing_branch, first_step, side_stream
-from graphsafe.scan.checks.provenance import capacity_tests, has_alternative
+from graphsafe.scan.checks.provenance import capacity_tests, has_alternative, is_own_entry
 from graphsafe.scan.domain.arguments import TOP_LEVEL
 from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.joins import element_of, join
@@ -95,7 +95,9 @@ def _class(engine: Engine, frame: Frame, node: ast.ClassDef) -> None:
 
 
 def _return(engine: Engine, frame: Frame, node: ast.Return) -> bool:
-    frame.returns.append(NONE if node.value is None else engine.evaluate(frame, node.value))
+    value = NONE if node.value is None else engine.evaluate(frame, node.value)
+    if type(value) is not Unknown or node.value is None or not is_own_entry(frame, node.value):
+        frame.returns.append(value)
     return False
 
 
