@@ -2,8 +2,9 @@
 
     python benchmarks/plan_steps.py --device cuda:0 --out FOLDER [TARGET...]
 
-Without targets: the modules of tests/gpu/plans.yaml, whose cuts are compared with what is written there, and the
-examples. Each target's report is a line of FOLDER/plans.jsonl as soon as it is there; FOLDER/plans.md sums them up.
+With --check the emitted code is run too; where it is wrong, or there is none, the row's limits say so. Without targets:
+the modules of tests/gpu/plans.yaml, whose cuts are compared with what is written there, and the examples. Each target's
+report is a line of FOLDER/plans.jsonl as soon as it is there; FOLDER/plans.md sums them up.
 """
 
 import argparse
@@ -87,6 +88,7 @@ def main():
     parser.add_argument("--device", default="sim:0")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no batch is begun")
+    parser.add_argument("--check", action="store_true", help="run the emitted code too (breakable-cuda-graphs)")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     named = {f"{file_of(name)}:build_{name}": name for name in PLANS}
@@ -99,7 +101,15 @@ def main():
             chosen = targets[at : at + AT_A_TIME]
             started = time.monotonic()
             requests = [
-                CaptureRequest(target, Config(root=ROOT), devices=(arguments.device,), plan=True) for target in chosen
+                CaptureRequest(
+                    target,
+                    Config(root=ROOT),
+                    devices=(arguments.device,),
+                    plan=True,
+                    emit=(arguments.out / f"{target.rpartition(':')[2]}_plan.py").absolute(),
+                    check=arguments.check,
+                )
+                for target in chosen
             ]
             for target, report in zip(chosen, capture_all(requests), strict=True):
                 name = named.get(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -78,6 +79,13 @@ def _parsed(name: str) -> Callable[[str], Any]:
 @click.option("--replays", type=click.IntRange(min=1), metavar="N", help="Replay N times to look for growth and drift.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--plan", is_flag=True, help="Find which parts can be captured where the whole step cannot.")
+@click.option(
+    "--emit", type=PATH, metavar="FILE", help="Write the code that applies the plan, on breakable-cuda-graphs."
+)
+@click.option(
+    "--emit-for", type=click.Choice(["vllm", "sglang"]), help="With --emit: the functions to mark in that engine."
+)
+@click.option("--check", is_flag=True, help="With --plan: run the emitted code and compare it with eager steps.")
 @form_option
 @click.option(
     "-o",
@@ -97,6 +105,9 @@ def capture(
     replays: int | None,
     seed: int,
     plan: bool,
+    emit: Path | None,
+    emit_for: str | None,
+    check: bool,
     form: str | None,
     output: Path | None,
 ) -> int:
@@ -114,6 +125,7 @@ def capture(
         raise RequestError("capture: give either a TARGET or --all")
     file = _absolute(output or Path(REPORT_FILE))
     check_writable(file)
+    _check_plan(emit, emit_for, check, all_targets)
     requests = _requests(
         target,
         devices=devices,
@@ -123,7 +135,10 @@ def capture(
         timeout=timeout,
         replays=replays,
         seed=seed,
-        plan=plan,
+        plan=plan or emit is not None or check,
+        emit=None if emit is None else _absolute(emit),
+        emit_for=emit_for,
+        check=check,
     )
     from graphsafe.capture.api import CaptureFault, capture_all
     from graphsafe.capture.request import INTERRUPTED as CUT_SHORT
@@ -153,6 +168,18 @@ def capture(
     if fault is not None and fault.__cause__ is not None:
         raise fault.__cause__
     return code
+
+
+def _check_plan(emit: Path | None, emit_for: str | None, check: bool, all_targets: bool) -> None:
+    """Raises RequestError for options that do not go together."""
+    if emit_for is not None and emit is None:
+        raise RequestError("capture: --emit-for needs --emit FILE")
+    if emit is not None and all_targets:
+        raise RequestError("capture: --emit writes one plan, and --all makes many")
+    if check and emit_for is None and importlib.util.find_spec("breakable_cuda_graphs") is None:
+        raise RequestError('capture --check needs breakable-cuda-graphs: pip install "graphsafe[plan]"')
+    if emit is not None:
+        check_writable(emit)
 
 
 def _absolute(path: Path) -> Path:

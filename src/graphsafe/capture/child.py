@@ -26,6 +26,7 @@ CHILDREN: Mapping[str, str] = {
     "diagnose": "graphsafe.capture.probes.diagnose",
     "measure": "graphsafe.capture.probes.measure",
     "plan": "graphsafe.capture.plan.probe",
+    "check": "graphsafe.capture.plan.check",
 }
 "Child -> the module whose `run(job, channel)` is its work."
 

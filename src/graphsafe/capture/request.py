@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from graphsafe.config import DEVICE, AxisValue, Config, Target
 from graphsafe.errors import RequestError, nearest
@@ -76,6 +77,12 @@ class CaptureRequest:
     seed: int = 0
     plan: bool = False
     "Whether to look for breaks where the step cannot be captured whole."
+    emit: Path | None = None
+    "Where to write the code that applies a verified plan."
+    emit_for: str | None = None
+    "An engine of `graphsafe.capture.plan.marks.ENGINES` in whose terms; None for code on breakable-cuda-graphs."
+    check: bool = False
+    "Whether that code is run and compared with eager steps too."
     breaks: bool = False
     "Whether ready-with-breaks is a success."
     name: str | None = None

@@ -13,9 +13,11 @@ from graphsafe.capture.job import Job, forget, write_json
 from graphsafe.capture.places import call_lines, shown
 from graphsafe.capture.plan.answer import learned, whole
 from graphsafe.capture.plan.answer import reported as planned
+from graphsafe.capture.plan.marks import CODE, marks
 from graphsafe.capture.probes.capture import GONE
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL
 from graphsafe.capture.trial import OWN_INPUTS
+from graphsafe.files import write_atomically
 from graphsafe.report.model import Limit, Source
 from graphsafe.report.verdict import verdict
 
@@ -300,6 +302,25 @@ class Run:
         elif "target_error" in result:
             told["reason"] = f"planning failed: {result['target_error']['line']}"
         self._planned = planned(told)
+        if told.get("verified") and (self._request.emit is not None or self._request.check):
+            self._emit(dict(result.get("emitted") or {}))
+
+    def _emit(self, code: Mapping[str, Any]) -> None:
+        """Write what applies the plan; what keeps it from being written, or from being right, is a limit."""
+        request, target = self._request, self._request.target
+        text = code.get("text") if request.emit_for is None else marks(self._planned or {}, request.emit_for)
+        if text is None:
+            self.limits.append(Limit("emit", target, f"no code was written: {code.get('why_not')}"))
+            return
+        if request.check and request.emit_for is None:
+            (self._folder / CODE).write_text(text, encoding="utf-8")
+            child = self._supervisor.run(self._job("check"))
+            checked: Any = self._ended(child).get("check")
+            why = child.how_it_ended() if checked is None else checked["reason"]
+            if why is not None:
+                self.limits.append(Limit("emit", target, why))
+        if request.emit is not None:
+            write_atomically(request.emit, text)
 
 
 def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:

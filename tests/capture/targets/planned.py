@@ -163,3 +163,15 @@ def backward(device):
         return loss.detach()
 
     return step, (torch.randn(16, 8, device=device), torch.randn(16, 1, device=device))
+
+
+def closure(device):
+    """A break within a function that has variables of the function around it."""
+    weight = torch.randn(8, 8, device=device)
+
+    def step(x):
+        hidden = torch.tanh(x @ weight) * 2
+        print(end="" if hidden.sum().item() else " ")
+        return torch.relu(hidden + weight[0]) * 3
+
+    return step, (torch.randn(4, 8, device=device),)

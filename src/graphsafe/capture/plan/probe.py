@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.job import read_result
 from graphsafe.capture.plan.causes import Cause, host_causes, rebindings, told_causes, without_line
+from graphsafe.capture.plan.emit import Unemittable, emitted
 from graphsafe.capture.plan.freezes import Need
 from graphsafe.capture.plan.host_lines import lines_that_change
 from graphsafe.capture.plan.runtime import GuardBroken, PlannedRecording, record
@@ -21,6 +22,7 @@ from graphsafe.capture.session import FIRST_SEED, Session, opened
 from graphsafe.capture.state import Snapshot, reach_of
 from graphsafe.capture.targets import TargetError, describe
 from graphsafe.report.model import CallSite
+from graphsafe.report.plan_text import headline
 from graphsafe.rulebook import load_rulebook
 
 if TYPE_CHECKING:
@@ -89,7 +91,16 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> Non
     if told["reason"] is None:
         channel.phase("time the plan")
         times = {**timed(session, Snapshot(session.device, session.subject), recording), "eager_ms": eager_ms}
-        channel.tell(plan={**told, **planned(search, recording, times), "verified": True})
+        told |= {**planned(search, recording, times), "verified": True}
+        channel.tell(plan=told, emitted=_code(session, search, told))
+
+
+def _code(session: Session, search: Search, told: dict[str, Any]) -> dict[str, str | None]:
+    """What applies the plan, or why there is no such code."""
+    try:
+        return {"text": emitted(session, search, headline(told)), "why_not": None}
+    except Unemittable as error:
+        return {"text": None, "why_not": str(error)}
 
 
 def _restart(start: Snapshot, recording: PlannedRecording) -> None:

@@ -45,7 +45,7 @@ def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
     spaces: list[dict[str, Any]] = []
     try:
         for source, chosen in _by_function(regions):
-            functions = _living(source)
+            functions = living(source)
             if not functions:
                 raise Uncuttable(next(iter(chosen.values())), "no function object holds its code")
             for function in functions:
@@ -69,7 +69,9 @@ def _by_function(regions: Sequence[Region]) -> list[tuple[Function, dict[int, Re
     return list(found.items())
 
 
-def _living(source: Function) -> list[FunctionType]:
+def living(source: Function) -> list[FunctionType]:
+    """Every function object that runs this code."""
+    gc.unfreeze()  # what was imported before this process was forked is not listed otherwise
     return [
         found
         for found in gc.get_objects()

@@ -16,6 +16,7 @@ from graphsafe.capture.device.protocol import CaptureFailure
 from graphsafe.capture.frames import traceback_frames, user_frames
 from graphsafe.capture.plan.rewrite import cut
 from graphsafe.capture.plan.values import UNBOUND, cells_of, content, flat, put
+from graphsafe.capture.probes.twin import uncollected
 from graphsafe.capture.state import put_back_host, reach_of
 
 if TYPE_CHECKING:
@@ -284,7 +285,8 @@ class _Pass:
     def run(self, regions: Sequence[Region]) -> PlannedRecording | CaptureFailure:
         device = self._session.device
         outputs: Any = None
-        with device.capture_stream(), cut(regions, self._visit):
+        # Garbage that is collected while a piece is captured would give device memory back in the middle of it.
+        with device.capture_stream(), cut(regions, self._visit), uncollected():
             try:
                 self._pieces.begin()
                 outputs = self._session.subject()

@@ -137,7 +137,7 @@ class _Twins:
     def _record(self, seed: int, traced: bool = False) -> Recording | CaptureFailure:
         self._session.seed(seed)
         self._captures += 1
-        with _uncollected():
+        with uncollected():
             return self._session.device.record(self._session.subject, traced)
 
     def _with_effect(self, differing: Sequence[Difference], second: Recording) -> list[Difference]:
@@ -309,7 +309,7 @@ def _memory(tensor: Any) -> tuple[int, int, int]:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Garbage that is collected in the middle of one capture and not of the other gives its blocks back in between, and
     the two lay their pools out differently."""
     gc.collect()

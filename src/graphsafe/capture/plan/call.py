@@ -1,0 +1,53 @@
+"""`graphsafe.plan(target)`: what `graphsafe capture --plan --emit` does, as a call."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from graphsafe.report.model import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A step's plan. `report.plan` is the plan as the report has it; `code` applies it, None where there is none."""
+
+    report: Report
+    code: str | None
+
+    def apply(self) -> ModuleType:
+        """Put the functions with breaks in the place of the target's own, in this process. The module that is returned
+        has `capture(fn, args, kwargs)`, which gives the step as graphs. Raises RequestError where there is no code."""
+        from graphsafe.errors import RequestError
+
+        if self.code is None:
+            limits = [limit.why for limit in self.report.limits if limit.kind in ("emit", "plan", "bad-request")]
+            reason = (self.report.plan or {}).get("reason") or next(iter(limits), "there is no plan")
+            raise RequestError(f"{self.report.target}: {reason}")
+        module = ModuleType("graphsafe_plan")
+        sys.modules[module.__name__] = module
+        exec(compile(self.code, "<plan>", "exec"), module.__dict__)
+        module.apply()
+        return module
+
+
+def plan(target: str, device: str | None = None) -> Planned:
+    """Plan a target (`FILE.py:FACTORY` or `package.module:FACTORY`) in processes of their own.
+
+    `graphsafe.plan("model.py:build_layer").apply()` needs `graphsafe[plan]`, and the target importable under the
+    name that its file has. Raises RequestError where there is no torch.
+    """
+    from graphsafe.capture.api import capture_target
+    from graphsafe.capture.request import CaptureRequest
+    from graphsafe.config import Config
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "plan.py")
+        devices = () if device is None else (device,)
+        report = capture_target(CaptureRequest(target, Config(root=Path.cwd()), devices=devices, plan=True, emit=file))
+        return Planned(report, file.read_text(encoding="utf-8") if file.exists() else None)

@@ -1,0 +1,201 @@
+"""What emitted code is built on, the same for every plan: `emit.py` copies it. It imports nothing of graphsafe.
+
+A pass that captures is itself a step: each graph is replayed when it has been captured, so that the eager code after
+it sees real values. What eager code returns lives in the tensors of that pass; later results are copied there.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from breakable_cuda_graphs import (  # type: ignore[import-not-found, unused-ignore]
+    BreakableCUDAGraph,
+    breakable_graph,
+    is_in_breakable_graph,
+    no_graph,
+)
+from torch.utils._pytree import tree_flatten, tree_map
+
+# -- begin --
+
+
+class PlanBroken(RuntimeError):
+    """Eager code gave another number, structure or size than the one that the graphs after it were captured for. The
+    step is half done; put its state back before you go on eagerly."""
+
+
+_running: contextvars.ContextVar[bool] = contextvars.ContextVar("an eager break is running", default=False)
+
+
+@dataclass(eq=False)
+class _Visit:
+    """One visit of an eager break, with the arguments that it has in every replay."""
+
+    body: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    private: tuple[int, ...]
+    state: tuple[tuple[Any, str], ...]
+    result: Any = None
+    captured: bool = False
+    held: list[Any] = field(default_factory=list)
+
+    def run(self) -> None:
+        token = _running.set(True)
+        try:
+            if not self.captured:
+                self.held = [getattr(owner, name, None) for owner, name in self.state]
+            new = self.body(*self.arguments)
+            if self.captured:
+                self.hand_over(new)
+            else:
+                self.keep(new)
+        finally:
+            _running.reset(token)
+
+    def keep(self, new: Any) -> None:
+        """The first results are where all later ones go. Views of state that moves get memory of their own."""
+        if self.private:
+            parts = new if isinstance(new, tuple) else (new,)
+            parts = tuple(_cloned(part) if at in self.private else part for at, part in enumerate(parts))
+            new = parts if isinstance(new, tuple) else parts[0]
+        moving = {_storage(tensor) for tensor in self.held if isinstance(tensor, torch.Tensor)}
+        if any(_storage(tensor) in moving for tensor in _tensors(new)):
+            new = _cloned(new)
+        self.result, self.captured = new, True
+        self.hand_over(new)
+
+    def hand_over(self, new: Any) -> None:
+        leaves, shape = tree_flatten(self.result)
+        others, other_shape = tree_flatten(new)
+        if shape != other_shape:
+            raise PlanBroken(f"{self.body.__name__} gave {other_shape} where {shape} was captured")
+        pairs = []
+        for leaf, other in zip(leaves, others, strict=True):
+            if isinstance(leaf, torch.Tensor) and isinstance(other, torch.Tensor):
+                if (leaf.shape, leaf.dtype) != (other.shape, other.dtype):
+                    raise PlanBroken(f"{self.body.__name__} gave {tuple(other.shape)} for {tuple(leaf.shape)}")
+                if leaf is not other and (leaf.data_ptr(), leaf.stride()) != (other.data_ptr(), other.stride()):
+                    pairs.append((leaf, other))
+            elif isinstance(leaf, (bool, int, float, str, type(None))) and leaf != other:
+                raise PlanBroken(f"{self.body.__name__} gave {other!r} where {leaf!r} was captured")
+        bound = []
+        for (owner, name), held in zip(self.state, self.held, strict=True):
+            now = getattr(owner, name, None)
+            if isinstance(now, torch.Tensor) and held is not now and _is_like(held, now):
+                pairs.append((held, now))
+                bound.append((owner, name, held))
+        targets = {_storage(target) for target, _ in pairs}
+        safe = [(target, source.clone() if _storage(source) in targets else source) for target, source in pairs]
+        with torch.no_grad():
+            for target, source in safe:
+                target.detach().copy_(source)
+        for owner, name, held in bound:
+            setattr(owner, name, held)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def _cloned(value: Any) -> Any:
+    return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, value)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+@no_graph  # type: ignore[untyped-decorator, unused-ignore]
+def _eagerly(visit: _Visit) -> None:
+    visit.run()
+
+
+def eager(
+    body: Callable[..., Any],
+    *arguments: Any,
+    private: tuple[int, ...] = (),
+    state: tuple[tuple[Any, str], ...] = (),
+) -> Any:
+    """`body(*arguments)`, eagerly in every step. `private`: results that are views of memory which is another one in
+    other steps. `state`: attributes that it binds to new tensors and that graphs read."""
+    if _running.get() or not is_in_breakable_graph():
+        return body(*arguments)
+    visit = _Visit(body, arguments, private, state)
+    _eagerly(visit)
+    return visit.result
+
+
+class PlannedStep:
+    """A step as graphs with eager breaks between them. Inputs of other shapes or values than tensors take run eagerly.
+
+    The outputs are the same tensors each time. Warm-up and capture are steps: they change the state that steps change.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        warmup: int = 2,
+    ) -> None:
+        self.fn, self.args, self.kwargs = fn, args, dict(kwargs or {})
+        leaves, self._shape = tree_flatten((self.args, self.kwargs))
+        self._leaves = leaves
+        device = next((leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_cuda), None)
+        self._graph = BreakableCUDAGraph()
+        stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        current = torch.cuda.current_stream(device)
+        stream.wait_stream(current)
+        with torch.cuda.stream(stream):
+            for _ in range(warmup):
+                fn(*self.args, **self.kwargs)
+            with breakable_graph(self._graph, stream=stream, barrier_fn=self._replay_last):
+                self.outputs = fn(*self.args, **self.kwargs)
+            self._replay_last()
+        current.wait_stream(stream)
+
+    def _replay_last(self) -> None:
+        # The package captures one graph after the other without running any: what stands between them would read
+        # memory that nothing has written yet. It has no public name for its last graph.
+        self._graph._segments[-1].replay()
+
+    def fits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Whether the graphs hold for these inputs."""
+        leaves, shape = tree_flatten((args, dict(kwargs)))
+        return bool(shape == self._shape) and all(map(_is_like, self._leaves, leaves))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Raises PlanBroken."""
+        if not self.fits(args, kwargs):
+            return self.fn(*args, **kwargs)
+        for own, new in zip(self._leaves, tree_flatten((args, kwargs))[0], strict=True):
+            if isinstance(own, torch.Tensor) and own is not new:
+                own.copy_(new)
+        self.replay()
+        return self.outputs
+
+    def replay(self) -> None:
+        """One step on what the inputs hold. Raises PlanBroken."""
+        self._graph.replay()
+
+
+def _is_like(own: Any, other: Any) -> bool:
+    if isinstance(own, torch.Tensor):
+        if not isinstance(other, torch.Tensor):
+            return False
+        return (own.shape, own.dtype, own.device) == (other.shape, other.dtype, other.device)
+    return bool(type(own) is type(other) and own == other)
+
+
+def _renewed(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A method or function that was looked up before `apply`, as it is now."""
+    name = getattr(fn, "__qualname__", "<none>")
+    owner = getattr(fn, "__self__", None) or sys.modules.get(fn.__module__)
+    found: Callable[..., Any] = fn if "<" in name else getattr(owner, name.rpartition(".")[2], fn)
+    return found

@@ -1,0 +1,128 @@
+"""`--emit`: the code that applies a plan, what is said where there is none, and that it gives what eager steps give."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import ROOT, TARGETS
+
+FILE = TARGETS / "planned.py"
+HAS_PACKAGE = importlib.util.find_spec("breakable_cuda_graphs") is not None
+needs_package = pytest.mark.skipif(not HAS_PACKAGE, reason="needs breakable-cuda-graphs")
+
+
+def capture(folder: Path, target: str, *options: str) -> tuple[subprocess.CompletedProcess[str], dict]:
+    command = [sys.executable, "-m", "graphsafe", "capture", target, "--device", "sim", *options]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    report = folder / "graphsafe-report.json"
+    return done, json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
+
+
+def emit_limits(report: dict) -> list[str]:
+    return [limit["why"] for limit in report["limits"] if limit["kind"] == "emit"]
+
+
+def test_code_names_each_break_and_its_cause_and_needs_no_graphsafe(tmp_path: Path) -> None:
+    done, report = capture(tmp_path, f"{FILE}:growing_cache", "--emit", "plan.py")
+    assert done.returncode == 1 and emit_limits(report) == []
+    code = (tmp_path / "plan.py").read_text(encoding="utf-8")
+    tree = ast.parse(code)
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert "planned" in imported and not any(name.startswith("graphsafe") for name in imported)
+    assert "# Eager: GS402, `keys` changes in every step" in code
+    assert "planned.GrowingCache.attend = GrowingCache_attend" in code
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert {"apply", "capture", "GrowingCache_attend"} <= functions
+
+
+def test_a_closure_cannot_be_emitted_and_it_is_said(tmp_path: Path) -> None:
+    _, report = capture(tmp_path, f"{FILE}:closure", "--emit", "plan.py")
+    assert report["plan"]["verified"]
+    (why,) = emit_limits(report)
+    assert why.startswith("no code was written: ") and "step is a closure" in why
+    assert not (tmp_path / "plan.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("engine", "mark"), [("vllm", "@eager_break_during_capture"), ("sglang", "@eager_on_graph(True)")]
+)
+def test_marks_for_an_engine(engine: str, mark: str, tmp_path: Path) -> None:
+    capture(tmp_path, f"{FILE}:stack", "--emit", "marks.txt", "--emit-for", engine)
+    text = (tmp_path / "marks.txt").read_text(encoding="utf-8")
+    assert text.count(mark) == 1 and "Block.load" in text and "GS201" in text
+
+
+@needs_package
+@pytest.mark.parametrize(
+    "target",
+    [
+        f"{FILE}:stack",
+        f"{ROOT / 'examples' / 'decoder_bad.py'}:build_layer",
+        f"{ROOT / 'tests' / 'gpu' / 'modules' / 'training.py'}:build_adam_on_host",
+        f"{ROOT / 'tests' / 'gpu' / 'modules' / 'draws.py'}:build_private_noise",
+    ],
+    ids=lambda target: target.rpartition(":")[2],
+)
+def test_emitted_code_gives_what_eager_steps_give(target: str, tmp_path: Path) -> None:
+    _, report = capture(tmp_path, target, "--emit", "plan.py", "--check")
+    assert report["plan"]["verified"], report["plan"]["reason"]
+    assert emit_limits(report) == []
+    assert (tmp_path / "plan.py").exists()
+
+
+@needs_package
+def test_the_check_finds_code_that_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The emitted runtime with its copies left out: replays then keep what the first pass gave."""
+    spoiled = tmp_path / "sitecustomize.py"
+    spoiled.write_text(
+        "import pathlib\n"
+        "read = pathlib.Path.read_text\n"
+        "def read_text(self, *args, **kwargs):\n"
+        "    text = read(self, *args, **kwargs)\n"
+        "    if self.name == 'emitted_runtime.py':\n"
+        "        text = text.replace('target.detach().copy_(source)', 'pass')\n"
+        "    return text\n"
+        "pathlib.Path.read_text = read_text\n",
+        encoding="utf-8",
+    )
+    path = f"{tmp_path}:{':'.join(part for part in sys.path if part)}"
+    monkeypatch.setenv("PYTHONPATH", path)
+    _, report = capture(tmp_path, f"{FILE}:stack", "--emit", "plan.py", "--check")
+    assert any("differ from the reference" in why for why in emit_limits(report))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--emit-for", "vllm"], "--emit-for needs --emit FILE"),
+        (["--emit", "no/such/folder/plan.py"], "cannot be written"),
+    ],
+)
+def test_options_that_do_not_go_together(options: list[str], text: str, tmp_path: Path) -> None:
+    done, _ = capture(tmp_path, f"{FILE}:stack", *options)
+    assert done.returncode == 2 and text in done.stderr
+
+
+@pytest.mark.skipif(HAS_PACKAGE, reason="needs that breakable-cuda-graphs is missing")
+def test_without_the_package_the_check_says_what_to_install(tmp_path: Path) -> None:
+    done, _ = capture(tmp_path, f"{FILE}:stack", "--check")
+    assert done.returncode == 2 and 'pip install "graphsafe[plan]"' in done.stderr
+
+
+def test_as_a_call(tmp_path: Path) -> None:
+    script = (
+        "import graphsafe\n"
+        f"planned = graphsafe.plan({f'{FILE}:growing_cache'!r}, 'sim')\n"
+        "print(planned.report.verdict, 'def GrowingCache_attend' in planned.code)\n"
+        f"print(graphsafe.plan({f'{FILE}:all_read'!r}, 'sim').code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["ready-with-breaks", "True", "None"], done.stderr
