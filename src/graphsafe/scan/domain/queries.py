@@ -65,6 +65,8 @@ class Queries:
         "Question -> those that its answer rests on."
         self._rings: dict[int, frozenset[int]] = {}
         "Question -> the rings that its answer rests on."
+        self._ring_sets: dict[frozenset[int], frozenset[int]] = {}
+        "Each set of rings once: many answers rest on the same."
         self._members: dict[int, set[int]] = {}
         "Question -> the rings that it is part of."
         self._open_rings: dict[int, int] = {}
@@ -181,7 +183,8 @@ class Queries:
         self._answers[number] = answer
         self._asked[number] = tuple(activation.asked)
         if activation.rings:
-            self._rings[number] = frozenset(activation.rings)
+            rings = frozenset(activation.rings)
+            self._rings[number] = self._ring_sets.setdefault(rings, rings)
 
     def _hand_up(self, activation: _Activation, answer: object, parent: _Activation) -> None:
         head = activation.head
@@ -216,16 +219,12 @@ class Queries:
             self._changed.clear()
         certain = {number for number, key in enumerate(self._keys) if changed(key)}
         self._changed |= certain
-        users: dict[int, list[int]] = {}
-        for number, asked in self._asked.items():
-            for other in asked:
-                users.setdefault(other, []).append(number)
-        waiting = list(certain)
-        while waiting:
-            number = waiting.pop()
-            waiting += users.pop(number, ())
-            if number in self._answers:
-                asked = self._asked.pop(number)
+        doubted = set(certain)
+        # In the order in which they were settled: what an answer rests on comes before it.
+        for number, asked in [*self._asked.items()]:
+            if number in doubted or not doubted.isdisjoint(asked):
+                doubted.add(number)
+                del self._asked[number]
                 rings = self._rings.pop(number, _NOTHING)
                 is_changed = number in certain or number in self._heads
                 self._doubts[number] = _Doubt(self._answers.pop(number), None if is_changed else asked, rings)

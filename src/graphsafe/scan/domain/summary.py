@@ -105,13 +105,14 @@ class Summary:
 
 
 _NONE: Mapping[Field, Sequence[Value]] = {}
+_NO_EVENTS: Mapping[Place, Event] = {}
 
 
 def summary_of(value: Value, effects: Effects) -> Summary:
     return Summary(
         value,
         tuple(effects.items),
-        effects.events,
+        effects.events or _NO_EVENTS,
         effects.written or _NONE,
         effects.expected or _NONE,
         effects.constructed or _NONE,

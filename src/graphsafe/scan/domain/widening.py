@@ -6,6 +6,7 @@ What is dropped depends on the argument alone, never on how many others there ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from operator import is_
 from typing import Any
 
@@ -49,6 +50,7 @@ def _widened(value: Value) -> Value:
     return value if shorter is None else shorter(value)
 
 
+@lru_cache(maxsize=8192)
 def _tensor(value: Tensor) -> Tensor:
     # The parameter gives it another name.
     return replace(value, name=None) if value.name is not None else value

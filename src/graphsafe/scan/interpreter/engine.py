@@ -94,6 +94,7 @@ class Engine:
         self._closures_read: set[int] = set()
         "Closures that are being called by the function that is being read."
         self._closures = 0
+        self._items: dict[Item, Item] = {}
 
     # events
 
@@ -159,6 +160,10 @@ class Engine:
         """What an attribute of a value holds; `text` is how the code writes it."""
         return members.attribute(self, frame, node, owner, name, text)
 
+    def note_once(self, item: Item) -> None:
+        """As `note`; all summaries in which such an item is share one object."""
+        self.note(self._items.setdefault(item, item))
+
     # names
 
     def name(self, frame: Frame, name: str) -> Value:
@@ -183,7 +188,7 @@ class Engine:
         hot = frame.hot and not facts.captures and not self.cold(ref, facts)
         if hot:
             line = getattr(node, "lineno", facts.line)
-            self.note(CallEdge(ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test)))
+            self.note_once(CallEdge(ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test)))
         if function.partial or function.partial_keywords:
             arguments = Arguments(
                 (*function.partial, *arguments.positional),
@@ -343,7 +348,7 @@ class Engine:
         self._closures_read.add(function.closure_id)
         if frame.hot and function.ref != frame.ref:
             line = getattr(call, "lineno", getattr(node, "lineno", 1))
-            self.note(CallEdge(function.ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test)))
+            self.note_once(CallEdge(function.ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test)))
         try:
             if isinstance(node, ast.Lambda):
                 parameters.bind_lambda(self, inner, node, arguments)
@@ -384,7 +389,7 @@ class Engine:
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
         """Have a function read that a call may mean, with unknown arguments."""
         if self.budget.holds(ref):
-            self.note(
+            self.note_once(
                 CallEdge(ref, Edge(frame.ref, getattr(node, "lineno", 1), frame.guard is not None, frame.compile_test))
             )
             self.note(NewRoot(ref, receiver, "", frame.guard is not None or bool(frame.unlikely)))

@@ -60,7 +60,7 @@ def _note_read(engine: Engine, frame: Frame, node: ast.Attribute) -> None:
     if isinstance(node.value, ast.Name):
         owner = frame.env.get(node.value.id)
         if type(owner) is Instance:
-            engine.note(Read(engine.attributes.key(owner.ref, node.attr)))
+            engine.note_once(Read(engine.attributes.key(owner.ref, node.attr)))
 
 
 def _call(engine: Engine, frame: Frame, node: ast.Call) -> Value:

@@ -124,7 +124,7 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
         return Function(method, owner)
     key = engine.attributes.key(owner.ref, name)
     if frame.hot:
-        engine.note(Read(key))
+        engine.note_once(Read(key))
     found = engine.attributes.of_instance(owner.ref, name, frame.level)
     if found is None:
         if engine.attributes.is_module(owner.ref) and name in MODULE_ATTRIBUTES:
