@@ -125,6 +125,36 @@ def test_a_pack_says_what_a_library_does(scan: Scan, tmp_path: Path) -> None:
     assert scan(LIBRARY, pack) == [("GS106", 12)]
 
 
+def test_a_model_of_a_library_may_return_a_tuple(scan: Scan, tmp_path: Path) -> None:
+    pack = tmp_path / "pack"
+    pack.mkdir()
+    (pack / "libraries.yaml").write_text(
+        "fastlib:\n  - {names: [fastlib.split], returns: [host-tensor, [number, tensor]]}\n", encoding="utf-8"
+    )
+    source = """\
+import fastlib
+import torch
+from torch import nn
+
+
+class Step(nn.Module):
+    def forward(self, x: torch.Tensor):
+        lengths, (count, scores) = fastlib.split(x)
+        return lengths.tolist(), int(count), scores.tolist()
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(4, 4)
+
+    def forward(self, x: torch.Tensor):
+        out, (state, cell) = self.rnn(x)
+        return out, state, cell.sum().item()
+"""
+    assert scan(source, pack) == [("GS101", 9), ("GS101", 19)]
+
+
 def test_planning_of_flashinfer_waits(scan: Scan) -> None:
     source = LIBRARY.replace("fastlib.Planner()", "fastlib.BatchDecodeWithPagedKVCacheWrapper()")
     assert scan(source.replace("import fastlib", "import flashinfer as fastlib").replace("[0].item()", "")) == [
