@@ -8,20 +8,8 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from graphsafe.explain import error_page, rule_page
+from graphsafe.explain import FAMILIES, error_page, rule_page
 from graphsafe.rulebook import Rulebook, load_rulebook
-
-FAMILIES = {
-    "GS1": "The host reads the device",
-    "GS2": "Shape depends on data",
-    "GS3": "Host-to-device copies",
-    "GS4": "Allocation every step",
-    "GS5": "Random numbers",
-    "GS6": "Streams, devices, capture",
-    "GS7": "State across replays",
-    "GS8": "Declared against proven",
-    "GS9": "graphsafe's own",
-}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

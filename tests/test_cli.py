@@ -107,6 +107,16 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str
     assert code == 0 and out.startswith(f"Usage: graphsafe {command}") and not err
 
 
+@pytest.mark.parametrize("command", ["", "scan", "capture", "explain", "rules", "rules test", "report"])
+def test_help_fits_80_columns_and_cuts_off_no_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = here(capsys, *command.split(), "--help")[1]
+    assert max(map(len, out.splitlines())) <= 80
+    assert not [line for line in out.splitlines() if line.startswith("  ") and line.endswith("...")]
+
+
 # scan
 
 
@@ -177,9 +187,7 @@ def test_what_is_only_possible_is_said_on_request(project: Path, capsys: pytest.
     assert code == 1 and {finding["confidence"] for finding in json.loads(out)["findings"]} == {"possible"}
 
 
-def test_selections_on_the_command_line_replace_configured_ones_and_ignores_add(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_has_the_last_word_on_the_selection(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "hot.py").write_text(HOT.replace("return", "y = x[x > 0]\n        return"), encoding="utf-8")
 
     def codes(*options: str) -> set[str]:
@@ -191,7 +199,12 @@ def test_selections_on_the_command_line_replace_configured_ones_and_ignores_add(
     assert codes() == {"GS101"}
     assert codes("--select", "GS2") == {"GS202"}
     assert codes("--select", "GS1,GS2", "--ignore", "GS202") == {"GS101"}
-    assert codes("--select", "GS104") == set()
+    assert codes("--select", "GS1,GS2", "--ignore", "GS202") == {"GS101"}
+    (project / "graphsafe.toml").write_text('ignore = ["GS1"]\n', encoding="utf-8")
+    assert codes() == {"GS202"}
+    assert codes("--select", "GS101") == {"GS101"}
+    assert codes("--extend-select", "GS101") == {"GS101", "GS202"}
+    assert codes("--extend-select", "GS101", "--ignore", "GS2") == {"GS101"}
 
 
 def test_excluded_files_are_neither_reported_nor_read(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,6 +214,133 @@ def test_excluded_files_are_neither_reported_nor_read(project: Path, capsys: pyt
     (project / "graphsafe.toml").write_text('exclude = ["old/"]\n', encoding="utf-8")
     out = here(capsys, "scan", ".", "--format", "concise")[1]
     assert "GS101" in out and "GS900" not in out
+
+
+def test_patterns_of_the_command_line_exclude_besides_configured_ones(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "graphsafe.toml").write_text('exclude = ["old/"]\n', encoding="utf-8")
+    for name in ("old", "new"):
+        (project / name).mkdir()
+        (project / name / "hot.py").write_text(HOT, encoding="utf-8")
+    found = here(capsys, "scan", "--exclude", "/hot.py", "--format", "concise")[1]
+    assert [line.partition(":")[0] for line in found.splitlines()] == ["new/hot.py"]
+    assert here(capsys, "scan", "--exclude", "/hot.py", "--exclude", "new")[0] == 0
+
+
+def test_a_scan_without_a_path_is_one_of_this_folder(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here(capsys, "scan", "--format", "concise") == here(capsys, "scan", ".", "--format", "concise")
+
+
+def test_a_file_has_the_same_findings_from_every_folder(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "pyproject.toml").write_text(
+        '[tool.graphsafe.per-file-ignores]\n"sub/old*" = ["GS1"]\n', encoding="utf-8"
+    )
+    (project / "sub").mkdir()
+    for name in ("old.py", "new.py"):
+        (project / "sub" / name).write_text(HOT, encoding="utf-8")
+
+    def found(*paths: str) -> list[tuple[str, str]]:
+        findings = json.loads(here(capsys, "scan", *paths, "--format", "json")[1])["findings"]
+        return [(Path(f["location"]["path"]).name, f["fingerprint"]) for f in findings]
+
+    whole = [each for each in found(".") if each[0] != "hot.py"]
+    assert [name for name, _ in whole] == ["new.py"]
+    for folder, paths in (
+        (".", ["sub"]),
+        ("sub", ["."]),
+        ("sub", []),
+        ("sub", ["new.py", "old.py"]),
+        ("/", [f"{project}/sub"]),
+    ):
+        monkeypatch.chdir(project / folder)
+        assert found(*paths) == whole
+
+
+def test_statistics_count_findings_by_rule(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "more.py").write_text(HOT.replace("return", "y = x[x > 0]\n        return"), encoding="utf-8")
+    code, out, err = here(capsys, "scan", "--statistics")
+    assert (code, err) == (1, "")
+    assert out == "2  GS101  scalar-read (2 errors)\n1  GS202  mask-index (1 error)\n3  in all, in 2 files\n"
+    assert here(capsys, "scan", "--statistics", "--exit-zero") == (0, out, "")
+
+
+def test_findings_do_not_fail_on_request_and_wrong_requests_still_do(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = here(capsys, "scan", "--exit-zero", "--format", "concise")
+    assert code == 0 and "GS101" in out
+    assert here(capsys, "scan", "absent.py", "--exit-zero")[0] == 2
+
+
+def test_settings_say_what_is_in_force_and_from_where(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "pyproject.toml").write_text(
+        '[tool.graphsafe]\nfail-level = "error"\nignore = ["GS4"]\nexclude = ["old/"]\n'
+        'hot-paths = [{ path = "a.b:C.d", compiled = true }]\n',
+        encoding="utf-8",
+    )
+    code, out, err = here(capsys, "scan", "--show-settings", "--exclude", "new/", "--no-cache")
+    assert (code, err) == (0, "")
+    assert f"project root: {project}" in out.replace("\n    ", " ")
+    for line in (
+        "configuration: pyproject.toml (the nearest file at or above the paths)",
+        "baseline: graphsafe-baseline.toml (not there)",
+        "cache: none (not kept)",
+        "  all but: GS401, GS402, GS403 (pyproject.toml)",
+        "fail-level: error (pyproject.toml)",
+        "hot-paths: a.b:C.d (compiled) (pyproject.toml)",
+        "exclude: old/, new/ (pyproject.toml and command line)",
+        "targets: none (default)",
+    ):
+        assert line in out.splitlines()
+    out = here(capsys, "scan", "--show-settings", "--select", "GS2", "--fail-level", "note")[1]
+    assert "  only: GS201, GS202, GS203 (command line)" in out and "fail-level: note (command line)" in out
+
+
+@pytest.mark.parametrize(
+    ("environment", "colour"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_colour_without_a_terminal_is_a_matter_of_the_environment(
+    project: Path, environment: dict[str, str], colour: bool
+) -> None:
+    for arguments in (["scan"], ["explain", "GS101"]):
+        assert ("\x1b[" in run(*arguments, cwd=project, **environment).stdout) == colour
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize(
+    ("environment", "colour"), [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"NO_COLOR": "1"}, False)]
+)
+def test_a_terminal_has_colour_unless_it_is_dumb_or_told_otherwise(
+    project: Path, environment: dict[str, str], colour: bool
+) -> None:
+    import pty
+
+    main, other = pty.openpty()
+    command = [sys.executable, "-m", "graphsafe", "scan"]
+    assert subprocess.run(command, cwd=project, env={**SAME, **environment}, stdout=other).returncode == 1
+    os.close(other)
+    assert (b"\x1b[" in os.read(main, 65536)) == colour
+    os.close(main)
+
+
+def test_a_shell_can_complete_commands_options_and_forms() -> None:
+    def completed(words: str) -> set[str]:
+        given = {"_GRAPHSAFE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        return {line.partition(",")[2] for line in run(**given).stdout.splitlines()}
+
+    assert completed("graphsafe sc") == {"scan"}
+    assert completed("graphsafe scan --stat") == {"--statistics"}
+    assert completed("graphsafe scan --format j") == {"json", "junit"}
+    assert "complete -o nosort" in run(_GRAPHSAFE_COMPLETE="bash_source").stdout
 
 
 def test_the_cache_goes_where_it_is_told_or_nowhere(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -257,7 +397,9 @@ def test_a_missing_path_is_said_and_the_rest_is_scanned(project: Path, capsys: p
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["scan"], "Missing argument 'PATH...'"),
+        (["scan", "hot.py", "--exclude", "a*b*c*d*e*"], "a pattern of more than 4 stars is not followed"),
+        (["scan", "hot.py", "--extend-select", "GS999"], '--extend-select: unknown rule "GS999"'),
+        (["scan", "--statistics", "--show-settings"], "give either --statistics or --show-settings"),
         (["scan", "hot.py", "--select", "GS999"], 'unknown rule "GS999"'),
         (["scan", "hot.py", "--ignore", "scalar"], 'unknown rule "scalar"'),
         (["scan", "hot.py", "--format", "xml"], f"'xml' is not one of {', '.join(FORMS)}"),
@@ -323,6 +465,10 @@ def test_a_malformed_rule_exits_with_2_and_one_line(project: Path, capsys: pytes
         ("GS101", "# GS101 scalar-read"),
         ("gs101", "# GS101 scalar-read"),
         ("scalar-read", "# GS101 scalar-read"),
+        ("202", "# GS202 mask-index"),
+        ("GS2", "# GS2 Shape depends on data"),
+        ("gs", "# GS\n"),
+        ("GS20", "# GS20\n"),
         ("E906", "# E906 cudaErrorStreamCaptureImplicit"),
         ("906", "# E906 cudaErrorStreamCaptureImplicit"),
         ("CUDA error 906", "# E906 cudaErrorStreamCaptureImplicit"),
@@ -335,6 +481,11 @@ def test_a_malformed_rule_exits_with_2_and_one_line(project: Path, capsys: pytes
 def test_explain_knows_rules_codes_and_texts(capsys: pytest.CaptureFixture[str], text: str, title: str) -> None:
     code, out, _ = here(capsys, "explain", text)
     assert code == 0 and out.startswith(title)
+
+
+def test_a_number_of_a_rule_and_of_an_error_means_both(capsys: pytest.CaptureFixture[str]) -> None:
+    out = here(capsys, "explain", "902")[1]
+    assert "# GS902 suppression-without-reason" in out and "# E902 cudaErrorStreamCaptureMerge" in out
 
 
 def test_explain_takes_an_error_text_without_quotes(capsys: pytest.CaptureFixture[str]) -> None:

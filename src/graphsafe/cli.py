@@ -97,12 +97,15 @@ def commands() -> None:
     """Can one step of your PyTorch code be captured and replayed as a CUDA graph?
 
     \b
-    graphsafe scan src/                       name the lines that stand in the way; needs no torch and no GPU
-    graphsafe capture model.py:build          run the step and prove it, on a GPU or the simulated device
-    graphsafe explain GS101                   what a rule means, why it breaks a capture, what to write instead
+    graphsafe scan src/                 name the lines that stand in the way
+    graphsafe capture model.py:build    run the step and prove it
+    graphsafe explain GS101             what a rule means and what to write
+
+    scan needs neither torch nor a GPU. Without a GPU, capture runs on a simulated device.
 
     \b
-    Exit codes: 0 nothing stands in the way, 1 something does, 2 the request is wrong, 3 graphsafe itself failed.
+    Exit codes: 0 nothing stands in the way, 1 something does,
+    2 the request is wrong, 3 graphsafe itself failed.
     """
 
 
@@ -110,13 +113,15 @@ commands.add_command(scan)
 commands.add_command(capture)
 
 
-@commands.command()
+@commands.command(short_help="Explain rules, CUDA error codes and the texts of errors.")
 @click.argument("words", metavar="CODE|ERROR", nargs=-1, required=True)
 def explain(words: tuple[str, ...]) -> None:
-    """Explain a rule, a CUDA error code, or the text of an error.
+    """Explain a rule, a family of rules, a CUDA error code, or the text of an error.
 
     \b
     graphsafe explain GS101
+    graphsafe explain 101
+    graphsafe explain GS2
     graphsafe explain E906
     graphsafe explain 'Offset increment outside graph capture'
     """
@@ -142,7 +147,10 @@ def rules(context: click.Context) -> None:
 @rules.command("test")
 @click.argument("packs", metavar="[PACK]...", nargs=-1, type=PATH)
 def rules_test(packs: tuple[Path, ...]) -> int:
-    """Run the cases inside rule files: PACK is a file or a folder; without one, graphsafe's own rules."""
+    """Run the cases inside rule files.
+
+    PACK is a file or a folder; without one, graphsafe's own rules are run.
+    """
     from graphsafe.ruletest import run_cases
 
     failed = 0

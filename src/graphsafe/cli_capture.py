@@ -22,7 +22,7 @@ from graphsafe.cli_options import (
     form_option,
     rule_texts,
 )
-from graphsafe.console import StatusLine, check_writable, complain, ended_by_signals, put, put_summary
+from graphsafe.console import StatusLine, check_writable, complain, ended_by_signals, is_live, put, put_summary
 from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _parsed(name: str) -> Callable[[str], Any]:
     return parse
 
 
-@click.command()
+@click.command(short_help="Run one step, capture and replay it, and compare.")
 @click.argument("target", required=False)
 @click.option("--all", "all_targets", is_flag=True, help="Every target under [tool.graphsafe.targets].")
 @click.option(
@@ -147,7 +147,7 @@ def capture(
     fault: CaptureFault | None = None
     with ended_by_signals() as ended_by:
         try:
-            reports = capture_all(requests, status.show if sys.stderr.isatty() else None)
+            reports = capture_all(requests, status.show if is_live(sys.stderr) else None)
         except CaptureFault as error:
             fault, reports = error, error.reports
         finally:

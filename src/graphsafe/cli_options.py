@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from graphsafe.config import Config
     from graphsafe.report.rule_text import RuleTexts
 
@@ -32,6 +34,13 @@ class _Form(click.ParamType[str]):
         if value not in FORMS:
             self.fail(f"{value!r} is not one of {', '.join(FORMS)}.", param, ctx)
         return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        from graphsafe.report.forms import FORMS
+
+        return [CompletionItem(form) for form in FORMS if form.startswith(incomplete)]
 
 
 PATH = click.Path(path_type=Path)

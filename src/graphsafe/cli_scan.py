@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,28 +20,70 @@ from graphsafe.cli_options import (
     form_option,
     rule_texts,
 )
-from graphsafe.console import ProgressBar, check_writable, complain, put, put_added, put_hotness, put_written
+from graphsafe.console import (
+    ProgressBar,
+    check_writable,
+    complain,
+    is_live,
+    put,
+    put_added,
+    put_hotness,
+    put_settings,
+    put_statistics,
+    put_written,
+)
 from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
-    from graphsafe.report.model import Confidence, Level, Report
+    from graphsafe.report.model import Confidence, Level
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
     return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
 
 
-@click.command()
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=PATH)
+def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    from graphsafe.ignorefile import problem_of
+
+    for value in values:
+        problem = problem_of(value)
+        if problem is not None:
+            raise click.BadParameter(problem)
+    return tuple(values)
+
+
+@click.command(short_help="Name the lines that stand in the way of a CUDA graph.")
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=PATH)
 @form_option
 @click.option(
     "-o", "--output", type=PATH, metavar="FILE", help="Write to FILE instead of stdout; its suffix may name the form."
 )
-@click.option("--select", multiple=True, callback=_codes, metavar="CODES", help="Only these rules: GS101,GS2.")
 @click.option(
-    "--ignore", multiple=True, callback=_codes, metavar="CODES", help="Not these rules, besides configured ones."
+    "--select",
+    multiple=True,
+    callback=_codes,
+    metavar="CODES",
+    help="Only these rules: GS101,GS2. Stands in for what is configured.",
+)
+@click.option(
+    "--extend-select",
+    multiple=True,
+    callback=_codes,
+    metavar="CODES",
+    help="These rules too, also where the configuration ignores them.",
+)
+@click.option(
+    "--ignore", multiple=True, callback=_codes, metavar="CODES", help="Not these rules, whatever else is selected."
+)
+@click.option(
+    "--exclude",
+    multiple=True,
+    callback=_patterns,
+    metavar="PATTERN",
+    help="Do not read these files either: as in .gitignore, from the project root; repeatable.",
 )
 @click.option("--fail-level", type=LEVEL, help="Exit with 1 from this level on (default: error).")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 also if there are findings.")
 @click.option(
     "--confidence",
     type=click.Choice(["likely", "possible"]),
@@ -66,6 +107,8 @@ def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) ->
 @click.option(
     "--diff", metavar="REV", help="Only findings on lines changed since the git revision REV, or since leaving it."
 )
+@click.option("--statistics", is_flag=True, help="Instead of a report: how many findings each rule has.")
+@click.option("--show-settings", is_flag=True, help="Instead of a report: what is in force, and where it comes from.")
 @click.option("--no-cache", is_flag=True, help="Neither use nor keep what earlier scans found.")
 @click.option(
     "--cache-dir", type=PATH, metavar="DIR", help="Keep it in DIR (default: .graphsafe_cache in the project)."
@@ -81,31 +124,37 @@ def scan(
     form: str | None,
     output: Path | None,
     select: tuple[str, ...],
+    extend_select: tuple[str, ...],
     ignore: tuple[str, ...],
+    exclude: tuple[str, ...],
     fail_level: Level | None,
+    exit_zero: bool,
     confidence: Confidence,
     baseline: Path | None,
     write_baseline: bool,
     add_ignore: str | None,
     diff: str | None,
+    statistics: bool,
+    show_settings: bool,
     no_cache: bool,
     cache_dir: Path | None,
     jobs: int | None,
     explain_path: str | None,
 ) -> int:
-    """Lint the hot path of files and folders: which lines stand in the way of a CUDA graph, and what to write instead.
+    """Lint the hot path: name the lines that stand in the way of a CUDA graph.
 
-    Nothing is imported and nothing is run. Findings are limited to code that a step reaches, for example from the
-    `forward` of a module; configure more with hot-paths in pyproject.toml, or mark a function with `# graphsafe: hot`.
+    PATH is a file or a folder; without one it is the working directory. Nothing is imported and nothing is run.
+    Findings are limited to code that a step reaches, for example from the `forward` of a module; configure more with
+    hot-paths in pyproject.toml, or mark a function with `# graphsafe: hot`.
 
     \b
     graphsafe scan src/
     graphsafe scan model.py --select GS1,GS3 --format concise
     graphsafe scan src/ --format sarif -o graphsafe.sarif
     graphsafe scan src/ --explain-path Sampler.draw
-    graphsafe scan . --diff main            # only lines that this branch changed
-    graphsafe scan . --add-ignore "not in a captured region"
-    graphsafe scan . --write-baseline       # later scans report what is new
+    graphsafe scan --diff main             # only lines that this branch changed
+    graphsafe scan --write-baseline        # later scans report what is new
+    graphsafe scan --add-ignore "not in a captured region"
     """
     from graphsafe.baseline import api as known
     from graphsafe.baseline.baseline_file import NAME
@@ -115,7 +164,9 @@ def scan(
     from graphsafe.rulebook import load_rulebook
     from graphsafe.scan import api
     from graphsafe.scan.incremental.cache import cache_folder
+    from graphsafe.scan_settings import Asked, settings
 
+    paths = paths or (Path(),)
     missing = [path for path in paths if not (path.is_file() or path.is_dir())]
     for path in missing:
         complain(f"{path}: no such file or folder")
@@ -126,6 +177,8 @@ def scan(
         "--explain-path": explain_path is not None,
         "--write-baseline": write_baseline,
         "--add-ignore": add_ignore is not None,
+        "--statistics": statistics,
+        "--show-settings": show_settings,
     }
     _check_mode(form, output, modes)
     if add_ignore is not None:
@@ -136,7 +189,7 @@ def scan(
     changes = changes_since(diff, there) if diff is not None else None
     config = config_for(there)
     bar = ProgressBar("reading hot code")
-    progress = bar.show if sys.stderr.isatty() else None
+    progress = bar.show if is_live(sys.stderr) else None
     if explain_path is not None:
         try:
             explained = api.explain_path(explain_path, there, config, jobs=jobs, progress=progress)
@@ -144,20 +197,21 @@ def scan(
             bar.clear()
         put_hotness(explained)
         return BAD_REQUEST if missing else OK
-    config = replace(
-        config,
-        select=select or config.select,
-        ignore=config.ignore + ignore,
-        fail_level=fail_level or config.fail_level,
-    )
     rulebook = load_rulebook(config.rule_packs)
+    asked = Asked(select, extend_select, ignore, exclude, fail_level)
+    configured, config = config, asked.over(config, rulebook)
+    file = baseline or config.root / NAME
+    cache = None if no_cache else cache_dir or cache_folder(config)
+    if show_settings:
+        put_settings(settings(configured, config, asked, rulebook, file, cache))
+        return BAD_REQUEST if missing else OK
     try:
         report = api.scan_paths(
             there,
             config,
             confidence=confidence,
             rulebook=rulebook,
-            cache=None if no_cache else cache_dir or cache_folder(config),
+            cache=cache,
             jobs=jobs,
             progress=progress,
             complain=complain,
@@ -165,18 +219,19 @@ def scan(
     finally:
         bar.clear()
     scope = known.scope(there, config, rulebook, confidence)
-    file = baseline or config.root / NAME
     if write_baseline:
         put_written(known.write(report, file, scope), file)
     else:
         report = known.apply(report, file, scope, rulebook, must_exist=baseline is not None)
         report = only_changed(report, changes) if changes is not None else report
-        if add_ignore is None:
+        if statistics:
+            put_statistics(report)
+        elif add_ignore is None:
             put(report, form_of(output, form, "terminal"), output, rule_texts(config))
     for limit in report.limits:
         if limit.kind in ("no-root", "internal-error"):
             complain(f"{limit.what}: {limit.why}")
-    code = OK if write_baseline else _scan_code(report, config.fail_level)
+    code = FINDINGS if failing(report, config.fail_level) and not (write_baseline or exit_zero) else OK
     if add_ignore is not None:
         added = add_ignores(failing(report, config.fail_level), add_ignore)
         put_added(added)
@@ -191,9 +246,3 @@ def _check_mode(form: str | None, output: Path | None, modes: Mapping[str, bool]
         raise RequestError(f"scan: give either {' or '.join(asked)}")
     if asked and (form not in (None, "terminal") or output is not None):
         raise RequestError(f"scan {asked[0]} prints text; it takes neither --format nor -o")
-
-
-def _scan_code(report: Report, fail_level: Level) -> int:
-    from graphsafe.report.model import failing
-
-    return FINDINGS if failing(report, fail_level) else OK

@@ -75,6 +75,8 @@ class Config:
     "The project root: where the configuration lies, else the nearest folder that looks like a project."
     source: Path | None = None
     "The file that was read, None where there is none."
+    keys: tuple[str, ...] = ()
+    "The keys that the file has, sorted."
     hot_paths: tuple[FunctionPattern, ...] = ()
     cold_paths: tuple[FunctionPattern, ...] = ()
     select: tuple[str, ...] = ()
@@ -148,8 +150,11 @@ def read_toml(path: Path, failure: type[RequestError] = ConfigError) -> dict[str
 def _from_table(root: Path, source: Path, table: object) -> Config:
     prefix = "tool.graphsafe." if source.name == "pyproject.toml" else ""
     read = Document(str(source), ConfigError, prefix).read("", table, _KEYS)
+    keys = tuple(sorted(read))
     packs = tuple(root / pack for pack in read.pop("rules", ()))
-    return Config(root=root, source=source, rule_packs=packs, **{key.replace("-", "_"): read[key] for key in read})
+    return Config(
+        root=root, source=source, keys=keys, rule_packs=packs, **{key.replace("-", "_"): read[key] for key in read}
+    )
 
 
 def _level(doc: Document, key: str, value: object) -> Level:

@@ -8,16 +8,17 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from graphsafe.errors import RequestError
 from graphsafe.files import from_here
-from graphsafe.report.text import count, listed, printable
+from graphsafe.report.text import count, listed, printable, wrapped
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.scan.linting.hotness import Hotness
+    from graphsafe.scan_settings import Setting
 
 _MOST = 8
 "Functions or uses that are told one by one."
@@ -106,13 +108,35 @@ def put_added(added: Added) -> None:
         complain(failure)
 
 
+def put_statistics(report: Report) -> None:
+    """A line for each rule that has findings, the most frequent one first, and the sum."""
+    from graphsafe.report.model import unsuppressed
+
+    shown = unsuppressed(report)
+    counts = Counter((finding.code, finding.rule) for finding in shown)
+    width = len(str(len(shown)))
+    for (code, rule), number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        levels = Counter(finding.level for finding in shown if finding.code == code)
+        click.echo(f"{number:>{width}}  {code}  {rule} ({listed(count(n, level) for level, n in levels.items())})")
+    click.echo(f"{len(shown):>{width}}  in all, in {count(len({finding.location.path for finding in shown}), 'file')}")
+
+
+def put_settings(rows: Iterable[Setting]) -> None:
+    """A line each: name, value, and where the value comes from."""
+    for row in rows:
+        value = wrapped(row.value, max(_width(), 40), f"{row.name}: ", "    ", cut=False)
+        origin = f"({row.origin})"
+        fits = len(value[-1]) + 1 + len(origin) <= _width()
+        click.echo("\n".join([*value[:-1], f"{value[-1]} {origin}"] if fits else [*value, f"    {origin}"]))
+
+
 def put_page(markdown: str) -> None:
     """Print a page: rendered on a terminal, plain Markdown into a pipe."""
     if _colour():
         from rich.console import Console
         from rich.markdown import Markdown
 
-        Console(width=min(_width(), 100)).print(Markdown(markdown))
+        Console(width=min(_width(), 100), force_terminal=True, color_system="standard").print(Markdown(markdown))
     else:
         click.echo(markdown, nl=False)
 
@@ -215,7 +239,15 @@ class ProgressBar:
 
 
 def _colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    """As Python itself decides: NO_COLOR, then FORCE_COLOR, then whether a terminal is there that has colours."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or is_live(sys.stdout)
+
+
+def is_live(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that can colour text and move its cursor."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _width() -> int:

@@ -3,27 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from string import ascii_uppercase
 
 from graphsafe.errors import RequestError, nearest
 from graphsafe.rulebook import Case, KnownError, Rule, Rulebook
 
+FAMILIES: Mapping[str, str] = {
+    "GS1": "The host reads the device",
+    "GS2": "Shape depends on data",
+    "GS3": "Host-to-device copies",
+    "GS4": "Allocation every step",
+    "GS5": "Random numbers",
+    "GS6": "Streams, devices, capture",
+    "GS7": "State across replays",
+    "GS8": "Declared against proven",
+    "GS9": "graphsafe's own",
+}
+"What the rules have in common whose codes begin alike."
+_PREFIX = re.compile(r"[A-Z]+\d{0,2}")
 _CUDA_CODE = re.compile(r"(?:E|(?:CUDA )?error (?:code )?)?(\d{3})", re.IGNORECASE)
 _LEAST_WORDS = 3
 "Fewer words of an error than these could be part of any text."
 
 
 def page_for(text: str, rulebook: Rulebook) -> str:
-    """The page about a rule's code or name, CUDA's error number or name, or an error's text. Raises RequestError."""
-    for rule in rulebook.rules.values():
-        if text.upper() == rule.code or text.lower() == rule.name:
-            return rule_page(rule, rulebook)
-    number = _CUDA_CODE.fullmatch(text.strip())
+    """The page about a rule's code or name, the beginning of codes, CUDA's error number or name, or an error's text.
+
+    Raises RequestError.
+    """
+    word = text.strip()
+    ruled = [
+        rule
+        for rule in rulebook.rules.values()
+        if word.upper() in (rule.code, rule.code.lstrip(ascii_uppercase)) or word.lower() == rule.name
+    ]
+    number = _CUDA_CODE.fullmatch(word)
     known = [
         error
         for error in rulebook.errors
-        if (number and error.code == int(number[1])) or (error.name and error.name.lower() == text.lower())
+        if (number and error.code == int(number[1])) or (error.name and error.name.lower() == word.lower())
     ]
+    if ruled:  # 902 is a rule's number and an error's
+        return "\n".join([*(rule_page(rule, rulebook) for rule in ruled), *(error_page(e, rulebook) for e in known)])
+    begun = [rule for rule in rulebook.rules.values() if rule.code.startswith(word.upper())]
+    if begun and _PREFIX.fullmatch(word.upper()):
+        return _family_page(word.upper(), begun)
     known = known or [error for error in rulebook.errors if _speaks_of(text, error.texts)]
     if known:
         return "\n".join(error_page(error, rulebook) for error in known)
@@ -32,6 +57,13 @@ def page_for(text: str, rulebook: Rulebook) -> str:
         return f"# {text}\n\n## Rules that find the cause\n\n{_listed(rules)}"
     words = [*rulebook.rules, *(rule.name for rule in rulebook.rules.values())]
     raise RequestError(f'explain: nothing is known about "{text}"' + nearest(text, words))
+
+
+def _family_page(prefix: str, rules: Sequence[Rule]) -> str:
+    title = f"{prefix} {FAMILIES[prefix]}" if prefix in FAMILIES else prefix
+    return (
+        f"# {title}\n\n" + _bullets(f"{rule.code} {rule.name}, {rule.level}: {rule.summary}" for rule in rules) + "\n"
+    )
 
 
 def rule_page(rule: Rule, rulebook: Rulebook) -> str:

@@ -1,0 +1,91 @@
+"""What is in force in a scan: the configuration, with what the command line asks for on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from graphsafe.config import Config
+from graphsafe.files import from_here
+from graphsafe.report.model import Level
+from graphsafe.rulebook import Rulebook
+
+_COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Options of the command line; empty or None where they are not given."""
+
+    select: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    fail_level: Level | None = None
+
+    def over(self, config: Config, rulebook: Rulebook) -> Config:
+        """The configuration with these on top: `select` overrides what is selected or ignored there, the others add.
+
+        Raises RulebookError for an unknown code.
+        """
+        config = replace(config, exclude=config.exclude + self.exclude, fail_level=self.fail_level or config.fail_level)
+        if self.select or self.extend_select:
+            chosen = rulebook.codes(self.select, "--select") or rulebook.selected(config.select, config.ignore)
+            chosen |= rulebook.codes(self.extend_select, "--extend-select")
+            config = replace(config, select=tuple(sorted(chosen)), ignore=())
+        rulebook.codes(self.ignore, "--ignore")
+        return replace(config, ignore=config.ignore + self.ignore)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    name: str
+    value: str
+    origin: str
+
+
+def settings(
+    configured: Config, config: Config, asked: Asked, rulebook: Rulebook, baseline: Path, cache: Path | None
+) -> Iterator[Setting]:
+    """What is in force, by name; `configured` is the configuration before the command line."""
+    source = from_here(str(configured.source)) if configured.source else None
+    where = "the folder of the configuration" if source else "the nearest folder that looks like a project"
+    yield Setting("project root", str(config.root), where)
+    yield Setting("configuration", source or "none", "the nearest file at or above the paths")
+    yield Setting("baseline", from_here(str(baseline)), "in use" if baseline.exists() else "not there")
+    yield Setting("cache", from_here(str(cache)) if cache else "none", "in use" if cache else "not kept")
+    codes = rulebook.selected(config.select, config.ignore)
+    left_out = sorted(set(rulebook.rules) - codes)
+    said = [_COMMAND_LINE] * bool(asked.select or asked.extend_select or asked.ignore)
+    said += [source or ""] * (not asked.select and not {"select", "ignore"}.isdisjoint(configured.keys))
+    yield Setting("rules", f"{len(codes)} of {len(rulebook.rules)}", " and ".join(said) or "default")
+    if left_out:
+        few = len(codes) <= len(left_out)
+        listed = ", ".join(sorted(codes) if few else left_out) or "none"
+        yield Setting("  only" if few else "  all but", listed, " and ".join(said))
+    yield Setting("fail-level", config.fail_level, _origin("fail-level", configured, bool(asked.fail_level)))
+    hot = [f"{each.where}:{each.function}{' (compiled)' * each.compiled}" for each in config.hot_paths]
+    excluded = [source or ""] * bool(configured.exclude) + [_COMMAND_LINE] * bool(asked.exclude)
+    rows: list[tuple[str, Iterable[str], str]] = [
+        ("hot-paths", hot, _origin("hot-paths", configured)),
+        (
+            "cold-paths",
+            (f"{each.where}:{each.function}" for each in config.cold_paths),
+            _origin("cold-paths", configured),
+        ),
+        ("exclude", config.exclude, " and ".join(excluded) or "default"),
+        (
+            "per-file-ignores",
+            (f"{pattern} {' '.join(codes)}" for pattern, codes in config.per_file_ignores.items()),
+            _origin("per-file-ignores", configured),
+        ),
+        ("rule packs", (from_here(str(pack)) for pack in config.rule_packs), _origin("rules", configured)),
+        ("targets", config.targets, _origin("targets", configured)),
+    ]
+    for name, values, origin in rows:
+        yield Setting(name, ", ".join(values) or "none", origin)
+
+
+def _origin(key: str, configured: Config, is_asked: bool = False) -> str:
+    return _COMMAND_LINE if is_asked else from_here(str(configured.source)) if key in configured.keys else "default"
