@@ -75,7 +75,7 @@ class Config:
     "The project root: where the configuration lies, else the nearest folder that looks like a project."
     source: Path | None = None
     "The file that was read, None where there is none."
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...] = field(default=(), compare=False, repr=False)
     "The keys that the file has, sorted."
     hot_paths: tuple[FunctionPattern, ...] = ()
     cold_paths: tuple[FunctionPattern, ...] = ()
