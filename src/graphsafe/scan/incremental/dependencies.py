@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphsafe.report.model import Report, in_order
-from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.incremental.cache import digest
 from graphsafe.scan.incremental.line_shifts import LineShift, Span, Unclear, shifted
 from graphsafe.scan.roots.candidate_files import RootPatterns

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from graphsafe.report.model import CallSite, Finding
-from graphsafe.scan.domain.frozen import replace
 
 LINES = re.compile(r"\.py:\d|\blines? \d|^\d+(, \d+)*$")
 "Text that names lines of a file."
