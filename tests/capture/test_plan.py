@@ -10,7 +10,7 @@ import pytest
 
 from .conftest import DEVICES, TARGETS, Prove, Report
 
-NAMES = ["stack", "growing_cache", "other_way", "all_read", "ready", "restless", "backward"]
+NAMES = ["stack", "growing_cache", "other_way", "all_read", "ready", "restless", "backward", "made_anew"]
 FILE = TARGETS / "planned.py"
 LINES = [line.strip() for line in FILE.read_text(encoding="utf-8").splitlines()]
 
@@ -78,6 +78,12 @@ def test_a_plan_that_does_not_give_what_eager_steps_give_is_not_verified(reports
 def test_a_read_inside_of_backward_is_cut_out(reports: dict[str, Report]) -> None:
     report = reports["backward"]
     assert report["verdict"] == "ready-with-breaks" and report["plan"]["verified"]
+
+
+def test_of_a_function_that_is_made_anew_the_call_is_cut_out(reports: dict[str, Report]) -> None:
+    report = reports["made_anew"]
+    assert report["plan"]["verified"]
+    assert breaks(report) == ["hidden = scaled(hidden)"]
 
 
 def test_the_terminal_shows_the_plan_at_eighty_columns(tmp_path: Path) -> None:

@@ -175,3 +175,22 @@ def closure(device):
         return torch.relu(hidden + weight[0]) * 3
 
     return step, (torch.randn(4, 8, device=device),)
+
+
+class MadeAnew(nn.Module):
+    """The read lies in a function that every step defines anew: the call of it is what can be cut."""
+
+    @torch.no_grad()
+    def forward(self, x):
+        hidden = torch.tanh(x) * 2 + 1
+
+        def scaled(values):
+            largest = values.abs().max().item()
+            return values / largest
+
+        hidden = scaled(hidden)
+        return torch.relu(hidden * 3).cumsum(0) + hidden
+
+
+def made_anew(device):
+    return MadeAnew(), (torch.randn(4, 8, device=device),)

@@ -14,8 +14,9 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.places import shown
-from graphsafe.capture.plan.regions import Function, Region, function_with, stores_in
+from graphsafe.capture.plan.regions import Function, Region, function_with
 from graphsafe.capture.plan.rewrite import living
+from graphsafe.capture.plan.statements import stores_in
 from graphsafe.capture.plan.told import causes_in
 from graphsafe.report.source import file_lines
 

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
+from graphsafe.capture.plan.statements import (
+    LOOPS,
+    begin,
+    blocks_of,
+    covers,
+    jumps,
+    own_loads,
+    own_stores,
+    stores_in,
+    within,
+)
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
 
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _UNCUTTABLE = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 _INLINED = (".<listcomp>", ".<genexpr>", ".<dictcomp>", ".<setcomp>")
 
@@ -82,11 +91,11 @@ class Function:
 
     def _region(self, place: Place) -> Region:
         chosen = place.statements
-        return Region(self.path, self.name, self.line, _begin(chosen[0]), _begin(chosen[-1]))
+        return Region(self.path, self.name, self.line, begin(chosen[0]), begin(chosen[-1]))
 
     def place(self, region: Region) -> Place | None:
         for statement_block in self._blocks():
-            starts = [_begin(statement) for statement in statement_block]
+            starts = [begin(statement) for statement in statement_block]
             if region.first in starts and region.last in starts:
                 return Place(statement_block, starts.index(region.first), _last_index(starts, region.last) + 1)
         return None
@@ -102,12 +111,12 @@ class Function:
         """The innermost statement that runs this line; of a line in the head of an `if` or a loop, all of it."""
         block, found = self.body, None
         while block:
-            held = next((s for s in block if _begin(s) <= line <= (s.end_lineno or s.lineno)), None)
+            held = next((s for s in block if begin(s) <= line <= (s.end_lineno or s.lineno)), None)
             if held is None:
                 break
             index = block.index(held)
             found = Place(block, index, index + 1)
-            block = next((inner for inner in blocks_of(held) if _covers(inner, line)), [])
+            block = next((inner for inner in blocks_of(held) if covers(inner, line)), [])
         return None if found is None else self._region(found)
 
     def around(self, region: Region) -> Region | None:
@@ -125,9 +134,9 @@ class Function:
         """The smallest range of one block that holds both."""
         ways = [self._way(region) for region in (one, other)]
         for block, start, stop in ways[0]:
-            for second, begin, end in ways[1]:
+            for second, head, end in ways[1]:
                 if second is block:
-                    return self._region(Place(block, min(start, begin), max(stop, end)))
+                    return self._region(Place(block, min(start, head), max(stop, end)))
         return self.whole()
 
     def _way(self, region: Region) -> list[tuple[list[ast.stmt], int, int]]:
@@ -148,10 +157,10 @@ class Function:
             place = self.place(region)
             if place is None:
                 return None
-            inside = list(_within(place.statements))
+            inside = list(within(place.statements))
             if any(isinstance(node, _UNCUTTABLE) for node in inside):
                 return None
-            if _jumps(place.statements):
+            if jumps(place.statements):
                 wider = self.around(region)
             elif any(isinstance(node, ast.Return) for node in inside) and not self.ends(place):
                 at_top = place.block is self.body
@@ -171,17 +180,17 @@ class Function:
         place = self.place(region)
         if place is None:
             return None
-        chosen = {id(node) for node in _within(place.statements)}
+        chosen = {id(node) for node in within(place.statements)}
         before = [
             statement
             for block in self._blocks()
             for statement in block
             if id(statement) not in chosen and name in own_stores(statement)
         ]
-        earlier = [statement for statement in before if _begin(statement) < region.first] or before
+        earlier = [statement for statement in before if begin(statement) < region.first] or before
         if not earlier:
             return None
-        last = max(earlier, key=_begin)
+        last = max(earlier, key=begin)
         block, index, _ = self._outer[id(last)]
         return self.hull(region, self._region(Place(block, index, index + 1)))
 
@@ -190,17 +199,17 @@ class Function:
         place = self.place(region)
         if place is None:
             return None
-        chosen = {id(node) for node in _within(place.statements)}
+        chosen = {id(node) for node in within(place.statements)}
         readers = [
             statement
             for block in self._blocks()
             for statement in block
             if id(statement) not in chosen and name in own_loads(statement)
         ]
-        later = [statement for statement in readers if _begin(statement) > region.last] or readers
+        later = [statement for statement in readers if begin(statement) > region.last] or readers
         if not later:
             return None
-        last = max(later, key=_begin)
+        last = max(later, key=begin)
         block, index, _ = self._outer[id(last)]
         return self.hull(region, self._region(Place(block, index, index + 1)))
 
@@ -214,7 +223,7 @@ class Function:
         place = self.place(region)
         for statement in () if place is None else place.statements:
             first: list[ast.AST] = [statement]
-            if isinstance(statement, _LOOPS) and not isinstance(statement, ast.While):
+            if isinstance(statement, LOOPS) and not isinstance(statement, ast.While):
                 first = [statement.iter]
             elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
                 first = [statement.value]
@@ -230,7 +239,7 @@ class Function:
 
     def outputs(self, place: Place) -> tuple[str, ...]:
         """Variables that the range assigns and that are read elsewhere, or again by the next turn of a loop."""
-        inside = {id(node) for node in _within(place.statements)}
+        inside = {id(node) for node in within(place.statements)}
         stored = stores_in(place.statements)
         read = {
             node.id
@@ -239,10 +248,10 @@ class Function:
         }
         around: ast.stmt | None = self._outer[id(place.statements[0])][2]
         while around is not None:
-            if isinstance(around, _LOOPS):
+            if isinstance(around, LOOPS):
                 read |= {
                     node.id
-                    for node in _within(place.statements)
+                    for node in within(place.statements)
                     if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
                 }
             around = self._outer[id(around)][2]
@@ -271,11 +280,12 @@ def function_with(region: Region) -> Function:
     )
 
 
-def region_of(frames: Sequence[CallSite]) -> tuple[Region, int] | None:
-    """The statement of the innermost function that can be cut, and the index of its frame; None where none can."""
+def region_of(frames: Sequence[CallSite], closed: Set[Function] = frozenset()) -> tuple[Region, int] | None:
+    """The statement of the innermost function that can be cut and is not among the `closed` ones, and the index of its
+    frame; None where there is none."""
     for at in reversed(range(len(frames))):
         function = function_of(frames[at])
-        if function is None:
+        if function is None or function in closed:
             continue
         statement = function.statement_at(frames[at].line)
         region = None if statement is None else function.legal(statement)
@@ -307,7 +317,7 @@ def _overlap(function: Function, one: Region, other: Region) -> bool:
         return True
     # Not all nodes: parts such as `ast.Load()` are one object for the whole tree.
     first, second = (
-        {id(node) for node in _within(place.statements) if isinstance(node, ast.stmt)}
+        {id(node) for node in within(place.statements) if isinstance(node, ast.stmt)}
         for place in places
         if place is not None
     )
@@ -339,94 +349,6 @@ def functions_in(path: str) -> tuple[Function, ...]:
 
     visit(tree, (), None)
     return tuple(found)
-
-
-def blocks_of(statement: ast.stmt) -> list[list[ast.stmt]]:
-    if isinstance(statement, _SCOPES):
-        return []
-    found = [getattr(statement, name) for name in ("body", "orelse", "finalbody") if getattr(statement, name, None)]
-    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-        found.append(part.body)
-    return found
-
-
-def stores_in(statements: Sequence[ast.stmt]) -> set[str]:
-    return {name for node in _within(statements) for name in _stored_by(node)}
-
-
-def own_stores(statement: ast.stmt) -> set[str]:
-    """What a statement assigns itself, its head included and the blocks in it left out."""
-    return {name for node in _head(statement) for name in _stored_by(node)}
-
-
-def own_loads(statement: ast.stmt) -> set[str]:
-    return {
-        node.id
-        for top in _head(statement)
-        for node in ast.walk(top)
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
-    }
-
-
-def _stored_by(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        yield node.name
-    elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        for alias in node.names:
-            yield (alias.asname or alias.name).partition(".")[0]
-    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-        yield node.name
-    elif isinstance(node, ast.MatchMapping) and node.rest:
-        yield node.rest
-
-
-def _head(statement: ast.stmt) -> list[ast.AST]:
-    inner = {id(one) for block in blocks_of(statement) for one in block}
-    found: list[ast.AST] = []
-    left: list[ast.AST] = [statement]
-    while left:
-        node = left.pop()
-        found.append(node)
-        left += [child for child in _children(node) if id(child) not in inner]
-    return found
-
-
-def _within(statements: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """What belongs to these statements and not to functions or classes that they define."""
-    left = list(statements)
-    while left:
-        node = left.pop()
-        yield node
-        left += _children(node)
-
-
-def _children(node: ast.AST) -> list[ast.AST]:
-    return [] if isinstance(node, _SCOPES) else list(ast.iter_child_nodes(node))
-
-
-def _jumps(statements: Sequence[ast.stmt]) -> bool:
-    """Whether a `break` or `continue` leaves the range for a loop around it."""
-    left: list[ast.AST] = list(statements)
-    while left:
-        node = left.pop()
-        if isinstance(node, (ast.Break, ast.Continue)):
-            return True
-        if isinstance(node, _LOOPS):
-            left += node.orelse
-        else:
-            left += _children(node)
-    return False
-
-
-def _covers(block: Sequence[ast.stmt], line: int) -> bool:
-    return _begin(block[0]) <= line <= (block[-1].end_lineno or block[-1].lineno)
-
-
-def _begin(statement: ast.stmt) -> int:
-    decorators = getattr(statement, "decorator_list", ())
-    return min([statement.lineno, *(int(decorator.lineno) for decorator in decorators)])
 
 
 def _last_index(starts: Sequence[int], line: int) -> int:

@@ -17,7 +17,8 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from graphsafe.capture.frames import absolute, function_name
-from graphsafe.capture.plan.regions import Function, Place, Region, function_with, stores_in
+from graphsafe.capture.plan.regions import Function, Place, Region, function_with
+from graphsafe.capture.plan.statements import stores_in
 
 HOOK = "_graphsafe_break"
 EAGER = "_graphsafe_eager"
@@ -34,7 +35,7 @@ class Uncuttable(Exception):
     """Why the code of this region cannot be changed."""
 
     def __init__(self, region: Region, why: str) -> None:
-        super().__init__(f"{region.function}: {why}")
+        super().__init__(f"{region.function} cannot be cut: {why}")
         self.region = region
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from graphsafe.capture.plan.causes import Cause
 from graphsafe.capture.plan.cost import cost_of, wider
 from graphsafe.capture.plan.freezes import Need, needs
-from graphsafe.capture.plan.regions import Region, function_with, merged, region_of
+from graphsafe.capture.plan.regions import Function, Region, function_of, function_with, merged, region_of
+from graphsafe.capture.plan.rewrite import Uncuttable
 from graphsafe.capture.plan.runtime import Handed
 from graphsafe.capture.plan.watch import Log, watched
 from graphsafe.capture.session import FIRST_SEED, REPLAYS
@@ -43,6 +44,8 @@ class Search:
         self.causes: list[Cause] = []
         self.log = Log()
         "Of an eager step with these breaks: the one that did most."
+        self._closed: set[Function] = set()
+        "Functions whose code cannot be changed."
         self._rounds = 0
 
     @property
@@ -64,7 +67,11 @@ class Search:
     def find(self) -> None:
         """Raises Unplannable, and TargetError."""
         while True:
-            logs = self._logs()
+            try:
+                logs = self._logs()
+            except Uncuttable as error:
+                self._close(error)
+                continue
             self.log = max(logs, key=lambda log: sum(op.launches for op in log.ops))
             found = needs(logs, self.handed, self._assigned)
             before = (self.regions, self.handed)
@@ -127,8 +134,19 @@ class Search:
         else:
             self._take(legal)
 
+    def _close(self, error: Uncuttable) -> None:
+        """The code of a function cannot be changed (it is made anew in every step): the calls of it run eagerly."""
+        function = function_with(error.region)
+        if function in self._closed:
+            raise Unplannable(str(error))
+        self._closed.add(function)
+        self.regions = tuple(region for region in self.regions if function_with(region) is not function)
+        for cause in self.causes:
+            if any(function_of(frame) is function for frame in cause.frames):
+                self._add(cause.frames, cause.reason, block=cause.guarded)
+
     def _add(self, frames: Sequence[CallSite], reason: str, block: bool = False) -> None:
-        found = region_of(frames)
+        found = region_of(frames, self._closed)
         if found is None:
             raise Unplannable(f"{reason}, and no statement of the step can be cut out for it")
         region, _ = found
