@@ -53,6 +53,7 @@ from graphsafe.scan.interpreter import attributes, calls, expressions, members, 
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_budget import MAX_COLD, CallBudget, Scope
 from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.interpreter.closures import Closures
 from graphsafe.scan.interpreter.module_level import ModuleLevel
 from graphsafe.scan.interpreter.name_based_arguments import passed_by
 from graphsafe.scan.symbols.custom_ops import CustomOps
@@ -65,8 +66,6 @@ HOT = 3
 "The stratum of readings of hot code, above those of the levels at which cold code is read."
 MAX_DEPTH = 150
 "How deep calls are followed."
-MAX_CLOSURES = 30
-"How deep calls of closures are followed within one function."
 
 
 class Engine:
@@ -91,9 +90,7 @@ class Engine:
         self.overrides = Overrides(project, self.budget.holds)
         self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
-        self._closures_read: set[int] = set()
-        "Closures that are being called by the function that is being read."
-        self._closures = 0
+        self.closures = Closures(self)
         self._items: dict[Item, Item] = {}
 
     # events
@@ -176,7 +173,7 @@ class Engine:
     def call(self, frame: Frame, node: ast.AST, function: Function, arguments: Arguments) -> Value:
         """Read the function with these arguments; what it returns."""
         if function.node is not None:
-            return self._call_nested(frame, node, function, arguments)
+            return self.closures.call(frame, node, function, arguments)
         ref = function.ref
         facts = self.project.function_facts(ref)
         if facts is None:
@@ -233,8 +230,7 @@ class Engine:
             hash(key)
         except TypeError:
             # A constant without a hash: the question is not memoised.
-            self._closures += 1
-            key = ("read", self._closures)
+            key = ("read", self.closures.next_id())
         if self.queries.depth > MAX_DEPTH:
             self.queries.rest_on_all()
             return None
@@ -244,11 +240,8 @@ class Engine:
             node = self.project.function_node(ref)
             if node is None:
                 return None
-            closures, self._closures_read = self._closures_read, set()
-            try:
+            with self.closures.of_another_function():
                 return self.collect(lambda: self._read(call, node, out_of_scope), ref)
-            finally:
-                self._closures_read = closures
 
         return self.queries.ask(key, work, lambda: None, HOT if call.hot else call.level)
 
@@ -304,14 +297,15 @@ class Engine:
             file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope, level=call.level
         )
         parameters.bind(self, frame, node, facts, call.bound, arguments)
-        result = self._run(frame, node)
+        result = self.run(frame, node)
         if type(result) is Unknown and node.returns is not None:
             declared = annotated(self, file, node.returns)
             if type(declared) is not Unknown:
                 result = _marked(declared, depends_on_step(result) or any(map(depends_on_step, arguments.values())))
         return result
 
-    def _run(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+    def run(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+        """What the body of a function returns, whose parameters are in the frame."""
         frame.node = node
         falls_through = statements.execute(self, frame, node.body)
         if frame.yields:
@@ -320,53 +314,8 @@ class Engine:
             frame.returns.append(NONE)
         return join_all(frame.returns) if frame.returns else UNKNOWN
 
-    def _call_nested(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
-        node = function.node
-        if function.bound is not None:
-            arguments = Arguments((function.bound, *arguments.positional), arguments.keywords, arguments.open)
-        arguments = Arguments(
-            (*function.partial, *arguments.positional),
-            {**dict(function.partial_keywords), **arguments.keywords},
-            arguments.open,
-        )
-        inner = Frame(
-            frame.file if function.ref.startswith(frame.path + "::") else self._file_of(function.ref) or frame.file,
-            function.ref,
-            dict(function.closure or {}),
-            frame.hot,
-            max(frame.depth, 1),
-            frame.owner,
-            (function.closure or {}).get("self"),
-            list(frame.guards),
-            frame.unlikely,
-            out_of_scope=frame.out_of_scope,
-            compile_tests=list(frame.compile_tests),
-            level=frame.level,
-        )
-        if function.closure_id in self._closures_read or len(self._closures_read) > MAX_CLOSURES:
-            return UNKNOWN
-        self._closures_read.add(function.closure_id)
-        if frame.hot and function.ref != frame.ref:
-            line = getattr(call, "lineno", getattr(node, "lineno", 1))
-            self.note_once(CallEdge(function.ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test)))
-        try:
-            if isinstance(node, ast.Lambda):
-                parameters.bind_lambda(self, inner, node, arguments)
-                return self.evaluate(inner, node.body)
-            assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            parameters.bind(self, inner, node, None, None, arguments)
-            return self._run(inner, node)
-        finally:
-            self._closures_read.discard(function.closure_id)
-
     def _file_of(self, ref: str) -> FileIndex | None:
         return self.project.index(ref.partition("::")[0])
-
-    def nested(self, frame: Frame, node: ast.AST, name: str) -> Function:
-        """A function or lambda defined inside another, with the names that it sees."""
-        self._closures += 1
-        ref = f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}"
-        return Function(ref, node=node, closure=frame.env, closure_id=self._closures)
 
     def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
         """What the annotation of a function promises, for one that is not read."""

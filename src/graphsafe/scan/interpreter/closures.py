@@ -1,0 +1,99 @@
+"""Functions and lambdas defined inside another function: they are interpreted where they are called."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.record import Edge
+from graphsafe.scan.domain.summary import CallEdge
+from graphsafe.scan.domain.values import UNKNOWN, Function, Value
+from graphsafe.scan.interpreter import parameters
+from graphsafe.scan.interpreter.call_frame import Frame
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.engine import Engine
+
+MAX_NESTED = 30
+"How deep calls of closures are followed within one function."
+
+
+class Closures:
+    """The closures of a scan. They have no summary of their own: what they see may change between two calls."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._called: set[int] = set()
+        "Those that the function which is being interpreted is calling now."
+        self._count = 0
+
+    def next_id(self) -> int:
+        """A number that no closure has."""
+        self._count += 1
+        return self._count
+
+    def define(self, frame: Frame, node: ast.AST, name: str) -> Function:
+        """A function or lambda defined inside another, with the names that it sees."""
+        ref = f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}"
+        return Function(ref, node=node, closure=frame.env, closure_id=self.next_id())
+
+    @contextmanager
+    def of_another_function(self) -> Iterator[None]:
+        """While another function is interpreted, which may call the same closures again."""
+        called, self._called = self._called, set()
+        try:
+            yield
+        finally:
+            self._called = called
+
+    def call(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
+        """What calling a closure returns; unknown for one that calls itself."""
+        if function.closure_id in self._called or len(self._called) > MAX_NESTED:
+            return UNKNOWN
+        self._called.add(function.closure_id)
+        try:
+            return self._interpreted(frame, call, function, arguments)
+        finally:
+            self._called.discard(function.closure_id)
+
+    def _interpreted(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
+        engine, node = self._engine, function.node
+        bound = (function.bound,) if function.bound is not None else ()
+        arguments = Arguments(
+            (*function.partial, *bound, *arguments.positional),
+            {**dict(function.partial_keywords), **arguments.keywords},
+            arguments.open,
+        )
+        inner = self._frame(frame, function)
+        if frame.hot and function.ref != frame.ref:
+            line = getattr(call, "lineno", getattr(node, "lineno", 1))
+            edge = Edge(frame.ref, line, frame.guard is not None, frame.compile_test)
+            engine.note_once(CallEdge(function.ref, edge))
+        if isinstance(node, ast.Lambda):
+            parameters.bind_lambda(engine, inner, node, arguments)
+            return engine.evaluate(inner, node.body)
+        assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        parameters.bind(engine, inner, node, None, None, arguments)
+        return engine.run(inner, node)
+
+    def _frame(self, frame: Frame, function: Function) -> Frame:
+        closure = function.closure or {}
+        own = function.ref.startswith(frame.path + "::")
+        file = None if own else self._engine.project.index(function.ref.partition("::")[0])
+        return Frame(
+            file or frame.file,
+            function.ref,
+            dict(closure),
+            frame.hot,
+            max(frame.depth, 1),
+            frame.owner,
+            closure.get("self"),
+            list(frame.guards),
+            frame.unlikely,
+            out_of_scope=frame.out_of_scope,
+            compile_tests=list(frame.compile_tests),
+            level=frame.level,
+        )
