@@ -259,6 +259,49 @@ def test_a_file_has_the_same_findings_from_every_folder(
         assert found(*paths) == whole
 
 
+def piped(text: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "graphsafe", "scan", "-", *arguments]
+    return subprocess.run(command, cwd=cwd, env=SAME, input=text, capture_output=True, text=True, encoding="utf-8")
+
+
+def test_stdin_stands_for_a_file_of_the_project(project: Path, valid_report: Any) -> None:
+    """As an editor asks about a buffer that is not saved: what is hot and what calls mean is the project's matter."""
+    (project / "ops.py").write_text("def scaled(x):\n    return x\n", encoding="utf-8")
+    (project / "hot.py").write_text(
+        HOT.replace("x * x.sum().item()", "scaled(x)").replace(
+            "import torch\n", "import torch\nfrom ops import scaled\n", 1
+        ),
+        encoding="utf-8",
+    )
+    saved_files = {path: path.read_bytes() for path in project.glob("*.py")}
+    buffer = "def scaled(x):\n    # not saved\n    return x * x.max().item()\n"
+    scanned = piped(buffer, "--stdin-filename", "ops.py", cwd=project)
+    assert scanned.returncode == 1 and "ops.py:3:16 in scaled" in scanned.stdout
+    assert "3 |     return x * x.max().item()" in scanned.stdout
+    found = valid_report(piped(buffer, "--stdin-filename", "./ops.py", "--format", "json", cwd=project).stdout)[
+        "findings"
+    ]
+    (project / "ops.py").write_text(buffer, encoding="utf-8")
+    assert found == json.loads(run("scan", "ops.py", "--format", "json", cwd=project).stdout)["findings"]
+    (project / "ops.py").write_bytes(saved_files[project / "ops.py"])
+    assert run("scan", "ops.py", cwd=project).returncode == 0
+    assert {path: path.read_bytes() for path in project.glob("*.py")} == saved_files
+
+
+def test_stdin_without_a_name_or_of_a_new_file(project: Path) -> None:
+    assert piped(HOT, "--format", "concise", cwd=project).stdout.startswith("-:7:20: GS101")
+    named = piped(HOT, "--format", "concise", "--stdin-filename", "new/x.py", "-j", "2", cwd=project)
+    assert named.stdout.startswith("new/x.py:7:20: GS101") and named.returncode == 1
+    assert piped("def (:", "--format", "concise", cwd=project).stdout.startswith("-:1:5: GS900")
+    assert piped("", cwd=project).returncode == 0
+
+
+def test_stdin_knows_the_baseline_of_its_file(project: Path) -> None:
+    assert run("scan", "--write-baseline", cwd=project).returncode == 0
+    assert piped("# A comment.\n" + HOT, "--stdin-filename", "hot.py", cwd=project).returncode == 0
+    assert piped(HOT, "--stdin-filename", "other.py", cwd=project).returncode == 1
+
+
 def test_statistics_count_findings_by_rule(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "more.py").write_text(HOT.replace("return", "y = x[x > 0]\n        return"), encoding="utf-8")
     code, out, err = here(capsys, "scan", "--statistics")
@@ -399,6 +442,8 @@ def test_a_missing_path_is_said_and_the_rest_is_scanned(project: Path, capsys: p
     [
         (["scan", "hot.py", "--exclude", "a*b*c*d*e*"], "a pattern of more than 4 stars is not followed"),
         (["scan", "hot.py", "--extend-select", "GS999"], '--extend-select: unknown rule "GS999"'),
+        (["scan", "--stdin-filename", "hot.py"], "scan --stdin-filename: give `-` as the path"),
+        (["scan", "-", "hot.py"], "scan -: takes no further paths"),
         (["scan", "--statistics", "--show-settings"], "give either --statistics or --show-settings"),
         (["scan", "hot.py", "--select", "GS999"], 'unknown rule "GS999"'),
         (["scan", "hot.py", "--ignore", "scalar"], 'unknown rule "scalar"'),

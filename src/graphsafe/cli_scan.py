@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,6 +37,7 @@ from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
     from graphsafe.report.model import Confidence, Level
+    from graphsafe.report.source import Lines
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -107,6 +109,9 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 @click.option(
     "--diff", metavar="REV", help="Only findings on lines changed since the git revision REV, or since leaving it."
 )
+@click.option(
+    "--stdin-filename", type=PATH, metavar="FILE", help="With `-`: the file of the project that stdin stands for."
+)
 @click.option("--statistics", is_flag=True, help="Instead of a report: how many findings each rule has.")
 @click.option("--show-settings", is_flag=True, help="Instead of a report: what is in force, and where it comes from.")
 @click.option("--no-cache", is_flag=True, help="Neither use nor keep what earlier scans found.")
@@ -134,6 +139,7 @@ def scan(
     write_baseline: bool,
     add_ignore: str | None,
     diff: str | None,
+    stdin_filename: Path | None,
     statistics: bool,
     show_settings: bool,
     no_cache: bool,
@@ -143,15 +149,16 @@ def scan(
 ) -> int:
     """Lint the hot path: name the lines that stand in the way of a CUDA graph.
 
-    PATH is a file or a folder; without one it is the working directory. Nothing is imported and nothing is run.
-    Findings are limited to code that a step reaches, for example from the `forward` of a module; configure more with
-    hot-paths in pyproject.toml, or mark a function with `# graphsafe: hot`.
+    PATH is a file or a folder; without one it is the working directory, and `-` is what stdin holds. Nothing is
+    imported and nothing is run. Findings are limited to code that a step reaches, for example from the `forward` of a
+    module; configure more with hot-paths in pyproject.toml, or mark a function with `# graphsafe: hot`.
 
     \b
     graphsafe scan src/
     graphsafe scan model.py --select GS1,GS3 --format concise
     graphsafe scan src/ --format sarif -o graphsafe.sarif
     graphsafe scan src/ --explain-path Sampler.draw
+    graphsafe scan - --stdin-filename model.py < buffer
     graphsafe scan --diff main             # only lines that this branch changed
     graphsafe scan --write-baseline        # later scans report what is new
     graphsafe scan --add-ignore "not in a captured region"
@@ -161,13 +168,15 @@ def scan(
     from graphsafe.changed_lines import changes_since, only_changed
     from graphsafe.ignore_comments import add_ignores, check_reason
     from graphsafe.report.model import failing
+    from graphsafe.report.source import read_lines
     from graphsafe.rulebook import load_rulebook
     from graphsafe.scan import api
     from graphsafe.scan.incremental.cache import cache_folder
     from graphsafe.scan_settings import Asked, settings
 
-    paths = paths or (Path(),)
-    missing = [path for path in paths if not (path.is_file() or path.is_dir())]
+    buffers = _buffers(paths, stdin_filename)
+    paths = tuple(buffers) or paths or (Path(),)
+    missing = [path for path in paths if not (path.is_file() or path.is_dir() or path in buffers)]
     for path in missing:
         complain(f"{path}: no such file or folder")
     there = [path for path in paths if path not in missing]
@@ -181,6 +190,8 @@ def scan(
         "--show-settings": show_settings,
     }
     _check_mode(form, output, modes)
+    if buffers and (write_baseline or add_ignore is not None or diff is not None or explain_path is not None):
+        raise RequestError("scan -: takes no --write-baseline, --add-ignore, --diff or --explain-path")
     if add_ignore is not None:
         check_reason(add_ignore)
     if write_baseline and diff is not None:
@@ -215,6 +226,7 @@ def scan(
             jobs=jobs,
             progress=progress,
             complain=complain,
+            buffers=buffers,
         )
     finally:
         bar.clear()
@@ -222,12 +234,15 @@ def scan(
     if write_baseline:
         put_written(known.write(report, file, scope), file)
     else:
-        report = known.apply(report, file, scope, rulebook, must_exist=baseline is not None)
+        source = _source(buffers) if buffers else None
+        report = known.apply(
+            report, file, scope, rulebook, must_exist=baseline is not None, source=source or read_lines
+        )
         report = only_changed(report, changes) if changes is not None else report
         if statistics:
             put_statistics(report)
         elif add_ignore is None:
-            put(report, form_of(output, form, "terminal"), output, rule_texts(config))
+            put(report, form_of(output, form, "terminal"), output, rule_texts(config), source)
     for limit in report.limits:
         if limit.kind in ("no-root", "internal-error"):
             complain(f"{limit.what}: {limit.why}")
@@ -237,6 +252,33 @@ def scan(
         put_added(added)
         code = FINDINGS if added.failures else OK
     return BAD_REQUEST if missing else code
+
+
+def _buffers(paths: Sequence[Path], name: Path | None) -> Mapping[Path, bytes]:
+    """What stdin holds, by the absolute path of its file; empty where stdin is not asked for."""
+    if Path("-") not in paths:
+        if name is not None:
+            raise RequestError("scan --stdin-filename: give `-` as the path")
+        return {}
+    if len(paths) > 1:
+        raise RequestError("scan -: takes no further paths")
+    from graphsafe.scan.sources.source import MAX_BYTES
+
+    data = sys.stdin.buffer.read(MAX_BYTES + 1) if sys.stdin is not None else b""
+    if len(data) > MAX_BYTES:
+        raise RequestError(f"scan -: larger than {MAX_BYTES // 1_000_000} MB")
+    path = name or Path("-")
+    if path.is_dir():
+        raise RequestError(f"scan --stdin-filename: {path} is a folder")
+    return {path.parent.resolve() / path.name: data}
+
+
+def _source(buffers: Mapping[Path, bytes]) -> Lines:
+    """The lines of a file, or of what stdin holds in place of it."""
+    from graphsafe.report.source import file_lines, lines_in
+
+    held = {os.path.abspath(path): lines_in(data) for path, data in buffers.items()}
+    return lambda path: held[at] if (at := os.path.abspath(path)) in held else file_lines(path)
 
 
 def _check_mode(form: str | None, output: Path | None, modes: Mapping[str, bool]) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from graphsafe.ignore_comments import Added
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
+    from graphsafe.report.source import Lines
     from graphsafe.scan.linting.hotness import Hotness
     from graphsafe.scan_settings import Setting
 
@@ -70,12 +71,23 @@ def ended_by_signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def put(reports: Report | Sequence[Report], form: str, output: Path | None, rules: Callable[[], RuleTexts]) -> None:
-    """In one form, to a file or to stdout. Raises RequestError where the file cannot be written."""
+def put(
+    reports: Report | Sequence[Report],
+    form: str,
+    output: Path | None,
+    rules: Callable[[], RuleTexts],
+    source: Lines | None = None,
+) -> None:
+    """In one form, to a file or to stdout; `source` gives the code that is shown, by default what the files hold.
+
+    Raises RequestError where the file cannot be written.
+    """
     from graphsafe.files import write_atomically
     from graphsafe.report.forms import render
+    from graphsafe.report.source import file_lines
 
-    text = render(reports, form, colour=output is None and _colour(), width=_width(), rules=rules)
+    colour = output is None and _colour()
+    text = render(reports, form, colour=colour, width=_width(), rules=rules, source=source or file_lines)
     if output is None:
         click.echo(text, nl=False, color=True)
         return

@@ -13,6 +13,7 @@ from graphsafe.baseline.matching import STALE, Scope, matched, recorded, without
 from graphsafe.config import Config
 from graphsafe.files import from_here
 from graphsafe.report.model import Confidence, Report
+from graphsafe.report.source import Lines, read_lines
 from graphsafe.rulebook import Rulebook
 from graphsafe.scan.linting.selection import Selection
 
@@ -34,7 +35,9 @@ def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence:
     return Scope(config.root, [path.resolve() for path in paths], selection.is_enabled, confidence == "possible")
 
 
-def apply(report: Report, file: Path, scope: Scope, rulebook: Rulebook, *, must_exist: bool) -> Report:
+def apply(
+    report: Report, file: Path, scope: Scope, rulebook: Rulebook, *, must_exist: bool, source: Lines = read_lines
+) -> Report:
     """The report without what the baseline holds. Without a file it is the report itself. Raises BaselineError."""
     entries = read_baseline(file)
     shown = Path(from_here(str(file))).as_posix()
@@ -44,7 +47,7 @@ def apply(report: Report, file: Path, scope: Scope, rulebook: Rulebook, *, must_
         return report
     stale = rulebook.rules[STALE] if scope.is_enabled(STALE, "") else None
     today = datetime.datetime.now(datetime.timezone.utc).date()
-    return without_known(report, matched(report, entries, scope), shown, stale, today)
+    return without_known(report, matched(report, entries, scope, source), shown, stale, today)
 
 
 def write(report: Report, file: Path, scope: Scope) -> Written:

@@ -58,13 +58,13 @@ class Matches:
     "The same of entries that the scan did not look for."
 
 
-def matched(report: Report, entries: Sequence[Entry], scope: Scope) -> Matches:
+def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Lines = read_lines) -> Matches:
     """Every finding has at most one entry: of the same identity, else one whose function or file has another name now.
 
     The second kind takes only entries that would be left over, so that a copy of accepted code is a new finding.
     """
     findings = [finding for finding in in_order(report.findings) if finding.code != STALE]
-    source = lru_cache(maxsize=64)(read_lines)
+    source = lru_cache(maxsize=64)(source)
     identities = [_identity(finding, scope.root, source) for finding in findings]
     found: dict[int, int] = {}
     "Number of a finding -> number of its entry."

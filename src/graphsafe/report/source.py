@@ -16,15 +16,22 @@ _MOST = 16_000_000
 
 
 def read_lines(path: str) -> Sequence[str] | None:
-    """The lines of a Python file without their ends, None if it cannot be read.
+    """The lines of a Python file without their ends, None if it cannot be read."""
+    try:
+        return lines_in(read_regular(path, _MOST))
+    except OSError:
+        return None
 
-    Only `\\n`, `\\r\\n` and `\\r` end a line, as for Python; `str.splitlines` would also count form feeds.
+
+def lines_in(content: bytes) -> Sequence[str] | None:
+    """Only `\\n`, `\\r\\n` and `\\r` end a line, as for Python; `str.splitlines` would also count form feeds.
+
+    None for an encoding that there is not.
     """
     try:
-        content = read_regular(path, _MOST)
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         text = content.decode(encoding, errors="replace")
-    except (OSError, SyntaxError, LookupError, ValueError):
+    except (SyntaxError, LookupError, ValueError):
         return None
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return tuple(lines[:-1] if lines[-1] == "" else lines)

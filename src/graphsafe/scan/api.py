@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import graphsafe
 from graphsafe.config import Config, is_project_root
@@ -38,12 +39,14 @@ def scan_paths(
     jobs: int | None = 1,
     progress: Progress | None = None,
     complain: Callable[[str], None] = lambda line: None,
+    buffers: Mapping[Path, bytes] = MappingProxyType({}),
 ) -> Report:
     """Lint the hot code of files and folders; the rest of the project is read for what reaches them and what they call.
 
     `cache` is the folder that keeps what was found, None keeps nothing. `jobs` processes index files, None means one a
     core where there is enough to do; the report is the same. `progress` is called with how many of how many files are
-    read, `complain` with a line about what costs time but changes no report: a cache that cannot be used.
+    read, `complain` with a line about what costs time but changes no report: a cache that cannot be used. `buffers` are
+    what an editor holds of some of the files, absolute; they need not exist, and nothing is kept of such a scan.
     Raises RulebookError for a bad pack or an unknown code in `select` or `ignore`.
     """
     rulebook = rulebook or load_rulebook(config.rule_packs)
@@ -51,8 +54,9 @@ def scan_paths(
     for codes in config.per_file_ignores.values():
         rulebook.codes(codes, "per-file-ignores")
     left_out: dict[Limit, None] = {}
-    files, given = _files(paths, config, left_out)
+    files, given = _files(paths, config, left_out, buffers)
     wanted = [str(path) for path in given]
+    cache = None if buffers else cache
     patterns = root_patterns(config, rulebook)
     earlier = IncrementalScan(cache, files, wanted, config, confidence, rulebook, patterns, complain)
     known = earlier.report()
@@ -61,7 +65,9 @@ def scan_paths(
     candidates = find_candidates(files, wanted, config, patterns)
     settled = earlier.indexes().union(candidates.paths)
     missing = {
-        path: files.names[path] for path in candidates.paths if path in files.names and path not in files.indexes
+        path: files.names[path]
+        for path in candidates.paths
+        if path in files.names and path not in files.indexes and Path(path) not in buffers
     }
     files.indexes.update(build_indexes(missing, jobs))
     others = [path for path in wanted if path not in settled]
@@ -93,7 +99,12 @@ def explain_path(
     return hotness_of(wanted, files, driver.record, HotnessRules(config), frozenset(map(str, given)))
 
 
-def _files(paths: Sequence[Path], config: Config, left_out: dict[Limit, None]) -> tuple[Files, list[Path]]:
+def _files(
+    paths: Sequence[Path],
+    config: Config,
+    left_out: dict[Limit, None],
+    buffers: Mapping[Path, bytes] = MappingProxyType({}),
+) -> tuple[Files, list[Path]]:
     """The files that are read, and those of them that are reported on; what is left out becomes limits."""
 
     def complain(kind: str, what: str, why: str) -> None:
@@ -107,7 +118,7 @@ def _files(paths: Sequence[Path], config: Config, left_out: dict[Limit, None]) -
 
     project = list(filter(can_be_named, _project_files(paths, config, complain)))
     given = list(filter(can_be_named, _given(paths, config, project, complain)))
-    return Files(sorted({*project, *given})), sorted(given)
+    return Files(sorted({*project, *given}), {str(path): data for path, data in buffers.items()}), sorted(given)
 
 
 def _given(paths: Iterable[Path], config: Config, project: Iterable[Path], complain: Complaint) -> list[Path]:

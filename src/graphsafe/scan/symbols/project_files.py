@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from symtable import symtable
+from types import MappingProxyType
 from typing import TypeVar
 
 from graphsafe.config import is_project_root
@@ -28,7 +29,9 @@ MAX_TREE_LINES = 15_000
 
 
 class Files:
-    def __init__(self, paths: Iterable[Path]) -> None:
+    def __init__(self, paths: Iterable[Path], buffers: Mapping[str, bytes] = MappingProxyType({})) -> None:
+        """`buffers`: what an editor holds of files, in place of what is saved, if anything is."""
+        self._buffers = buffers
         self.problems: dict[str, Unreadable] = {}
         self.indexes: dict[str, FileIndex | None] = {}
         self.recall: Callable[[str], FileIndex | None] | None = None
@@ -89,7 +92,7 @@ class Files:
     def _build(self, path: str) -> FileIndex | None:
         name, is_package = self._names.get(path) or module_name(Path(path), {})
         try:
-            original = read(Path(path))
+            original = self._read(path)
             source, tree = parse_source(original)
         except Unreadable as problem:
             self.problems[path] = problem
@@ -117,7 +120,7 @@ class Files:
         if path in self.indexes:
             return
         try:
-            text = read(Path(path)).text
+            text = self._read(path).text
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 symtable(text, path, "exec")
@@ -129,11 +132,16 @@ class Files:
         """What a file holds; None, and a problem, where it cannot be opened."""
         if path in self.held:
             return self.held[path]
+        if path in self._buffers:
+            return self._buffers[path]
         try:
             return read_bytes(path)
         except Unreadable as problem:
             self.problems[path] = problem
             return None
+
+    def _read(self, path: str) -> Source:
+        return read(Path(path), self._buffers.get(path))
 
     def text(self, path: str) -> Source:
         """The source of a file in which every character may count. Raises as `source` does."""
@@ -152,7 +160,7 @@ class Files:
             return self._sources[path]
         if path in self.problems:
             raise KeyError(path)
-        source = read(Path(path))
+        source = self._read(path)
         if path in self.rewritten:
             source, _ = parse_source(source)
         return self._keep(path, source)
