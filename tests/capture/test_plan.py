@@ -10,7 +10,18 @@ import pytest
 
 from .conftest import DEVICES, TARGETS, Prove, Report
 
-NAMES = ["stack", "growing_cache", "other_way", "all_read", "ready", "restless", "backward", "made_anew"]
+NAMES = [
+    "stack",
+    "growing_cache",
+    "other_way",
+    "all_read",
+    "ready",
+    "restless",
+    "backward",
+    "made_anew",
+    "seldom",
+    "fixed_inputs",
+]
 FILE = TARGETS / "planned.py"
 LINES = [line.strip() for line in FILE.read_text(encoding="utf-8").splitlines()]
 
@@ -78,6 +89,15 @@ def test_a_plan_that_does_not_give_what_eager_steps_give_is_not_verified(reports
 def test_a_read_inside_of_backward_is_cut_out(reports: dict[str, Report]) -> None:
     report = reports["backward"]
     assert report["verdict"] == "ready-with-breaks" and report["plan"]["verified"]
+
+
+def test_what_reads_a_counter_runs_eagerly_though_it_decided_the_same_each_time(reports: dict[str, Report]) -> None:
+    assert "if self.calls % 50 == 49:" in breaks(reports["seldom"])
+
+
+def test_what_was_not_put_to_the_test_is_not_verified(reports: dict[str, Report]) -> None:
+    report = reports["fixed_inputs"]
+    assert report["verdict"] != "ready-with-breaks" and not (report["plan"] or {}).get("verified")
 
 
 def test_of_a_function_that_is_made_anew_the_call_is_cut_out(reports: dict[str, Report]) -> None:

@@ -194,3 +194,39 @@ class MadeAnew(nn.Module):
 
 def made_anew(device):
     return MadeAnew(), (torch.randn(4, 8, device=device),)
+
+
+class Seldom(nn.Module):
+    """Does something else in one of fifty steps: no step that is looked at shows it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+        self.calls = 0
+
+    @torch.no_grad()
+    def forward(self, x):
+        hidden = torch.tanh(self.layer(x)) * 2
+        if self.calls % 50 == 49:
+            hidden = hidden * 0
+        hidden = torch.relu(hidden + 1) * 3
+        hidden = hidden.cumsum(0) + hidden.mean()
+        self.calls += 1
+        self.largest = hidden.max().item()
+        return hidden
+
+
+def seldom(device):
+    return Seldom(8).to(device), (torch.randn(4, 8, device=device),)
+
+
+def fixed_inputs(device):
+    """The one input leaves no choice, and a read stands in the way: nothing can be put to the test."""
+
+    class Fixed(nn.Module):
+        def forward(self, x):
+            y = torch.tanh(x) * 2 + 1
+            self.largest = y.max().item()
+            return torch.relu(y) + 1
+
+    return Fixed(), (torch.zeros(4, device=device),)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.capture.classify import code_of
+from graphsafe.capture.plan.regions import function_of, functions_in
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite
 
@@ -73,6 +76,36 @@ def without_line(step: Result) -> list[str]:
 
 def host_causes(lines: Mapping[str, tuple[CallSite, ...]]) -> list[Cause]:
     return [Cause("GS702", f"`{path}` changes in every step", frames) for path, frames in lines.items() if frames]
+
+
+def readers(step: Result, paths: Iterable[str]) -> list[Cause]:
+    """Every line that ran and reads state of these names: what it decides may be another thing in some later step,
+    though it was the same in all steps that were looked at."""
+    names = {part for path in paths for part in re.findall(r"\w+", path)[-1:]}
+    found: list[Cause] = []
+    for path, lines in (step.get("lines") or {}).items():
+        ran = set(lines)
+        for function in functions_in(path):
+            for node in ast.walk(function.node):
+                if _reads(node, names) and getattr(node, "lineno", 0) in ran:
+                    site = CallSite(path, node.lineno, function.name)  # type: ignore[attr-defined]
+                    if function_of(site) is function:
+                        found.append(Cause("GS702", "it reads what changes in every step", (site,), derived=True))
+    return list(dict.fromkeys(found))
+
+
+def _reads(node: ast.AST, names: Set[str]) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in names and isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Constant) and node.slice.value in names and isinstance(node.ctx, ast.Load)
+    return isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
+
+
+def changing(step: Result) -> list[str]:
+    """Host state that every step changes, by whatever line."""
+    changed = (step.get("state") or {}).get("changed") or ()
+    return [change["name"] for change in changed if change["how"] in _HOST_STATE]
 
 
 def rebindings(step: Result) -> dict[str, tuple[CallSite, ...]]:

@@ -77,7 +77,7 @@ class _Visit:
         pairs = []
         for leaf, other in zip(leaves, others, strict=True):
             if isinstance(leaf, torch.Tensor) and isinstance(other, torch.Tensor):
-                if (leaf.shape, leaf.dtype) != (other.shape, other.dtype):
+                if (leaf.shape, leaf.dtype, _repeated(leaf)) != (other.shape, other.dtype, _repeated(other)):
                     raise PlanBroken(f"{self.body.__name__} gave {tuple(other.shape)} for {tuple(leaf.shape)}")
                 if leaf is not other and (leaf.data_ptr(), leaf.stride()) != (other.data_ptr(), other.stride()):
                     pairs.append((leaf, other))
@@ -93,7 +93,10 @@ class _Visit:
         safe = [(target, source.clone() if _storage(source) in targets else source) for target, source in pairs]
         with torch.no_grad():
             for target, source in safe:
-                target.detach().copy_(source)
+                target, source = target.detach(), source.detach()
+                for dimension in _repeated(target):
+                    target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
+                target.copy_(source)
         for owner, name, held in bound:
             setattr(owner, name, held)
 
@@ -104,6 +107,12 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 def _cloned(value: Any) -> Any:
     return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, value)
+
+
+def _repeated(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The dimensions along which a tensor is expanded: one element stands for all."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return tuple(at for at, (size, stride) in enumerate(sizes) if stride == 0 and size > 1)
 
 
 def _storage(tensor: torch.Tensor) -> int:

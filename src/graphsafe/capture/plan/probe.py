@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.job import read_result
-from graphsafe.capture.plan.causes import Cause, host_causes, rebindings, told_causes, without_line
+from graphsafe.capture.plan.causes import Cause, changing, host_causes, readers, rebindings, told_causes, without_line
 from graphsafe.capture.plan.emit import Unemittable, emitted
 from graphsafe.capture.plan.freezes import Need
 from graphsafe.capture.plan.host_lines import lines_that_change
@@ -26,6 +26,8 @@ from graphsafe.report.plan_text import headline
 from graphsafe.rulebook import load_rulebook
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from graphsafe.capture.job import Channel, Job
 
 _MOST_ATTEMPTS = 6
@@ -59,7 +61,12 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> Non
     search.blame(told_causes(step, eager, capture, diagnose, table))
     unknown = without_line(step)
     if unknown:
-        search.blame(host_causes(lines_that_change(session, unknown)))
+        lines = lines_that_change(session, unknown)
+        lost = next((path for path in unknown if not lines.get(path)), None)
+        if lost is not None:
+            raise Unplannable(f"`{lost}` changes in every step, and no line is known that does it")
+        search.blame(host_causes(lines))
+    search.blame(readers(step, changing(step)))
     search.blame(_learned(read_result(folder, "learned")))
     eager_ms = time_eager(session, search.start)
     for attempt in range(_MOST_ATTEMPTS):
@@ -73,9 +80,8 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> Non
         if recording is None:
             return
         replays = Replays(session, recording, reference, partial(_restart, start, recording))
-        with contextlib.suppress(
-            TargetError
-        ):  # a first step that the plan cannot make: the result says that it is open
+        # A first step that the plan cannot make: the result says that it is open.
+        with contextlib.suppress(TargetError):
             replays.run(built)
         told = {**planned(search, recording), "eager_ms": eager_ms}
         broken = replays.error
@@ -86,7 +92,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> Non
         search.widen(_need(search, broken))
     else:
         return
-    told |= {"checks": replays.result.get("checks"), "reason": _against(replays)}
+    told |= {"checks": replays.result.get("checks"), "reason": _against(replays) or _untested(folder)}
     channel.tell(plan=told)
     if told["reason"] is None:
         channel.phase("time the plan")
@@ -109,16 +115,33 @@ def _restart(start: Snapshot, recording: PlannedRecording) -> None:
 
 
 def _against(replays: Replays) -> str | None:
-    """Why the replays prove nothing, or the contrary."""
+    """What of the replays speaks against the plan."""
     if replays.error is not None:
         return f"a replay of the plan failed: {describe(replays.error)}"
-    different = [check["name"] for check in replays.result["checks"] if check["result"] in ("different", None)]
+    result = replays.result
+    if not result.get("checks"):
+        return "nothing could be compared with the reference"
+    different = [check["name"] for check in result["checks"] if check["result"] in ("different", None)]
     if different:
         return f"replays of the plan differ from the reference in {', '.join(different[:3])}"
-    if replays.result["rng_law"] not in ("pass", "skipped"):
+    if result["rng_law"] not in ("pass", "skipped"):
         return "replays of the plan do not draw the random numbers that eager steps draw"
-    if replays.result["first_step"] not in ("pass", "skipped"):
+    if result["first_step"] not in ("pass", "skipped"):
         return "the plan leaves out what the first step fills in"
+    return None
+
+
+def _untested(folder: Path) -> str | None:
+    """Why replays that equal the reference prove too little."""
+    reference, build = (read_result(folder, name) for name in ("reference", "build"))
+    path: Any = reference.get("path") or {}
+    if any(check["result"] == "different" for check in path.get("checks") or ()):
+        return "while it is captured, the step computes something else than an eager step does"
+    if not reference.get("varied"):
+        return "no changed input changed the reference, so the plan was not put to the test"
+    unvaried: Any = build.get("unvaried") or ()
+    if unvaried:
+        return f"{', '.join(unvaried[:3])} could not be varied: give a refresh that does"
     return None
 
 

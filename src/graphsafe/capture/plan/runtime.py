@@ -129,7 +129,8 @@ class Call:
         for old, tensor in zip(one.tensors, other.tensors, strict=True):
             if tensor is old or _same_memory(old, tensor):
                 continue
-            if old.shape != tensor.shape or old.dtype != tensor.dtype or old.device != tensor.device:
+            same = old.shape == tensor.shape and old.dtype == tensor.dtype and old.device == tensor.device
+            if not same or repeated(old) != repeated(tensor):
                 raise GuardBroken(self.number, name, f"{_kind(tensor)} where {_kind(old)} was captured")
             found.append((old, tensor))
         return found
@@ -200,7 +201,20 @@ def copy(target: torch.Tensor, source: torch.Tensor) -> None:
     import torch
 
     with torch.no_grad(), torch.inference_mode(target.is_inference()):
-        target.detach().copy_(source.detach())
+        target, source = target.detach(), source.detach()
+        for dimension in repeated(target):  # expanded: one element stands for all
+            target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
+        target.copy_(source)
+
+
+def repeated(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The dimensions along which a tensor is expanded."""
+    import torch
+
+    if tensor.layout != torch.strided:
+        return ()
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return tuple(at for at, (size, stride) in enumerate(sizes) if stride == 0 and size > 1)
 
 
 def _cloned(value: Any) -> Any:
