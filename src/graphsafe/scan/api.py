@@ -71,7 +71,7 @@ def scan_paths(
     }
     files.indexes.update(build_indexes(missing, jobs))
     others = [path for path in wanted if path not in settled]
-    driver = Driver(files, config, rulebook, candidates.scope)
+    driver = Driver(files, config, rulebook, candidates)
 
     def linter() -> Linter:
         return Linter(driver.project, driver.record, rulebook, config, confidence, is_whole=candidates.scope is None)
@@ -94,7 +94,7 @@ def explain_path(
     candidates = find_candidates(files, list(files.paths), config, root_patterns(config, rulebook))
     missing = {path: files.names[path] for path in candidates.paths if path in files.names}
     files.indexes.update(build_indexes(missing, jobs))
-    driver = Driver(files, config, rulebook, candidates.scope)
+    driver = Driver(files, config, rulebook, candidates)
     run_deep(lambda: _read(driver, candidates, progress))
     return hotness_of(wanted, files, driver.record, HotnessRules(config), frozenset(map(str, given)))
 

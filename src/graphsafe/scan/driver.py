@@ -8,7 +8,7 @@ round, which reads again what rests on these.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,14 +19,14 @@ from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.record import ENTRY_POINT, Place, Record, reason_weight
-from graphsafe.scan.domain.summary import Summary
+from graphsafe.scan.domain.summary import CallEdge, Summary
 from graphsafe.scan.domain.values import NONE, Tensor, Value
 from graphsafe.scan.interpreter import statements
-from graphsafe.scan.interpreter.call_budget import Scope
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.engine import Engine
 from graphsafe.scan.linting.gather import constructions, gather, included, new_roots, passed_by_name
-from graphsafe.scan.roots.candidate_files import TARGETS
+from graphsafe.scan.roots.assumed_roots import assumed_roots_of
+from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.hot_roots import HotnessRules, capture_sites, roots_of, target_roots
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import FunctionFacts
@@ -48,13 +48,14 @@ class Step:
 
 
 class Driver:
-    def __init__(self, files: Files, config: Config, rulebook: Rulebook, scope: Scope | None = None) -> None:
+    def __init__(self, files: Files, config: Config, rulebook: Rulebook, candidates: Candidates) -> None:
         self.project = Project(files)
         self._config = config
         self._rulebook = rulebook
         self._paths = HotnessRules(config)
+        self._candidates = candidates
         self._cold: dict[str, bool] = {}
-        self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries, scope)
+        self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries, candidates.scope)
         self._replaying: set[str] = set()
         "Files that replay a graph."
         self._whys: dict[str, tuple[int, int, str]] = {}
@@ -83,8 +84,9 @@ class Driver:
             self._follow(steps)
 
     def finish(self) -> None:
-        """The second round, and the record of both."""
+        """What no known step calls but is likely to run in one; the second round; and the record of all."""
         engine = self._engine
+        self._follow([*self._assumed()])
         first = [*included(self._read.values())]
         self._on_host = _on_host(passed_by_name(first))
         engine.attributes.constructions = constructions(first)
@@ -97,6 +99,23 @@ class Driver:
         self.record = gather(self.project, [self._read[step] for step in sorted(self._read, key=repr)], whys)
         for path in sorted(self._replaying):
             self.record.replays.update(replays_of(self.project, path))
+
+    def _assumed(self) -> Iterator[Step]:
+        """What runs in a step by its form, where no hot code calls it."""
+        summaries = included(self._read.values())
+        called = {item.callee for summary in summaries for item in summary.items if type(item) is CallEdge}
+        for path in self._candidates.paths:
+            file = self.project.index(path) if path != TARGETS else None
+            if file is None:
+                continue
+            called_in_package = self._candidates.public.get(path)
+            if called_in_package is not None:
+                # A function that is added there may be a root, and a call that is added may make another one none.
+                self.project.files.read_whole.add(path)
+            for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, called_in_package):
+                if ref not in called and ref not in self._whys and self._engine.budget.holds(ref):
+                    self._note_why(ref, why, 1)
+                    yield Step("root", ref, receiver)
 
     def _may_be_other(self, key: Hashable) -> bool:
         """Whether a question about an attribute may have another answer, now that constructions are known."""

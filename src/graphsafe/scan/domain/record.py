@@ -13,6 +13,8 @@ TARGET = "target "
 "Before a configured target's name."
 COMPILED = "torch.compile"
 "What the reason of a compiled root begins with."
+HOOK = "a hook of a module or tensor"
+REPLACED_FORWARD = "put in place of a forward"
 SITE = "code inside torch.cuda.graph"
 
 

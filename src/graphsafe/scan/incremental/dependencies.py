@@ -145,7 +145,8 @@ def _unchanged(
 
 
 def _hint(data: bytes, root_patterns: RootPatterns) -> str:
-    said = (root_patterns.may_be_in(data), [*subclasses_in(data)], [*operators_in(data)])
+    begins = root_patterns.may_be_in(data), root_patterns.may_begin_step(data), b"torch" in data
+    said = (*begins, [*subclasses_in(data)], [*operators_in(data)])
     return digest(repr(said).encode()) if any(said) else ""
 
 
@@ -189,7 +190,7 @@ def _class(facts: ClassFacts) -> tuple[object, ...]:
 
 
 def _function(facts: FunctionFacts) -> tuple[object, ...]:
-    return (facts.name, facts.decorators, facts.owner, facts.mark, facts.captures)
+    return (facts.name, facts.decorators, facts.owner, facts.mark, facts.captures, facts.hands_over)
 
 
 def _counts(facts: FunctionFacts, names: Sequence[str], root_patterns: RootPatterns) -> bool:
@@ -197,7 +198,7 @@ def _counts(facts: FunctionFacts, names: Sequence[str], root_patterns: RootPatte
     return (
         facts.owner is not None
         or root_patterns.anywhere
-        or bool(facts.decorators or facts.mark or facts.captures)
+        or bool(facts.decorators or facts.mark or facts.captures or facts.hands_over)
         or facts.name in names
         or facts.name in root_patterns.names
     )

@@ -24,6 +24,7 @@ from graphsafe.scan.domain.events import span_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join, sequence
 from graphsafe.scan.domain.naming import bound_to, placed
+from graphsafe.scan.domain.record import REPLACED_FORWARD
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
     UNKNOWN,
@@ -43,6 +44,7 @@ from graphsafe.scan.interpreter import operators
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.subscripts import subscript_store
+from graphsafe.scan.models import torch_functions
 from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
@@ -149,6 +151,8 @@ def _unpack(engine: Engine, frame: Frame, targets: list[ast.expr], value: Value,
 def _assign_attribute(
     engine: Engine, frame: Frame, target: ast.Attribute, owner: Value, value: Value, node: ast.AST, augmented: bool
 ) -> None:
+    if target.attr == "forward":
+        torch_functions.handed_over(engine, value, REPLACED_FORWARD)
     for option in options(owner):
         if type(option) is not Instance:
             continue

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join_all
+from graphsafe.scan.domain.record import HOOK
 from graphsafe.scan.domain.values import (
     ARRAY,
     NUMBER,
@@ -31,7 +32,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.interpreter import members
-from graphsafe.scan.models import containers, library, platforms, runtime_objects, tensors
+from graphsafe.scan.models import containers, library, platforms, runtime_objects, tensors, torch_functions
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.symbols.overrides import is_abstract
 
@@ -40,6 +41,13 @@ if TYPE_CHECKING:
     from graphsafe.scan.interpreter.engine import Engine
 
 _PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.Protocol"))
+HOOK_METHODS = frozenset(
+    (
+        "register_hook register_forward_hook register_forward_pre_hook register_full_backward_hook "
+        "register_full_backward_pre_hook register_post_accumulate_grad_hook"
+    ).split()
+)
+"Of torch's modules and tensors: what they are given runs in every step."
 MAX_OVERRIDES = 6
 "Implementations of one call that are followed with its arguments; further ones become roots."
 
@@ -56,6 +64,8 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
     if isinstance(function, ast.Attribute):
         receiver = engine.evaluate(frame, function.value)
         arguments = evaluated(engine, frame, node)
+        if name in HOOK_METHODS:
+            torch_functions.handed_over(engine, arguments.get(0, "hook"), HOOK)
         receivers = _able(engine, frame, options(receiver), function.attr, node.keywords)
         found = [_method(engine, frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN

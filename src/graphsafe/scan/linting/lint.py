@@ -167,8 +167,9 @@ class Linter:
         words = _Words(event.words)
         ref = _ref(place)
         chain = chains.get(ref, ())
-        if ref in self._record.roots:
-            data["root"] = self._record.roots[ref]
+        root = chain[0].caller if chain else ref
+        if root in self._record.roots:
+            data["root"] = self._record.roots[root]
         line, column, end_line, end_column = event.span
         source = self._project.files.source(place.path)
         shown = self.display(place.path)

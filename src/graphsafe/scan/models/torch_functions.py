@@ -155,6 +155,13 @@ def graphed(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) 
     return function if function is not None else UNKNOWN
 
 
+def handed_over(engine: Engine, value: Value | None, why: str) -> None:
+    """Make what torch will call in every step a hot root, unless its name or the configuration says that it is cold."""
+    for option in options(value) if value is not None else ():
+        if type(option) is not Function or not engine.is_cold(option.ref):
+            root_of(engine, option, why)
+
+
 def root_of(engine: Engine, value: Value | None, why: str) -> None:
     """Make what is called when `value` is called a hot root."""
     for option in options(value) if value is not None else ():

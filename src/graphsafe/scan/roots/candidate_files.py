@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
 from graphsafe.scan.interpreter.call_budget import Scope
+from graphsafe.scan.roots.assumed_roots import may_be_assumed
 from graphsafe.scan.roots.importers import reading_plan
-from graphsafe.scan.symbols.index import CAPTURE_WORDS
+from graphsafe.scan.symbols.index import CAPTURE_WORDS, HANDING_OVER
 from graphsafe.scan.symbols.project_files import Files
 
 TARGETS = ""
@@ -18,6 +20,14 @@ TARGETS = ""
 MODULE = b"forward"
 DERIVED = re.compile(rb"\bclass[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
 "What a torch module is: a class that has a base."
+FORWARD = re.compile(rb"\bdef[\s\\]+forward[\s\\]*\((?![\s\\]*ctx\b)")
+"Of a module, not of a torch.autograd.Function."
+CERTAIN = (b"cuda.graph", b"make_graphed_callables", b"capture_begin", b"reduce-overhead", b"graphsafe: hot")
+"One of these words is in every other text that begins a step, unless it defines what an engine calls."
+OUTSIDE_STEPS = frozenset("tests test testing conftest benchmarks examples scripts tools docs setup".split())
+"Modules and packages whose functions nobody calls in a step."
+CALLED = re.compile(rb"(?<!def )\b(\w+)\(")
+"The names that a text calls."
 FEW = 10
 "The files to report on are few if they are less than one in so many of the project."
 MAX_READINGS = 2700
@@ -28,6 +38,8 @@ MAX_READINGS = 2700
 class Candidates:
     paths: tuple[str, ...]
     "In the order of reading, those to report on first; TARGETS among them stands for configured targets."
+    public: Mapping[str, frozenset[str]]
+    "Those whose public functions are roots, since nothing in their package begins a step -> what the package calls."
     scope: Scope | None
     "None where the whole project is read."
 
@@ -52,12 +64,21 @@ class RootPatterns:
             any(word in data for word in self.words)
             or (MODULE in data and DERIVED.search(data) is not None)
             or (any(name in data for name in self.named) and self.defined.search(data) is not None)
+            or may_be_assumed(data)
+        )
+
+    def may_begin_step(self, data: bytes) -> bool:
+        """Whether a file's text may hold what is known to begin a step: a module's `forward`, a capture, a mark."""
+        return (
+            any(word in data for word in CERTAIN)
+            or (FORWARD.search(data) is not None and DERIVED.search(data) is not None)
+            or (any(name in data for name in self.named) and self.defined.search(data) is not None)
         )
 
 
 def root_patterns(config: Config, rulebook: Rulebook) -> RootPatterns:
     names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in rulebook.entry_points})
-    words = ("cuda_graph", "cudagraph", *CAPTURE_WORDS, ".replay(", "graphsafe:")
+    words = ("cuda_graph", "cudagraph", *CAPTURE_WORDS, *HANDING_OVER, ".replay(", "graphsafe:")
     defined = re.compile(rf"\bdef[\s\\]+(?:{'|'.join(map(re.escape, names))})\b".encode())
     return RootPatterns(
         ("forward", *names),
@@ -79,12 +100,44 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     else:
         candidates = list(dict.fromkeys([*wanted, *files.paths]))
         scope = None
+    public = _public_files(files, root_patterns) if not (config.hot_paths or config.targets) else {}
     found: list[str] = []
     for path in candidates:
         data = files.data(path)
-        if data is not None and (root_patterns.anywhere or root_patterns.may_be_in(data)):
+        if data is not None and (path in public or root_patterns.anywhere or root_patterns.may_be_in(data)):
             found.append(path)
-    return Candidates((*found, TARGETS) if config.targets else tuple(found), scope)
+    return Candidates((*found, TARGETS) if config.targets else tuple(found), public, scope)
+
+
+def _public_files(files: Files, root_patterns: RootPatterns) -> dict[str, frozenset[str]]:
+    """The files of packages that use torch and in which no text begins a step, with the names that a package calls."""
+    found: dict[str, list[str]] = {}
+    stepping: set[str] = set()
+    for path in files.names:
+        package = _outermost(path, files)
+        if not package or package in stepping:
+            continue
+        if not OUTSIDE_STEPS.isdisjoint(Path(path).relative_to(Path(package).parent).with_suffix("").parts):
+            continue
+        data = files.data(path) or b""
+        if root_patterns.may_begin_step(data):
+            stepping.add(package)
+        elif b"torch" in data:
+            found.setdefault(package, []).append(path)
+    public: dict[str, frozenset[str]] = {}
+    for package, paths in found.items():
+        if package not in stepping:
+            called = frozenset(name.decode() for path in paths for name in CALLED.findall(files.data(path) or b""))
+            public.update(dict.fromkeys(paths, called))
+    return public
+
+
+def _outermost(path: str, files: Files) -> str:
+    """The folder of the package that holds a file and that no other package holds; empty for a file in none."""
+    package, folder = "", str(Path(path).parent)
+    while str(Path(folder, "__init__.py")) in files.names:
+        package, folder = folder, str(Path(folder).parent)
+    return package
 
 
 def are_few(wanted: Sequence[str], files: Files) -> bool:

@@ -179,11 +179,11 @@ def _own(engine: Engine, ref: str, method: str, methods: dict[str, str]) -> bool
 
 
 def capture_sites(file: FileIndex) -> Iterator[str]:
-    """Functions (or the module level, `path::`) that hold a capture of their own."""
+    """Functions (or the module level, `path::`) that hold a capture, or make another function hot."""
     if file.captures:
         yield f"{file.path}::"
     for facts in file.functions.values():
-        if facts.captures:
+        if facts.captures or facts.hands_over:
             yield f"{file.path}::{facts.name}"
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from graphsafe.scan.sources.source import Source
 
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
+HANDING_OVER = ("_hook(", ".forward = ")
+"What stands on the lines where a function is given to torch, to be called in every step."
 CAPTURE_WORDS = ("graph(", "make_graphed_callables", "capture_begin", "reduce-overhead", "max-autotune")
 
 
@@ -30,6 +32,8 @@ class FunctionFacts:
     "`hot` or `cold`, from a `# graphsafe:` comment on or above the `def` line."
     captures: bool = False
     "Holds a `with` of a CUDA graph, or names a function that makes one."
+    hands_over: bool = False
+    "May hold a call that registers a hook, or an assignment to `forward`."
 
 
 @dataclass(slots=True)
@@ -84,6 +88,11 @@ class _Builder:
         self.capture_lines = (
             [number for number, line in enumerate(source.lines, 1) if any(word in line for word in words)]
             if words
+            else []
+        )
+        self.handing_over = (
+            [number for number, line in enumerate(source.lines, 1) if any(word in line for word in HANDING_OVER)]
+            if any(word in source.text for word in HANDING_OVER)
             else []
         )
         index.replays = ".replay()" in source.text
@@ -155,6 +164,7 @@ class _Builder:
             owner=owner,
             mark=mark,
             captures=self._captures(node),
+            hands_over=any(first < number <= (node.end_lineno or node.lineno) for number in self.handing_over),
         )
         self.index.functions[facts.name] = facts
         if not node.name.startswith("test"):

@@ -1,0 +1,155 @@
+"""Functions that run in a step, as far as their form shows, where no known step calls them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Set
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.record import HOOK
+from graphsafe.scan.domain.values import Instance, Value
+from graphsafe.scan.roots.hot_roots import HotnessRules
+from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
+from graphsafe.scan.roots.tensor_arguments import takes_tensors
+from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.engine import Engine
+
+AUTOGRAD = "of a torch.autograd.Function"
+STEP = "step of an optimizer, scheduler or sampler"
+METRIC = "update or compute of a metric"
+OPERATOR = "the implementation of a custom operator"
+ENTRY = "entered in a table or registry"
+PUBLIC = "a public function of a package in which nothing else begins a step"
+
+_WORDS = (
+    b"def step(",
+    b"def update(",
+    b"def compute(",
+    b"autograd.",
+    b"custom_op",
+    b"triton_op",
+    b".impl(",
+    b"op_func",
+)
+"One of these is in every file that holds such a function, unless it is a hook, registered or public."
+_HOOK_TEXT = re.compile(rb"\bdef (\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
+_HOOK = (("module",), ("args", "input", "inputs"), ("output", "outputs"))
+"The parameters that torch's documentation gives a forward hook."
+_AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
+_OPTIMIZER_BASES = ("Optimizer", "LRScheduler")
+
+
+def may_be_assumed(data: bytes) -> bool:
+    """Whether a file's text may hold one of these, public functions aside."""
+    return any(word in data for word in _WORDS) or _HOOK_TEXT.search(data) is not None or may_register(data)
+
+
+def assumed_roots_of(
+    engine: Engine, file: FileIndex, paths: HotnessRules, called: Set[str] | None
+) -> Iterator[tuple[str, Value | None, str]]:
+    """Function, receiver and reason of each.
+
+    Public functions are among them where `called` is given: the names that the file's package calls itself.
+    """
+    forms = _Forms(engine, file, called)
+    for facts in file.functions.values():
+        why = forms.why(facts)
+        if why is not None and not paths.is_cold(file.path, file.module, facts):
+            # Whoever calls it may call it on an instance of a subclass.
+            receiver = Instance(f"{file.path}::{facts.owner}", declared=True) if facts.owner is not None else None
+            yield f"{file.path}::{facts.name}", receiver, why
+
+
+class _Forms:
+    """By what form the functions of a file are roots."""
+
+    def __init__(self, engine: Engine, file: FileIndex, called: Set[str] | None) -> None:
+        self._engine = engine
+        self._file = file
+        self._called = called
+        data = engine.project.files.data(file.path) or b""
+        self._operators = frozenset(operators_of(file, data))
+        self._entries = frozenset(entries_of(engine.project, file))
+        self._hooks = {name.decode() for name in _HOOK_TEXT.findall(data)}
+        self._imports_torch = any(target.partition(".")[0] == "torch" for target in file.imports.values())
+
+    def why(self, facts: FunctionFacts) -> str | None:
+        name = facts.name.rpartition(".")[2]
+        if facts.name in self._operators:
+            return OPERATOR
+        if name in self._hooks and self._is_hook(facts):
+            return HOOK
+        found = self._of_class(name, facts, f"{self._file.path}::{facts.owner}") if facts.owner is not None else None
+        if found is not None:
+            return found
+        if facts.name in self._entries and self._takes_tensors(facts):
+            return ENTRY
+        if self._called is not None and name not in self._called and _is_public(facts) and self._takes_tensors(facts):
+            return PUBLIC
+        return None
+
+    def _of_class(self, name: str, facts: FunctionFacts, cls: str) -> str | None:
+        project = self._engine.project
+        if name in ("forward", "backward"):
+            return AUTOGRAD if self._derives(cls, _AUTOGRAD_BASES) else None
+        if name in ("update", "compute"):
+            is_metric = all(project.find_method(cls, each) is not None for each in ("update", "compute"))
+            return METRIC if is_metric else None
+        if name == "step" and self._is_step(facts, cls):
+            return STEP
+        return None
+
+    def _is_step(self, facts: FunctionFacts, cls: str) -> bool:
+        """By what the class derives from or works on, or by what the method takes or passes on."""
+        if self._derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls):
+            return True
+        return self._takes_tensors(facts) or any(map(self._takes_tensors, self._passed_on(facts, cls)))
+
+    def _derives(self, cls: str, endings: tuple[str, ...]) -> bool:
+        return any("::" not in base and base.endswith(endings) for base in self._engine.project.mro(cls))
+
+    def _works_on_parameter_groups(self, cls: str) -> bool:
+        found = self._engine.project.class_facts(cls)
+        methods = found.methods.values() if found is not None else ()
+        nodes = (self._engine.project.function_node(f"{self._file.path}::{method}") for method in methods)
+        return any(
+            isinstance(inner, ast.Attribute) and inner.attr == "param_groups"
+            for node in nodes
+            if node is not None
+            for inner in ast.walk(node)
+        )
+
+    def _passed_on(self, facts: FunctionFacts, cls: str) -> Iterator[FunctionFacts]:
+        """The methods of the same object that a method calls with its own parameters."""
+        project = self._engine.project
+        node = project.function_node(f"{self._file.path}::{facts.name}")
+        if node is None or not node.args.args:
+            return
+        receiver, *parameters = (argument.arg for argument in node.args.args)
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+                owner = inner.func.value
+                passes = any(isinstance(given, ast.Name) and given.id in parameters for given in inner.args)
+                if isinstance(owner, ast.Name) and owner.id == receiver and passes:
+                    method = project.find_method(cls, inner.func.attr)
+                    found = project.function_facts(method) if method is not None else None
+                    if found is not None and method == f"{self._file.path}::{found.name}":
+                        yield found
+
+    def _is_hook(self, facts: FunctionFacts) -> bool:
+        node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
+        names = [argument.arg for argument in node.args.args if argument.arg != "self"] if node is not None else []
+        return len(names) == len(_HOOK) and all(name in words for name, words in zip(names, _HOOK, strict=True))
+
+    def _takes_tensors(self, facts: FunctionFacts) -> bool:
+        """What a file computes with that does not import torch may as well be numbers."""
+        node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
+        is_method = facts.owner is not None and "staticmethod" not in facts.decorators
+        return node is not None and takes_tensors(node, self._engine.ops, is_method, self._imports_torch)
+
+
+def _is_public(facts: FunctionFacts) -> bool:
+    return all(part == "__call__" or not part.startswith("_") for part in facts.name.split("."))

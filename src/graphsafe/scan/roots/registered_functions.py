@@ -1,0 +1,90 @@
+"""Functions that are called by what they stand in: a table, a registry, the dispatcher's operators."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.symbols.custom_ops import operators_in
+from graphsafe.scan.symbols.index import FileIndex
+from graphsafe.scan.symbols.project import Project
+
+_REGISTERS = re.compile(r"(^|[_.])register(_|$)")
+_OTHERS = re.compile(r"fake|meta|abstract|atexit|autograd|_cpu|cpu_")
+"Registrations and names of functions that describe an operator, or are not for the GPU."
+_OPERATORS = ("custom_op", "triton_op", "library.impl", "register_kernel")
+_TABLE = re.compile(rb"^[A-Z][A-Z0-9_]*[^\n=]*=[ \t]*\{", re.M)
+_REGISTERING = re.compile(rb"^@[\w.]*register", re.M)
+_DECORATOR = re.compile(rb"^@(\w+)", re.M)
+_DEFINED = re.compile(rb"^def (\w+)", re.M)
+_FILLS = frozenset(("update", "append", "setdefault", "add"))
+
+
+def may_register(data: bytes) -> bool:
+    """Whether a file's text may put functions into a table or registry."""
+    if b"torch" not in data:
+        return False
+    if _TABLE.search(data) is not None or _REGISTERING.search(data) is not None:
+        return True
+    return not set(_DECORATOR.findall(data)).isdisjoint(_DEFINED.findall(data))
+
+
+def operators_of(file: FileIndex, data: bytes) -> Iterator[str]:
+    """Functions of a file that implement a custom operator; `data`: its text."""
+    named = {function for _, function in operators_in(data)}
+    for facts in file.functions.values():
+        is_decorated = any(decorator.endswith(_OPERATORS) for decorator in facts.decorators)
+        if (is_decorated or facts.name in named) and _OTHERS.search(facts.name) is None:
+            yield facts.name
+
+
+def entries_of(project: Project, file: FileIndex) -> Iterator[str]:
+    """Functions of a file that a decorator enters somewhere, or that stand in a table at the file's module level."""
+    for facts in file.functions.values():
+        if facts.owner is None and any(_enters(project, file, decorator) for decorator in facts.decorators):
+            yield facts.name
+    for name, bound in file.assigns.items():
+        if name.isupper() and len(bound) == 1:
+            statement = project.statement(file.path, *bound[0])
+            value = getattr(statement, "value", None)
+            if isinstance(value, ast.Dict):
+                names = [item.id for item in value.values if isinstance(item, ast.Name)]
+                yield from (found for found in names if found in file.functions)
+
+
+def _enters(project: Project, file: FileIndex, decorator: str) -> bool:
+    if _REGISTERS.search(decorator) is not None and _OTHERS.search(decorator) is None:
+        return True
+    binding = project.resolve(file, decorator) if "." not in decorator else None
+    if binding is None or binding.kind != "function":
+        return False
+    node = project.function_node(f"{binding.path}::{binding.name}")
+    return node is not None and _fills_table(node)
+
+
+@memoize_on_node
+def _fills_table(decorator: ast.AST) -> bool:
+    """Whether a decorator puts something into a table that it did not make itself."""
+    own = {inner.arg for inner in ast.walk(decorator) if isinstance(inner, ast.arg)}
+    own |= {
+        inner.id for inner in ast.walk(decorator) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
+    }
+    for inner in ast.walk(decorator):
+        table: ast.expr | None = None
+        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
+            table = inner.value
+        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _FILLS:
+            table = inner.func.value
+        if isinstance(table, ast.Name) and table.id not in own:
+            return not _calls(decorator, own)
+    return False
+
+
+def _calls(decorator: ast.AST, own: set[str]) -> bool:
+    """Whether it calls what it is given: then it wraps that, as a cache does."""
+    return any(
+        isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in own
+        for inner in ast.walk(decorator)
+    )

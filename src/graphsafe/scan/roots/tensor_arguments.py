@@ -1,0 +1,90 @@
+"""Whether a function takes tensors, as its own text shows: by annotations, or by what the body does with arguments."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Set
+
+from graphsafe.optable import OpTable
+from graphsafe.scan.interpreter.parameter_usage import is_used_as_tensor
+from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.symbols.index import dotted
+
+_TORCH = ("torch.", "F.")
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def takes_tensors(function: Definition, ops: OpTable, is_method: bool, with_arithmetic: bool) -> bool:
+    """Whether one of the parameters is a tensor; a method's receiver is none.
+
+    `with_arithmetic`: what is multiplied, compared or indexed counts as one, too, unless its annotation or default says
+    otherwise. Numbers and arrays are treated so as well, which is for the caller to judge.
+    """
+    for parameter, default in [*_parameters(function)][1 if is_method else 0 :]:
+        if parameter.annotation is not None:
+            if _names_tensor(parameter.annotation):
+                return True
+        elif default is None or (isinstance(default, ast.Constant) and default.value is None):
+            if is_used_as_tensor(function, parameter.arg, ops, "step-input" if with_arithmetic else "parameter"):
+                return True
+            if parameter.arg in (_operands(function) if with_arithmetic else _copied(function)):
+                return True
+    return False
+
+
+def _parameters(function: Definition) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    """Each with its default."""
+    spec = function.args
+    positional = [*spec.posonlyargs, *spec.args]
+    missing: list[ast.expr | None] = [None] * (len(positional) - len(spec.defaults))
+    yield from zip(positional, [*missing, *spec.defaults], strict=True)
+    yield from zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+
+
+def _names_tensor(annotation: ast.expr) -> bool:
+    return any("Tensor" in name.replace("'", " ").split(".")[-1] for name in _names(annotation))
+
+
+def _names(annotation: ast.expr) -> Iterator[str]:
+    for inner in ast.walk(annotation):
+        if isinstance(inner, ast.Name):
+            yield inner.id
+        elif isinstance(inner, ast.Attribute):
+            yield inner.attr
+        elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            yield inner.value
+
+
+@memoize_on_node
+def _operands(function: ast.AST) -> Set[str]:
+    """Names that are computed with, compared, or indexed."""
+    found = set(_copied(function))
+    for inner in ast.walk(function):
+        operands: list[ast.expr] = []
+        if isinstance(inner, ast.BinOp) and not isinstance(inner.left, (ast.Constant, ast.JoinedStr)):
+            operands = [inner.left, inner.right]
+        elif isinstance(inner, ast.BinOp) and isinstance(inner.left, ast.Constant):
+            operands = [] if isinstance(inner.left.value, str) else [inner.right]
+        elif isinstance(inner, ast.Compare) and isinstance(inner.ops[0], _ORDERS):
+            operands = [inner.left, *inner.comparators]
+        elif isinstance(inner, ast.Subscript) and isinstance(inner.slice, (ast.Compare, ast.Tuple)):
+            operands = [inner.value]
+        elif isinstance(inner, ast.Call) and (dotted(inner.func) or "").startswith(_TORCH):
+            operands = inner.args
+        found.update(operand.id for operand in operands if isinstance(operand, ast.Name))
+    return frozenset(found)
+
+
+@memoize_on_node
+def _copied(function: ast.AST) -> Set[str]:
+    """Names that are given to a method that works in place, as in `best.copy_(loss)`."""
+    return frozenset(
+        argument.id
+        for inner in ast.walk(function)
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute)
+        if inner.func.attr.endswith("_") and not inner.func.attr.startswith("_")
+        for argument in inner.args
+        if isinstance(argument, ast.Name)
+    )
