@@ -57,8 +57,11 @@ def _host_state(step: Result) -> Iterator[Cause]:
 
 
 def _filled(step: Result, reference: Result) -> Iterator[Cause]:
-    lazy = tuple(reference.get("lazy") or ())
-    for change in (step.get("state") or {}).get("changed") or ():
+    changed = (step.get("state") or {}).get("changed") or ()
+    growing = [change["name"] for change in changed if change["how"] == "grows"]
+    # The first element of a list that every step adds to is born in the first step, and fills nothing in.
+    lazy = [path for path in reference.get("lazy") or () if not any(_within(path, name) for name in growing)]
+    for change in changed:
         name = change["name"]
         if change["how"] == "born" and change["frames"] and any(_within(path, name) for path in lazy):
             yield Cause("GS701", f"`{name}` is filled in by the first step", _sites(change["frames"]), guarded=True)
@@ -72,6 +75,16 @@ def without_line(step: Result) -> list[str]:
     """Host state that changes in every step, by a line that is not known."""
     changed = (step.get("state") or {}).get("changed") or ()
     return [change["name"] for change in changed if change["how"] in ("host", "changes") and not change["frames"]]
+
+
+def unexplained(paths: Sequence[str], lines: Mapping[str, tuple[CallSite, ...]]) -> str | None:
+    """The first of these whose line is not known, nor that of anything else of the same object."""
+    known = {_object_of(path) for path, frames in lines.items() if frames}
+    return next((path for path in paths if not lines.get(path) and _object_of(path) not in known), None)
+
+
+def _object_of(path: str) -> str:
+    return path.partition("[")[0].rpartition(".")[0]
 
 
 def host_causes(lines: Mapping[str, tuple[CallSite, ...]]) -> list[Cause]:

@@ -10,7 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.job import read_result
-from graphsafe.capture.plan.causes import Cause, changing, host_causes, readers, rebindings, told_causes, without_line
+from graphsafe.capture.plan.causes import (
+    Cause,
+    changing,
+    host_causes,
+    readers,
+    rebindings,
+    told_causes,
+    unexplained,
+    without_line,
+)
 from graphsafe.capture.plan.emit import Unemittable, emitted
 from graphsafe.capture.plan.freezes import Need
 from graphsafe.capture.plan.host_lines import lines_that_change
@@ -62,7 +71,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> Non
     unknown = without_line(step)
     if unknown:
         lines = lines_that_change(session, unknown)
-        lost = next((path for path in unknown if not lines.get(path)), None)
+        lost = unexplained(unknown, lines)
         if lost is not None:
             raise Unplannable(f"`{lost}` changes in every step, and no line is known that does it")
         search.blame(host_causes(lines))
