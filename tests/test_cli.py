@@ -101,13 +101,15 @@ def test_help_and_version_import_nothing_heavy() -> None:
     assert run("--version").stdout.startswith("graphsafe ")
 
 
-@pytest.mark.parametrize("command", ["scan", "capture", "explain", "rules", "report"])
+@pytest.mark.parametrize("command", ["scan", "capture", "explain", "rules", "report", "config", "schema"])
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
     code, out, err = here(capsys, command, "--help")
     assert code == 0 and out.startswith(f"Usage: graphsafe {command}") and not err
 
 
-@pytest.mark.parametrize("command", ["", "scan", "capture", "explain", "rules", "rules test", "report"])
+@pytest.mark.parametrize(
+    "command", ["", "scan", "capture", "explain", "rules", "rules test", "report", "config", "schema"]
+)
 def test_help_fits_80_columns_and_cuts_off_no_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -340,6 +342,13 @@ def test_settings_say_what_is_in_force_and_from_where(project: Path, capsys: pyt
         assert line in out.splitlines()
     out = here(capsys, "scan", "--show-settings", "--select", "GS2", "--fail-level", "note")[1]
     assert "  only: GS201, GS202, GS203 (command line)" in out and "fail-level: note (command line)" in out
+    for paths in ((), (str(project),)):
+        assert "fail-level: error (pyproject.toml)" in here(capsys, "config", *paths)[1].splitlines()
+
+
+def test_the_schema_of_reports_is_printed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = here(capsys, "schema")
+    assert code == 0 and json.loads(out)["$schema"].endswith("draft/2020-12/schema")
 
 
 @pytest.mark.parametrize(
@@ -380,7 +389,7 @@ def test_a_shell_can_complete_commands_options_and_forms() -> None:
         given = {"_GRAPHSAFE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
         return {line.partition(",")[2] for line in run(**given).stdout.splitlines()}
 
-    assert completed("graphsafe sc") == {"scan"}
+    assert completed("graphsafe sc") == {"scan", "schema"}
     assert completed("graphsafe scan --stat") == {"--statistics"}
     assert completed("graphsafe scan --format j") == {"json", "junit"}
     assert "complete -o nosort" in run(_GRAPHSAFE_COMPLETE="bash_source").stdout

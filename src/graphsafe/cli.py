@@ -21,13 +21,14 @@ from graphsafe.cli_options import (
     INTERRUPTED,
     OK,
     PATH,
+    config_for,
     config_here,
     form_of,
     form_option,
     rule_texts,
 )
 from graphsafe.cli_scan import scan
-from graphsafe.console import check_writable, complain, put, put_page
+from graphsafe.console import check_writable, complain, put, put_page, put_settings
 from graphsafe.errors import RequestError
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -185,3 +186,28 @@ def report(file: Path, form: str | None, output: Path | None) -> None:
         raise RequestError(str(error)) from None
     check_writable(output)
     put(reports, form_of(output, form, "terminal"), output, rule_texts(config_here()))
+
+
+@commands.command()
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=PATH)
+def config(paths: tuple[Path, ...]) -> None:
+    """Show what is in force for PATH, and where each value comes from.
+
+    Without PATH, for the working directory. `graphsafe scan --show-settings` says it with the options of a scan.
+    """
+    from graphsafe.baseline.baseline_file import NAME
+    from graphsafe.rulebook import load_rulebook
+    from graphsafe.scan.incremental.cache import cache_folder
+    from graphsafe.scan_settings import Asked, settings
+
+    found = config_for(paths or (Path(),))
+    rulebook = load_rulebook(found.rule_packs)
+    put_settings(settings(found, found, Asked(), rulebook, found.root / NAME, cache_folder(found)))
+
+
+@commands.command()
+def schema() -> None:
+    """Print the JSON Schema of reports."""
+    from graphsafe.report.schema import SCHEMA_PATH
+
+    click.echo(SCHEMA_PATH.read_text(encoding="utf-8"), nl=False)
