@@ -80,6 +80,14 @@ class Right(Metric):
     def compute(self):
         return self.right.item()
 """
+PROCESSOR = """\
+import torch
+
+
+class Minimum:
+    def __call__(self, ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        return scores if ids.shape[1] > int(ids.max()) else scores * 2
+"""
 AUTOGRAD = """\
 import torch
 
@@ -206,6 +214,7 @@ class Trainer:
             id="sampler",
         ),
         pytest.param(METRIC, [("GS101", 20, "update or compute of a metric")], id="metric"),
+        pytest.param(PROCESSOR, [("GS101", 6, "a callable that takes tensors")], id="callable"),
         pytest.param(AUTOGRAD, [("GS102", 11, "of a torch.autograd.Function")], id="autograd"),
         pytest.param(OPERATOR, [("GS101", 5, "the implementation of a custom operator")], id="operator"),
         pytest.param(REGISTRY, [("GS201", 16, "entered in a table or registry")], id="registry"),
@@ -230,6 +239,12 @@ def test_steps_of_numbers_are_not_hot(tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text(
         "import random\n\n\nclass Game:\n    def step(self, action):\n        return action * random.random()\n"
     )
+    assert not found(tmp_path)
+
+
+def test_kernels_that_are_callables_are_not_hot(tmp_path: Path) -> None:
+    source = PROCESSOR.replace("import torch", "import torch\nfrom cutlass import cute")
+    (tmp_path / "code.py").write_text(source.replace("    def __call__", "    @cute.jit\n    def __call__"))
     assert not found(tmp_path)
 
 

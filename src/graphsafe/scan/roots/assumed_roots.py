@@ -13,12 +13,14 @@ from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
+from graphsafe.scan.symbols.kernels import is_kernel
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.engine import Engine
 
 AUTOGRAD = "of a torch.autograd.Function"
 STEP = "step of an optimizer, scheduler or sampler"
+CALLABLE = "a callable that takes tensors"
 METRIC = "update or compute of a metric"
 OPERATOR = "the implementation of a custom operator"
 ENTRY = "entered in a table or registry"
@@ -26,6 +28,8 @@ PUBLIC = "a public function of a package in which nothing else begins a step"
 
 _WORDS = (
     b"def step(",
+    b"def sample(",
+    b"def __call__(",
     b"def update(",
     b"def compute(",
     b"autograd.",
@@ -40,6 +44,7 @@ _HOOK = (("module",), ("args", "input", "inputs"), ("output", "outputs"))
 "The parameters that torch's documentation gives a forward hook."
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
 _OPTIMIZER_BASES = ("Optimizer", "LRScheduler")
+_STEPS = ("step", "sample")
 
 
 def may_be_assumed(data: bytes) -> bool:
@@ -77,6 +82,8 @@ class _Forms:
         self._imports_torch = any(target.partition(".")[0] == "torch" for target in file.imports.values())
 
     def why(self, facts: FunctionFacts) -> str | None:
+        if is_kernel(facts.decorators):
+            return None
         name = facts.name.rpartition(".")[2]
         if facts.name in self._operators:
             return OPERATOR
@@ -98,13 +105,15 @@ class _Forms:
         if name in ("update", "compute"):
             is_metric = all(project.find_method(cls, each) is not None for each in ("update", "compute"))
             return METRIC if is_metric else None
-        if name == "step" and self._is_step(facts, cls):
+        if name in _STEPS and self._is_step(name, facts, cls):
             return STEP
+        if name == "__call__" and not self._engine.attributes.is_module(cls) and self._takes_tensors(facts):
+            return CALLABLE
         return None
 
-    def _is_step(self, facts: FunctionFacts, cls: str) -> bool:
+    def _is_step(self, name: str, facts: FunctionFacts, cls: str) -> bool:
         """By what the class derives from or works on, or by what the method takes or passes on."""
-        if self._derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls):
+        if name == "step" and (self._derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)):
             return True
         return self._takes_tensors(facts) or any(map(self._takes_tensors, self._passed_on(facts, cls)))
 
