@@ -29,15 +29,15 @@ def scanned(folder: Path, config: Config) -> dict[str, object]:
 
 def shuffled(folder: Path, config: Config, draw: random.Random) -> dict[str, object]:
     """The same with what a scan goes through in an order that is drawn."""
-    files, starts, roots = api.Files, api.find_candidates, driver.roots_of
+    files, starts, roots, assumed = api.Files, api.find_candidates, driver.roots_of, driver.assumed_roots_of
 
     def mixed(items: Iterable[object]) -> list[object]:
         listed = list(items)
         draw.shuffle(listed)
         return listed
 
-    def mixed_files(paths: Iterable[Path]) -> object:
-        return files(mixed(paths))  # type: ignore[arg-type]
+    def mixed_files(paths: Iterable[Path], *more: object) -> object:
+        return files(mixed(paths), *more)  # type: ignore[arg-type]
 
     def mixed_starts(*arguments: object) -> object:
         found = starts(*arguments)  # type: ignore[arg-type]
@@ -46,10 +46,14 @@ def shuffled(folder: Path, config: Config, draw: random.Random) -> dict[str, obj
     def mixed_roots(*arguments: object) -> Iterator[object]:
         return iter(mixed(roots(*arguments)))  # type: ignore[arg-type]
 
+    def mixed_assumed(*arguments: object) -> Iterator[object]:
+        return iter(mixed(assumed(*arguments)))  # type: ignore[arg-type]
+
     with (
         patch.object(api, "Files", mixed_files),
         patch.object(api, "find_candidates", mixed_starts),
         patch.object(driver, "roots_of", mixed_roots),
+        patch.object(driver, "assumed_roots_of", mixed_assumed),
     ):
         return scanned(folder, config)
 
