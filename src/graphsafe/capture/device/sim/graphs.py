@@ -7,6 +7,7 @@ put back when the capture ends.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,7 +59,9 @@ class Node:
         if torch.Tag.inplace_view in self.func.tags:  # `squeeze_`: changes what Python holds, no memory
             return
         written = tensors_in([self.args, self.kwargs, self.outputs])
-        with torch.inference_mode(any(tensor.is_inference() for tensor in written)):  # only there are such written to
+        inference = any(tensor.is_inference() for tensor in written)
+        # Only in this mode are such tensors written to; `inference_mode(False)` would turn gradients on.
+        with torch.inference_mode() if inference else contextlib.nullcontext():
             if self.draw is None:
                 results = self.call()
             else:
