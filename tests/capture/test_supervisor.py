@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe.capture.job import Job
+from graphsafe.capture.job import WAITS_ALONE, Job
+from graphsafe.capture.processes.device_use import DeviceUse, Stay
 from graphsafe.capture.processes.shared_servers import SharedServers
 from graphsafe.capture.processes.supervisor import Supervisor
 
@@ -26,6 +27,30 @@ def supervisor(request: pytest.FixtureRequest) -> Supervisor:
         if request.param == "spawned":
             supervisor.use_fresh_interpreters()
         yield supervisor
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_child_measures_when_it_has_its_device_alone(
+    alone: bool, supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU: `alone` is one that ran out of memory beside others, and waited for that before it began."""
+    devices = DeviceUse()
+    stay, other = (Stay("cuda:0", owner, None, None) for owner in (supervisor, "another target"))
+    assert alone or devices.enter(other)
+    stay.alone = alone
+    assert devices.enter(stay)
+    monkeypatch.setattr(supervisor, "_devices", devices)
+    monkeypatch.setattr(supervisor, "_enter", lambda child, alone: stay)
+    child = supervisor.start(Job("measure", str(tmp_path), f"{FORMS}:with_args", "sim:0"))
+    if not alone:
+        while child.phase != WAITS_ALONE:
+            supervisor._listen()
+        supervisor._listen()
+        assert "memory" not in child.result and child.ending is None
+        devices.leave(other)
+    supervisor.timeout = 60.0
+    supervisor.wait([child])
+    assert child.ending == "done" and "memory" in child.result
 
 
 def test_children_end_in_every_way(supervisor: Supervisor, tmp_path: Path) -> None:

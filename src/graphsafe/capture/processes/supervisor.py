@@ -71,6 +71,7 @@ class Supervisor:
         "Device -> bytes that the target takes and that there are, from its build child."
         self._crowded: list[Child] = []
         "What ended without memory while others were on its device."
+        self._told_alone: set[int] = set()
         self._spawned: dict[int, subprocess.Popen[bytes]] = {}
         self._next = 0
         self._said: dict[int, str] = {}
@@ -199,11 +200,13 @@ class Supervisor:
 
     def _give_alone(self, number: int, child: Child) -> None:
         """The device to a child that is ready to measure; the time that it waits is not its own."""
-        stay = self._stays.get(number)
-        if child.phase != WAITS_ALONE or (stay is not None and stay.alone):
+        if number in self._told_alone or child.phase != WAITS_ALONE:
             return
-        if stay is None or self._devices.have_alone(stay):
-            child.started += 0.0 if stay is None else time.monotonic() - (stay.idle_since or 0.0)
+        stay = self._stays.get(number)
+        if stay is None or stay.alone or self._devices.have_alone(stay):
+            if stay is not None and stay.idle_since is not None:
+                child.started += time.monotonic() - stay.idle_since
+            self._told_alone.add(number)
             tell_alone(child.job)
 
     def _import_once(self, key: Key, child: Child) -> None:
