@@ -217,13 +217,7 @@ class _Twins:
     def _chance(self) -> set[Key]:
         """What differs though the state and the seed are the same: bytes between arguments that nobody wrote, a clock,
         and what bindings cannot put back."""
-        self._before.bindings.put_back()
-        again = self._record(self._seed)
-        if isinstance(again, CaptureFailure):
-            return set()
-        keys = {_key(one) for one in self._first.differences(again)}
-        again.release()
-        return keys
+        return self._differing(lambda: None, self._before, self._seed) or set()
 
     def _outside_bindings(
         self, found: list[Difference], start: _Before, seed: int
