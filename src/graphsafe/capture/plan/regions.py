@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from graphsafe.capture.plan.statements import (
@@ -177,40 +177,30 @@ class Function:
 
     def defined(self, region: Region, name: str) -> Region | None:
         """With the last statement before the region that assigns `name`; None where it is an argument."""
-        place = self.place(region)
-        if place is None:
-            return None
-        chosen = {id(node) for node in within(place.statements)}
-        before = [
-            statement
-            for block in self._blocks()
-            for statement in block
-            if id(statement) not in chosen and name in own_stores(statement)
-        ]
-        earlier = [statement for statement in before if begin(statement) < region.first] or before
-        if not earlier:
-            return None
-        last = max(earlier, key=begin)
-        block, index, _ = self._outer[id(last)]
-        return self.hull(region, self._region(Place(block, index, index + 1)))
+        return self._with_last(region, lambda one: name in own_stores(one), lambda one: begin(one) < region.first)
 
     def used(self, region: Region, name: str) -> Region | None:
         """With the last statement after the region that reads `name`; None where there is none."""
+        return self._with_last(region, lambda one: name in own_loads(one), lambda one: begin(one) > region.last)
+
+    def _with_last(
+        self, region: Region, wanted: Callable[[ast.stmt], bool], preferred: Callable[[ast.stmt], bool]
+    ) -> Region | None:
+        """With the last wanted statement outside of the region, among the preferred ones where there are any."""
         place = self.place(region)
         if place is None:
             return None
         chosen = {id(node) for node in within(place.statements)}
-        readers = [
+        found = [
             statement
             for block in self._blocks()
             for statement in block
-            if id(statement) not in chosen and name in own_loads(statement)
+            if id(statement) not in chosen and wanted(statement)
         ]
-        later = [statement for statement in readers if begin(statement) > region.last] or readers
-        if not later:
+        found = list(filter(preferred, found)) or found
+        if not found:
             return None
-        last = max(later, key=begin)
-        block, index, _ = self._outer[id(last)]
+        block, index, _ = self._outer[id(max(found, key=begin))]
         return self.hull(region, self._region(Place(block, index, index + 1)))
 
     def reads(self, region: Region, name: str) -> bool:
