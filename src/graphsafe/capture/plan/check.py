@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.plan.marks import CODE
-from graphsafe.capture.probes.capture import Replays, reference_of, take_over
+from graphsafe.capture.probes.capture import Replays, given_reference
 from graphsafe.capture.session import FIRST_SEED, Session, opened
-from graphsafe.capture.state import reach_of
 from graphsafe.capture.targets import describe
 
 if TYPE_CHECKING:
@@ -33,13 +31,11 @@ class _Emitted:
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        session.load_sets()
-        built = reach_of(session.subject).tensors
-        unmatched = take_over(session, built)
-        reference = reference_of(session)
-        if reference is None or unmatched:
+        given = given_reference(session)
+        if given is None:
             channel.tell(check={"reason": "there is no independent reference to compare with"})
             return
+        built, reference = given
         try:
             planned = _captured(session, channel.folder / CODE)
         except Exception as error:
@@ -48,7 +44,7 @@ def run(job: Job, channel: Channel) -> None:
         replays = Replays(session, _Emitted(planned), reference)  # type: ignore[arg-type]
         # From the state of construction the code does not start again: that is what the plan was verified for.
         replays.run(built, first_step=False)
-        channel.tell(check={"reason": _against(replays.result)})
+        channel.tell(check={"reason": replays.against("emitted code")})
 
 
 def _captured(session: Session, code: Path) -> Any:
@@ -66,15 +62,3 @@ def _captured(session: Session, code: Path) -> Any:
     planned = module.capture(subject.fn, subject.args, subject.kwargs, warmup=0)
     session.device.synchronize()
     return planned
-
-
-def _against(result: Mapping[str, Any]) -> str | None:
-    """Why the code does not do what eager steps do; None where it does."""
-    if result.get("first_error"):
-        return f"a replay of emitted code failed: {result['first_error']['message']}"
-    different = [check["name"] for check in result["checks"] if check["result"] in ("different", None)]
-    if different:
-        return f"replays of emitted code differ from the reference in {', '.join(different[:3])}"
-    if result["rng_law"] not in ("pass", "skipped"):
-        return "replays of emitted code do not draw the random numbers that eager steps draw"
-    return None

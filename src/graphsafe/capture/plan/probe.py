@@ -26,10 +26,10 @@ from graphsafe.capture.plan.host_lines import lines_that_change
 from graphsafe.capture.plan.runtime import GuardBroken, PlannedRecording, record
 from graphsafe.capture.plan.search import Search, Unplannable
 from graphsafe.capture.plan.told import planned, time_eager, timed
-from graphsafe.capture.probes.capture import Replays, reference_of, take_over
+from graphsafe.capture.probes.capture import Replays, given_reference
 from graphsafe.capture.session import FIRST_SEED, Session, opened
-from graphsafe.capture.state import Snapshot, reach_of
-from graphsafe.capture.targets import TargetError, describe
+from graphsafe.capture.state import Snapshot
+from graphsafe.capture.targets import TargetError
 from graphsafe.report.model import CallSite
 from graphsafe.report.plan_text import headline
 from graphsafe.rulebook import load_rulebook
@@ -45,13 +45,11 @@ _MOST_ATTEMPTS = 6
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        session.load_sets()
-        built = reach_of(session.subject).tensors
-        unmatched = take_over(session, built)
-        reference = reference_of(session)
-        if reference is None or unmatched:
+        given = given_reference(session)
+        if given is None:
             channel.tell(plan={"reason": "there is no independent reference to verify a plan with"})
             return
+        built, reference = given
         try:
             _plan(session, channel, reference, built)
         except Unplannable as error:
@@ -125,19 +123,10 @@ def _restart(start: Snapshot, recording: PlannedRecording) -> None:
 
 def _against(replays: Replays) -> str | None:
     """What of the replays speaks against the plan."""
-    if replays.error is not None:
-        return f"a replay of the plan failed: {describe(replays.error)}"
-    result = replays.result
-    if not result.get("checks"):
-        return "nothing could be compared with the reference"
-    different = [check["name"] for check in result["checks"] if check["result"] in ("different", None)]
-    if different:
-        return f"replays of the plan differ from the reference in {', '.join(different[:3])}"
-    if result["rng_law"] not in ("pass", "skipped"):
-        return "replays of the plan do not draw the random numbers that eager steps draw"
-    if result["first_step"] not in ("pass", "skipped"):
+    reason = replays.against("the plan")
+    if reason is None and replays.result["first_step"] not in ("pass", "skipped"):
         return "the plan leaves out what the first step fills in"
-    return None
+    return reason
 
 
 def _untested(folder: Path) -> str | None:

@@ -107,6 +107,16 @@ def reference_of(session: Session) -> Mapping[str, Any] | None:
     return None if path is None else load_values(path)
 
 
+def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Mapping[str, Any]] | None:
+    """The tensors that construction left, with the reference's values, and the reference; None where replays cannot be
+    compared with one. For children that replay something else than the plain capture."""
+    session.load_sets()
+    built = reach_of(session.subject).tensors
+    unmatched = take_over(session, built)
+    reference = reference_of(session)
+    return None if reference is None or unmatched else (built, reference)
+
+
 def _captured(session: Session, answer: Recording | CaptureFailure) -> dict[str, Any]:
     unknown = list(session.device.unknown_operations())
     if isinstance(answer, CaptureFailure):
@@ -151,6 +161,19 @@ class Replays:
         "The probe `replay`, when they were run."
         self.error: Exception | None = None
         "What a replay raised."
+
+    def against(self, what: str) -> str | None:
+        """Why replays of `what`, as a reason calls it, do not do what eager steps do; None where they do."""
+        if self.error is not None:
+            return f"a replay of {what} failed: {describe(self.error)}"
+        if not self.result.get("checks"):
+            return "nothing could be compared with the reference"
+        different = [check["name"] for check in self.result["checks"] if check["result"] in ("different", None)]
+        if different:
+            return f"replays of {what} differ from the reference in {', '.join(different[:3])}"
+        if self.result["rng_law"] not in ("pass", "skipped"):
+            return f"replays of {what} do not draw the random numbers that eager steps draw"
+        return None
 
     def run(self, built: Mapping[str, torch.Tensor], first_step: bool = True) -> None:
         """`built`: the tensors that construction left; `first_step`: whether one is compared where the step is lazy."""
