@@ -19,7 +19,7 @@ from graphsafe import rulefile
 from graphsafe.errors import nearest
 from graphsafe.files import MAX_HANDWRITTEN, read_regular, user_cache, write_atomically
 from graphsafe.libraries import Libraries, LibraryModel
-from graphsafe.report.model import Confidence, Level
+from graphsafe.report.model import Confidence, Finding, Level, Location
 from graphsafe.rulefile import RulebookError
 from graphsafe.scan.domain.events import EventKind
 
@@ -100,6 +100,23 @@ class Rule:
     def short_why(self) -> str:
         """The first paragraph of `why`, on one line."""
         return " ".join(self.why.strip().split("\n\n")[0].split())
+
+    def about(self, location: Location, words: Mapping[str, str], data: Mapping[str, Any]) -> Finding:
+        """A finding of scan's about a file, a comment or a baseline entry, which no code reaches."""
+        return Finding(
+            code=self.code,
+            rule=self.name,
+            level=self.level,
+            confidence="likely",
+            source="scan",
+            device=None,
+            location=location,
+            call_chain=(),
+            message=self.message.format_map(words),
+            why=self.short_why,
+            fix=self.fix_short.format_map(words),
+            data=data,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,18 +178,6 @@ def _stale(left: Iterable[tuple[Entry, int]], file: str, rule: Rule) -> Iterable
         number = "" if entry.count == 1 else f"{entry.count} times "
         what = f"{number}{at.code} `{at.text}` in {at.function or 'the module level'} of {at.path}"
         words = {"expr": what, "gone": "which is" if count == entry.count else f"of which {count} is"}
-        yield Finding(
-            code=rule.code,
-            rule=rule.name,
-            level=rule.level,
-            confidence="likely",
-            source="scan",
-            device=None,
-            location=Location(file, entry.line, 1, entry.line, len("[[finding]]") + 1, None),
-            call_chain=(),
-            message=rule.message.format_map(words),
-            why=" ".join(rule.why.strip().split("\n\n")[0].split()),
-            fix=rule.fix_short,
-            data={"expr": what, "missing": count},
-            fingerprint=fingerprint(rule.code, Path(file).name, None, f"{at}", seen[at] - 1),
-        )
+        where = Location(file, entry.line, 1, entry.line, len("[[finding]]") + 1, None)
+        finding = rule.about(where, words, {"expr": what, "missing": count})
+        yield replace(finding, fingerprint=fingerprint(rule.code, Path(file).name, None, f"{at}", seen[at] - 1))

@@ -207,21 +207,8 @@ class Linter:
         return self._sites[edge]
 
     def _unreadable(self, path: str, problem: Unreadable) -> Finding:
-        rule = self._rulebook.rules["GS900"]
-        return Finding(
-            code=rule.code,
-            rule=rule.name,
-            level=rule.level,
-            confidence="likely",
-            source="scan",
-            device=None,
-            location=Location(self.display(path), problem.line, problem.column, problem.line, problem.column + 1, None),
-            call_chain=(),
-            message=rule.message.format_map(_Words({"expr": problem.reason})),
-            why=rule.short_why,
-            fix=rule.fix_short,
-            data={"reason": problem.reason},
-        )
+        at = Location(self.display(path), problem.line, problem.column, problem.line, problem.column + 1, None)
+        return self._rulebook.rules["GS900"].about(at, _Words({"expr": problem.reason}), {"reason": problem.reason})
 
     # suppressions
 
@@ -265,23 +252,8 @@ class Linter:
         return result
 
     def _about(self, path: str, note: Comment, code: str) -> Finding:
-        rule = self._rulebook.rules[code]
-        words = _Words({"expr": note.text})
-        end = note.column + len(note.text)
-        return Finding(
-            code=code,
-            rule=rule.name,
-            level=rule.level,
-            confidence="likely",
-            source="scan",
-            device=None,
-            location=Location(self.display(path), note.line, note.column, note.line, end, None),
-            call_chain=(),
-            message=rule.message.format_map(words),
-            why=rule.short_why,
-            fix=rule.fix_short.format_map(words),
-            data={"expr": note.text},
-        )
+        at = Location(self.display(path), note.line, note.column, note.line, note.column + len(note.text), None)
+        return self._rulebook.rules[code].about(at, _Words({"expr": note.text}), {"expr": note.text})
 
     # paths
 
