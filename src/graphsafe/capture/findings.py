@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from graphsafe.capture.classify import code_of
-from graphsafe.capture.places import chain, location, shown, text_at
+from graphsafe.capture.places import chain, is_within, location, shown, text_at
 from graphsafe.report.model import Finding, Level, Limit, Region, Source, Verdict
 from graphsafe.rulebook import Rule, Rulebook
 
@@ -183,7 +183,7 @@ class _Writer:
         for change in changed:
             name, frames = change["name"], change["frames"]
             if change["how"] == "born":
-                if any(_within(path, name) for path in lazy):
+                if any(is_within(path, name) for path in lazy):
                     told.append(name)
                     self._lazy(name, frames)
                 continue
@@ -194,7 +194,7 @@ class _Writer:
             values = {key: change[key] for key in ("before", "after") if change[key] is not None}
             self.add(code, frames, value=f"`{name}`", level=level, data={"attribute": name, **values})
         for path in lazy:
-            if not any(_within(path, name) for name in told):
+            if not any(is_within(path, name) for name in told):
                 self._lazy(path, self._entry)
         if not lazy and (self._seen.probes.get("replay") or {}).get("first_step") == "fail":
             births = {change["name"]: change["frames"] for change in changed if change["how"] == "born"}
@@ -230,7 +230,7 @@ class _Writer:
         froze |= _line(first["frames"])
         changes = {change["name"]: change for change in (self._seen.step.get("state") or {}).get("changed", ())}
         for path, cause in self._causes.items():
-            change = changes.get(path) or next((changes[name] for name in changes if _within(path, name)), None)
+            change = changes.get(path) or next((changes[name] for name in changes if is_within(path, name)), None)
             frames = (change or {}).get("frames") or first["frames"] or self._entry
             code = _cause_code(cause)
             values = {key: cause[key] for key in ("before", "after") if cause[key] is not None}
@@ -360,10 +360,6 @@ def _repair(works: bool) -> str:
         "; a process left like this draws again after `torch.cuda.default_generators[i].graphsafe_set_state(fresh)`, "
         f"`fresh` being a new Generator with the old seed and offset ({tried})"
     )
-
-
-def _within(path: str, outer: str) -> bool:
-    return path == outer or path.startswith((f"{outer}.", f"{outer}["))
 
 
 def _message(rule: Rule, how: str | None) -> str:

@@ -1,4 +1,6 @@
-"""From a child's absolute lines to a report's locations: paths from the working directory, columns in code points."""
+"""From a child's absolute lines to a report's locations: paths from the working directory, columns in code points.
+
+And paths from a target to its state."""
 
 from __future__ import annotations
 
@@ -72,3 +74,8 @@ def _code_points(lines: Sequence[str], line: int, column: int) -> int:
     if not 0 < line <= len(lines):
         return column
     return len(lines[line - 1].encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
+
+
+def is_within(path: str, outer: str) -> bool:
+    """Whether what `path` names from the target is what `outer` names, or a part of it: `cache.keys[0]` in `cache`."""
+    return path == outer or path.startswith((f"{outer}.", f"{outer}["))

@@ -1,4 +1,4 @@
-"""The memory of a host tensor, without numpy, which torch does not need either."""
+"""A tensor as bytes and as text, without numpy, which torch does not need either."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     import torch
 
 
+def layout_text(tensor: torch.Tensor) -> str:
+    """`float32[2, 8]`"""
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
 def tensor_bytes(tensor: torch.Tensor) -> bytes:
-    """Of a contiguous tensor on the CPU."""
+    """The memory of a contiguous tensor on the CPU."""
     return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.capture.classify import code_of
+from graphsafe.capture.places import is_within
 from graphsafe.capture.plan.regions import function_of, functions_in
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite
@@ -60,15 +61,11 @@ def _filled(step: Result, reference: Result) -> Iterator[Cause]:
     changed = (step.get("state") or {}).get("changed") or ()
     growing = [change["name"] for change in changed if change["how"] == "grows"]
     # The first element of a list that every step adds to is born in the first step, and fills nothing in.
-    lazy = [path for path in reference.get("lazy") or () if not any(_within(path, name) for name in growing)]
+    lazy = [path for path in reference.get("lazy") or () if not any(is_within(path, name) for name in growing)]
     for change in changed:
         name = change["name"]
-        if change["how"] == "born" and change["frames"] and any(_within(path, name) for path in lazy):
+        if change["how"] == "born" and change["frames"] and any(is_within(path, name) for path in lazy):
             yield Cause("GS701", f"`{name}` is filled in by the first step", _sites(change["frames"]), guarded=True)
-
-
-def _within(path: str, outer: str) -> bool:
-    return path == outer or path.startswith((f"{outer}.", f"{outer}["))
 
 
 def without_line(step: Result) -> list[str]:

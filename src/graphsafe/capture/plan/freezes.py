@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from graphsafe.capture.places import is_within
 from graphsafe.capture.plan.runtime import Handed
 from graphsafe.capture.plan.watch import Argument, Flow, Log, Op
 from graphsafe.report.model import CallSite
@@ -172,7 +173,7 @@ def _rebound(
         return
     holder = next((key for key, held in log.paths.items() if held == path), None)
     born = None if holder is None else log.births.get(holder)
-    frames = next((frames for name, frames in assigned.items() if _names(name, path)), ())
+    frames = next((frames for name, frames in assigned.items() if is_within(path, name)), ())
     if born is not None and log.ops[born].visit is not None:
         number = log.visits[log.ops[born].visit or 0].number
         yield Need("slot", "GS703", reason, op.frames, number, path)
@@ -187,10 +188,6 @@ def _rebound(
         yield Need("statement", "GS703", reason, frames)
     if born is None and not frames:
         yield Need("statement", "GS703", reason, op.frames)
-
-
-def _names(name: str, path: str) -> bool:
-    return path == name or path.startswith((f"{name}.", f"{name}["))
 
 
 def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:

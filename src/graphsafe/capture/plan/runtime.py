@@ -18,6 +18,7 @@ from graphsafe.capture.plan.rewrite import cut
 from graphsafe.capture.plan.values import UNBOUND, cells_of, content, flat, put
 from graphsafe.capture.probes.twin import uncollected
 from graphsafe.capture.state import put_back_host, reach_of
+from graphsafe.capture.tensor_bytes import layout_text
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +132,7 @@ class Call:
                 continue
             same = old.shape == tensor.shape and old.dtype == tensor.dtype and old.device == tensor.device
             if not same or repeated(old) != repeated(tensor):
-                raise GuardBroken(self.number, name, f"{_kind(tensor)} where {_kind(old)} was captured")
+                raise GuardBroken(self.number, name, f"{layout_text(tensor)} where {layout_text(old)} was captured")
             found.append((old, tensor))
         return found
 
@@ -147,7 +148,7 @@ class Call:
             if held.shape == new.shape and held.dtype == new.dtype:
                 found.append((held, new))
             elif path in self._settled:
-                raise GuardBroken(self.number, path, f"{_kind(new)} where {_kind(held)} was captured")
+                raise GuardBroken(self.number, path, f"{layout_text(new)} where {layout_text(held)} was captured")
         return found
 
     def settle(self) -> None:
@@ -223,10 +224,6 @@ def _cloned(value: Any) -> Any:
     from torch.utils._pytree import tree_map
 
     return tree_map(lambda leaf: leaf.clone() if issubclass(type(leaf), torch.Tensor) else leaf, value)
-
-
-def _kind(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 class PlannedRecording:

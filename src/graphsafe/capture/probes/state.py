@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from graphsafe.capture.executed import Executed
+from graphsafe.capture.places import is_within
 from graphsafe.capture.state import Reach
 
 
@@ -30,7 +31,7 @@ def changes(census: Sequence[Reach], ran: Executed) -> list[dict[str, Any]]:
         # One cause, one entry: the first one told, and an object's own parts with it.
         born = how == "born"
         known = [name for name, is_birth in found if is_birth == born]
-        if path not in known and not any(path.startswith((f"{outer}.", f"{outer}[")) for outer in known):
+        if not any(is_within(path, outer) for outer in known):
             writer = ran.writer_of(path) if function is None else ran.caller_of(function)
             frames = [asdict(frame) for frame in writer]
             found[path, born] = {"name": path, "how": how, "before": before, "after": after, "frames": frames}

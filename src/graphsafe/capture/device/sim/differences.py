@@ -15,7 +15,7 @@ import torch
 
 from graphsafe.capture.device.protocol import Difference
 from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, storages
-from graphsafe.capture.tensor_bytes import tensor_bytes
+from graphsafe.capture.tensor_bytes import layout_text, tensor_bytes
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
@@ -100,16 +100,18 @@ class _Pairing:
         if not (isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor)):
             return _changed_value(name, before, after)
         if before.dtype != after.dtype or before.layout != after.layout:
-            return [("operation", f"{name}: {_kind(before)}", f"{name}: {_kind(after)}")]
+            return [("operation", f"{name}: {layout_text(before)}", f"{name}: {layout_text(after)}")]
         if before.shape != after.shape or _strides(before) != _strides(after):
-            return [("extent", f"{name}: {_kind(before)}", f"{name}: {_kind(after)}")]
+            return [("extent", f"{name}: {layout_text(before)}", f"{name}: {layout_text(after)}")]
         if index_of(before) == HOST and index_of(after) == HOST:
             return self._on_host(name, before, after)
         if not self._same_memory(before, after):
-            return [("address", f"{name}: {_kind(before)}", f"{name}: {_kind(after)} in other memory")]
+            return [("address", f"{name}: {layout_text(before)}", f"{name}: {layout_text(after)} in other memory")]
         start, now = _offset(before), _offset(after)
         if start != now:
-            return [("address", f"{name}: {_kind(before)} at element {start}", f"{name}: the same at element {now}")]
+            return [
+                ("address", f"{name}: {layout_text(before)} at element {start}", f"{name}: the same at element {now}")
+            ]
         return []
 
     def _on_host(self, name: str, before: torch.Tensor, after: torch.Tensor) -> list[Change]:
@@ -152,15 +154,11 @@ def _both_nan(before: Any, after: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    return _kind(value) if isinstance(value, torch.Tensor) else str(value)
-
-
-def _kind(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    return layout_text(value) if isinstance(value, torch.Tensor) else str(value)
 
 
 def _values(tensor: torch.Tensor) -> str:
-    return str(tensor.tolist()) if tensor.numel() <= _SHOWN else _kind(tensor)
+    return str(tensor.tolist()) if tensor.numel() <= _SHOWN else layout_text(tensor)
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
