@@ -39,6 +39,11 @@ class Job:
         """The target's file or module."""
         return self.target.rpartition(":")[0]
 
+    @property
+    def imports_for(self) -> str:
+        """Imports are made outside of CUDA, so for all real devices; on a simulated one inside of it."""
+        return self.device if self.device.startswith("sim") else "cuda"
+
     def to_json(self) -> str:
         return encode(asdict(self))
 

@@ -53,9 +53,8 @@ class SharedServers:
         """
         if self._clean is None:
             return None
-        device = job.device if job.device.startswith("sim") else "cuda"
         with self._lock:
-            file = self._files.setdefault((job.where, device, job.seed), _File())
+            file = self._files.setdefault((job.where, job.imports_for, job.seed), _File())
         with _patient(file.lock, check):
             if file.server is None and file.refused is None:
                 server = branch(self._clean, "prepare", job)

@@ -200,7 +200,7 @@ class Supervisor:
 
     def _give_alone(self, number: int, child: Child) -> None:
         """The device to a child that is ready to measure; the time that it waits is not its own."""
-        if number in self._told_alone or child.phase != WAITS_ALONE:
+        if number in self._told_alone:
             return
         stay = self._stays.get(number)
         if stay is None or stay.alone or self._devices.have_alone(stay):
@@ -295,8 +295,10 @@ class Supervisor:
                 del self._spawned[number]
                 self._end(number, status, killed_as)
         for number, child in self._running.items():
-            self._give_alone(number, child)
-            self._say(number, child)
+            phase = child.phase
+            if phase == WAITS_ALONE:
+                self._give_alone(number, child)
+            self._say(number, child, phase)
 
     def _end(self, number: int, status: int | None, killed_as: Ending | None) -> None:
         self._origins.pop(number, None)
@@ -332,8 +334,7 @@ class Supervisor:
             self.not_shared[key] = "children are fresh interpreters"
         self._sources.clear()
 
-    def _say(self, number: int, child: Child) -> None:
-        phase = child.phase
+    def _say(self, number: int, child: Child, phase: str) -> None:
         if self._progress is not None and self._said.get(number) != phase:
             self._said[number] = phase
             axes = ",".join(f"{axis}={value}" for axis, value in child.job.axes.items())
@@ -342,8 +343,7 @@ class Supervisor:
 
 
 def _key(job: Job) -> Key:
-    """Imports are made outside of CUDA, so for all real devices; on a simulated one inside of it."""
-    return job.target, job.device if job.device.startswith("sim") else "cuda"
+    return job.target, job.imports_for
 
 
 def _spawn(job: Job, output: int) -> subprocess.Popen[bytes]:
