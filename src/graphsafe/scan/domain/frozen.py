@@ -26,6 +26,8 @@ else:
         kind = type(value)
         if kind not in _FIELDS:
             names = kind.__match_args__
+            if len(names) != sum(field.init for field in dataclasses.fields(kind)):
+                raise TypeError(f"{kind.__name__} takes fields as keywords only: use the replace of dataclasses")
             # Of one name alone the getter gives no tuple.
             _FIELDS[kind] = attrgetter(*names, names[0]), {name: at for at, name in enumerate(names)}
         get, positions = _FIELDS[kind]
