@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -42,6 +41,8 @@ def plan(target: str, device: str | None = None) -> Planned:
     `graphsafe.plan("model.py:build_layer").apply()` needs `graphsafe[plan]`, and the target importable under the
     name that its file has. Raises RequestError where there is no torch.
     """
+    import tempfile
+
     from graphsafe.capture.api import capture_target
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.config import Config
