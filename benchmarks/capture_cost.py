@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -128,13 +129,17 @@ def configured(folder: Path) -> list[str]:
 
 
 def crashing(folder: Path, count: int, options: Sequence[str]) -> int:
-    """Prints and returns how many things are left."""
+    """Prints and returns how many things are left. Half as many run side by side as there are cores."""
     mark, bytes_before = f"{os.getpid()}-{time.time_ns()}", gpu_bytes()
+
+    def crash(factory: str) -> None:
+        cost = run(folder, [f"bad.py:{factory}", *options], {_MARK: mark, "TMPDIR": temporary})
+        verdict = next(iter(cost.reports), {}).get("verdict")
+        print(f"{factory:<16} {verdict}  {cost.seconds:.1f} s", flush=True)
+
     with tempfile.TemporaryDirectory() as temporary:
-        for number, factory in zip(range(count), itertools.cycle(CRASHING), strict=False):
-            cost = run(folder, [f"bad.py:{factory}", *options], {_MARK: mark, "TMPDIR": temporary})
-            verdict = next(iter(cost.reports), {}).get("verdict")
-            print(f"{number + 1:>3}  {factory:<16} {verdict}  {cost.seconds:.1f} s", flush=True)
+        with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2)) as pool:
+            list(pool.map(crash, itertools.islice(itertools.cycle(CRASHING), count)))
         processes = [pid for pid in os.listdir("/proc") if pid.isdigit() and has_mark(pid, mark)]
         # torch keeps its compiler's cache there.
         folders = [name for name in os.listdir(temporary) if not name.startswith("torchinductor")]
