@@ -124,3 +124,10 @@ def test_without_a_second_step_of_warm_up_nothing_is_planned(prove: Prove) -> No
     (report,) = prove([f"{FILE}:all_read"], "sim:0", plan=True, warmup=1)
     assert report["plan"] is None
     assert any(limit["kind"] == "plan" and "warm-up" in limit["why"] for limit in report["limits"])
+
+
+def test_work_on_another_device_is_cut_out(prove: Prove) -> None:
+    (report,) = prove([f"{FILE}:pipeline"], "sim:1", plan=True)
+    assert report["plan"]["verified"]
+    assert breaks(report) == ["there = hidden.to(self.other)"]
+    assert {segment["code"] for segment in report["plan"]["segments"]} == {None, "GS604"}

@@ -11,6 +11,7 @@ import itertools
 import os
 import sys
 import sysconfig
+import threading
 from types import CodeType, FrameType, TracebackType
 
 from graphsafe.capture.device.protocol import Span
@@ -77,6 +78,16 @@ def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], S
             found.append(CallSite(absolute(code.co_filename), frame.f_lineno, function_name(code)))
         frame = frame.f_back
     return tuple(reversed(found)), span
+
+
+def frames_under(thread: int) -> tuple[CallSite, ...]:
+    """The user's frames of the running stack, under those of `thread` where this is another one: autograd's own threads
+    run what that thread waits for."""
+    frames, _ = user_frames(sys._getframe(1))
+    if threading.get_ident() == thread:
+        return frames
+    outer, _ = user_frames(sys._current_frames()[thread])
+    return (*outer, *frames)
 
 
 def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, ...], Span | None]:

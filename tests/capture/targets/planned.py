@@ -230,3 +230,26 @@ def fixed_inputs(device):
             return torch.relu(y) + 1
 
     return Fixed(), (torch.zeros(4, device=device),)
+
+
+class Pipeline(nn.Module):
+    """The middle layer is on another GPU, on a stream of its own there."""
+
+    def __init__(self, width: int, device, other) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(width, width).to(device), nn.Linear(width, width).to(device)
+        self.middle = nn.Linear(width, width).to(other)
+        self.device, self.other = device, other
+
+    @torch.no_grad()
+    def forward(self, x):
+        hidden = torch.tanh(self.first(x)) * 2 + 1
+        there = hidden.to(self.other)
+        there = torch.relu(self.middle(there))
+        hidden = there.to(self.device)
+        return torch.tanh(self.last(hidden) * 3).cumsum(0)
+
+
+def pipeline(device):
+    other = torch.device("cuda", 0 if device.index else 1)
+    return Pipeline(8, device, other), (torch.randn(4, 8, device=device),)

@@ -246,6 +246,10 @@ class Device(Protocol):
 
     def is_on_device(self, tensor: torch.Tensor) -> bool: ...
 
+    def is_on_another(self, tensor: torch.Tensor) -> bool:
+        """On another GPU than this one."""
+        ...
+
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A plain detached host copy of the values, whatever device the tensor is on (or plays)."""
         ...

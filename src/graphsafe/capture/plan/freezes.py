@@ -44,7 +44,7 @@ def needs(
         if found:
             return list(dict.fromkeys(found))
     found = [need for other in others for need in _operations(base, other, handed, assigned)]
-    found += [need for log in logs for need in (*_unhanded(log, handed), *_host_work(log))]
+    found += [need for log in logs for need in (*_unhanded(log, handed), *_beside(log))]
     return list(dict.fromkeys(found))
 
 
@@ -212,10 +212,12 @@ def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
             yield Need("statement", "GS703", "it writes through a view that a break made", op.frames)
 
 
-def _host_work(log: Log) -> Iterator[Need]:
-    """Random numbers of the host and writes to its tensors, which captured Python would not repeat."""
+def _beside(log: Log) -> Iterator[Need]:
+    """What a capture leaves out: work on other GPUs, random numbers of the host, and writes to the host's tensors."""
     for op in log.ops:
-        if op.visit is None and not op.on_device and (op.random or (op.writes and _from_before(op, log))):
+        if op.visit is None and op.elsewhere:
+            yield Need("statement", "GS604", "it works on another device", op.frames)
+        elif op.visit is None and not op.on_device and (op.random or (op.writes and _from_before(op, log))):
             code = "GS504" if op.random else "GS702"
             yield Need("statement", code, "it works on the host", op.frames)
 

@@ -25,7 +25,7 @@ from graphsafe.capture.plan.freezes import Need
 from graphsafe.capture.plan.host_lines import lines_that_change
 from graphsafe.capture.plan.runtime import GuardBroken, PlannedRecording, record
 from graphsafe.capture.plan.search import Search, Unplannable
-from graphsafe.capture.plan.told import planned, time_eager, timed
+from graphsafe.capture.plan.told import planned, timed
 from graphsafe.capture.probes.capture import Replays, given_reference
 from graphsafe.capture.session import FIRST_SEED, Session, opened
 from graphsafe.capture.state import Snapshot
@@ -75,12 +75,11 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> Non
         search.blame(host_causes(lines))
     search.blame(readers(step, changing(step)))
     search.blame(_learned(read_result(folder, "learned")))
-    eager_ms = time_eager(session, search.start)
     for attempt in range(_MOST_ATTEMPTS):
         search.find()
         if not any(op.visit is None and op.launches for op in search.log.ops):
             reason = "every operation of the step has to run eagerly"
-            channel.tell(plan={**planned(search, None), "eager_ms": eager_ms, "reason": reason})
+            channel.tell(plan={**planned(search, None, timed(session, search)), "reason": reason})
             return
         channel.phase(f"capture segments, attempt {attempt + 1}")
         recording = _record(session, channel, search, start)
@@ -90,22 +89,22 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> Non
         # A first step that the plan cannot make: the result says that it is open.
         with contextlib.suppress(TargetError):
             replays.run(built)
-        told = {**planned(search, recording), "eager_ms": eager_ms}
         broken = replays.error
+        told = planned(search, recording)
         if not isinstance(broken, GuardBroken):
-            break
+            told |= {"checks": replays.result.get("checks"), "reason": _against(replays) or _untested(folder)}
+            channel.tell(plan=told)
+            if told["reason"] is not None:
+                return
+            try:
+                told |= {**planned(search, recording, timed(session, search, recording)), "verified": True}
+                channel.tell(plan=told, emitted=_code(session, search, told))
+                return
+            except GuardBroken as error:
+                broken = error
         channel.tell(plan={**told, "reason": f"what a break gives changes: {broken}"})
         recording.release()
         search.widen(_need(search, broken))
-    else:
-        return
-    told |= {"checks": replays.result.get("checks"), "reason": _against(replays) or _untested(folder)}
-    channel.tell(plan=told)
-    if told["reason"] is None:
-        channel.phase("time the plan")
-        times = {**timed(session, Snapshot(session.device, session.subject), recording), "eager_ms": eager_ms}
-        told |= {**planned(search, recording, times), "verified": True}
-        channel.tell(plan=told, emitted=_code(session, search, told))
 
 
 def _code(session: Session, search: Search, told: dict[str, Any]) -> dict[str, str | None]:

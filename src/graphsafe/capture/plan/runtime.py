@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.capture.device.protocol import CaptureFailure
 from graphsafe.capture.frames import traceback_frames, user_frames
 from graphsafe.capture.plan.rewrite import cut
+from graphsafe.capture.plan.slots import Slots
 from graphsafe.capture.plan.values import UNBOUND, cells_of, content, flat, put
 from graphsafe.capture.probes.twin import uncollected
-from graphsafe.capture.state import put_back_host, reach_of
 from graphsafe.capture.tensor_bytes import layout_text
 
 if TYPE_CHECKING:
@@ -76,20 +76,24 @@ class Call:
     session: Session
     _inputs: dict[str, Any] = field(default_factory=dict)
     _first: dict[str, Any] = field(default_factory=dict)
-    held: dict[str, Any] = field(default_factory=dict)
+    _slots: Slots = field(init=False)
     _settled: set[str] = field(default_factory=set)
     copies: int = 0
     "Tensors that the last replay copied."
+
+    @property
+    def held(self) -> Mapping[str, torch.Tensor | None]:
+        """State that it binds anew -> the tensors that are read in its place."""
+        return self._slots.before
 
     def run(self, handing: Callable[[], None] = lambda: None) -> Any:
         """The first time, between two captures; `handing` is called before what it hands over is copied."""
         cells = cells_of(self.eager)
         self._inputs = {name: content(cell) for name, cell in cells.items()}
-        before = reach_of(self.session.subject) if self.handed.slots else None
-        if before is not None:
-            self.held = {path: before.tensors.get(path) for path in self.handed.slots}
+        self._slots = Slots(self.session.subject, self.handed.slots)
         result = self.eager()
         handing()
+        self._slots.look()
         self._first = {name: content(cells[name]) for name in self.outputs}
         for name in self.handed.private & self._first.keys():
             self._first[name] = _cloned(self._first[name])
@@ -137,15 +141,13 @@ class Call:
         return found
 
     def _state_pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        if not self.held:
-            return []
-        now = reach_of(self.session.subject)
+        now = self._slots.tensors() if self.held else {}
         found = []
         for path, held in self.held.items():
-            new = now.tensors.get(path)
+            new = now.get(path)
             if held is None or new is None or new is held:
                 continue
-            if held.shape == new.shape and held.dtype == new.dtype:
+            if _alike(held, new):
                 found.append((held, new))
             elif path in self._settled:
                 raise GuardBroken(self.number, path, f"{layout_text(new)} where {layout_text(held)} was captured")
@@ -153,23 +155,24 @@ class Call:
 
     def settle(self) -> None:
         """State of another size stays as the break has left it: what reads it has to be eager too."""
-        now = reach_of(self.session.subject) if self.held else None
-        if now is None:
+        if not self.held:
             return
+        now = self._slots.tensors()
         for path, held in self.held.items():
-            new = now.tensors.get(path)
-            if held is not None and new is not None and held.shape == new.shape and held.dtype == new.dtype:
+            if held is not None and path in now and _alike(held, now[path]):
                 self._settled.add(path)
         _copy_all(self._state_pairs())
         self._bind()
 
     def _bind(self) -> None:
-        if not self.held:
-            return
-        now = reach_of(self.session.subject)
+        now = self._slots.tensors() if self.held else {}
         for path, held in self.held.items():
-            if path in self._settled and path in now.owners and now.tensors.get(path) is not held:
-                put_back_host(now, path, held)
+            if held is not None and path in self._settled and now.get(path) is not held:
+                self._slots.bind(path, held)
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype
 
 
 def storage_of(tensor: torch.Tensor) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -12,15 +11,14 @@ from graphsafe.capture.plan.causes import Cause
 from graphsafe.capture.plan.cost import grouped, in_region
 from graphsafe.capture.plan.regions import Region, function_with, merged, region_of
 from graphsafe.capture.plan.runtime import Graph
+from graphsafe.capture.state import Snapshot
+from graphsafe.capture.timing import eager_ms, in_turn_ms, ms
 
 if TYPE_CHECKING:
     from graphsafe.capture.plan.runtime import PlannedRecording
     from graphsafe.capture.plan.search import Search
     from graphsafe.capture.plan.watch import Log, Op
     from graphsafe.capture.session import Session
-    from graphsafe.capture.state import Snapshot
-
-_REPEATS = 11
 
 Told = dict[str, Any]
 
@@ -50,35 +48,20 @@ def planned(search: Search, recording: PlannedRecording | None, times: Told | No
     }
 
 
-def timed(session: Session, state: Snapshot, recording: PlannedRecording) -> Told:
-    """Milliseconds of the planned step and of each of its pieces, with the state put back between steps."""
-    device = session.device
-    whole: list[float] = []
-    pieces: list[list[float]] = [[] for _ in recording.items]
-    for number in range(2 * _REPEATS):
-        state.put_back()
-        if number % 2:
-            for item, taken in zip(recording.items, pieces, strict=True):
-                taken += _known(device.time_ms(item.replay, 1))
-        else:
-            whole += _known(device.time_ms(recording.replay, 1))
-    return {"planned_ms": _median(whole), "pieces": [_median(taken) for taken in pieces]}
-
-
-def time_eager(session: Session, state: Snapshot) -> float | None:
-    taken: list[float] = []
-    for _ in range(_REPEATS):
-        state.put_back()
-        taken += _known(session.device.time_ms(session.subject, 1))
-    return _median(taken)
-
-
-def _known(taken: float | None) -> list[float]:
-    return [] if taken is None else [taken]
-
-
-def _median(taken: Sequence[float]) -> float | None:
-    return statistics.median(taken) if taken else None
+def timed(session: Session, search: Search, recording: PlannedRecording | None = None) -> Told:
+    """Milliseconds of an eager step, of the planned one, and of each of its pieces. The device is this process's alone
+    from here on. Raises GuardBroken and TargetError."""
+    session.channel.wait_to_be_alone()
+    session.channel.phase("time eager steps")
+    told: Told = {"eager_ms": eager_ms(session, search.start)}
+    if recording is not None:
+        session.channel.phase("time the plan")
+        search.start.put_back()
+        recording.settle()
+        state = Snapshot(session.device, session.subject)
+        told["planned_ms"] = ms(session, recording.replay, state)
+        told["pieces"] = in_turn_ms(session, [item.replay for item in recording.items], state)
+    return told
 
 
 def _segments(search: Search, recording: PlannedRecording | None, times: Sequence[float | None]) -> list[Told]:

@@ -6,6 +6,7 @@ nothing here decides, the capture that follows does.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphsafe.capture.frames import user_frames
+from graphsafe.capture.frames import frames_under
 from graphsafe.capture.plan.modules import ModuleStack
 from graphsafe.capture.plan.regions import function_with
-from graphsafe.capture.plan.rewrite import EAGER, cut
+from graphsafe.capture.plan.rewrite import cut
 from graphsafe.capture.plan.runtime import Call, Handed
 from graphsafe.capture.plan.values import UNBOUND, cells_of, content, flat, shallow
 from graphsafe.capture.session import outside_modes
@@ -66,6 +67,8 @@ class Op:
     module: str
     launches: bool
     on_device: bool
+    elsewhere: bool
+    "On another GPU."
     reads: tuple[int, ...]
     "Storages."
     writes: tuple[int, ...]
@@ -134,6 +137,7 @@ class _Watch:
         self._before: dict[int, str] = {}
         self._containers: set[int] = set()
         self._regions: Sequence[Region] = ()
+        self._thread = threading.get_ident()
 
     def run(self, regions: Sequence[Region]) -> Log:
         session = self._session
@@ -155,7 +159,7 @@ class _Watch:
             return eager()
         cells = cells_of(eager)
         before = {name: content(cell) for name, cell in cells.items()}
-        frames, _ = user_frames()
+        frames = frames_under(self._thread)
         read = {name: value for name, value in before.items() if self._reads(number, name)}
         visit = Visit(number, frames, {name: self._flow(value) for name, value in read.items()})
         shapes = {name: shallow(value) for name, value in before.items() if id(value) not in self._containers}
@@ -199,7 +203,9 @@ class _Watch:
         inputs = flat((args, kwargs))
         outputs = flat(result).tensors
         device = self._session.device
-        on_device = any(device.is_on_device(tensor) for tensor in (*inputs.tensors, *outputs))
+        tensors = (*inputs.tensors, *outputs)
+        on_device = any(device.is_on_device(tensor) for tensor in tensors)
+        elsewhere = any(device.is_on_another(tensor) for tensor in tensors)
         with torch._C.DisableTorchFunction():
             reads = tuple(key for tensor in inputs.tensors for key in self._keys(tensor))
             number = len(self.log.ops)
@@ -208,7 +214,7 @@ class _Watch:
                 for key in self._keys(tensor):
                     if key not in reads and key not in self._before:
                         self.log.births.setdefault(key, number)
-        frames, _ = user_frames()
+        frames = frames_under(self._thread)
         entry = self._table.aten(name, func._overloadname)
         views = bool(outputs) and all(key in reads for tensor in outputs for key in self._keys(tensor))
         mutable = func._schema.is_mutable
@@ -223,8 +229,9 @@ class _Watch:
                 scalars=tuple(f"{path}={text}" for path, text in inputs.hosts),
                 arguments=arguments,
                 module=self._modules.current,
-                launches=launches and on_device and not self._is_handing,
+                launches=launches and (on_device or elsewhere) and not self._is_handing,
                 on_device=on_device,
+                elsewhere=elsewhere,
                 reads=reads,
                 writes=self._written(func, args, kwargs) if mutable else (),
                 random=torch.Tag.nondeterministic_seeded in func.tags,
@@ -291,7 +298,3 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(func, torch._ops.OpOverload):
             self._watch.note(func, args, kwargs or {}, result)
         return result
-
-
-def is_eager_frame(frame: CallSite) -> bool:
-    return (frame.function or "").endswith(EAGER)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.capture.device.protocol import CaptureFailure
 from graphsafe.capture.session import CAPTURE_SEED, Session, opened
 from graphsafe.capture.state import Snapshot
+from graphsafe.capture.timing import eager_ms, ms
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import Recording
     from graphsafe.capture.job import Channel, Job
-
-_REPEATS = 20
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -27,7 +26,7 @@ def run(job: Job, channel: Channel) -> None:
         state = Snapshot(session.device, session.subject)
         channel.wait_to_be_alone()
         channel.phase("time eager steps")
-        eager = _time(session, session.subject, state)
+        eager = eager_ms(session, state)
         launches = session.device.launches(session.subject)
         state.put_back()
         session.seed(CAPTURE_SEED)
@@ -39,7 +38,7 @@ def run(job: Job, channel: Channel) -> None:
             )
             return
         channel.phase("time replays")
-        graph = _time(session, recording.replay, state)
+        graph = ms(session, recording.replay, state)
         channel.tell(
             memory={"status": "pass", "pool_bytes": recording.pool_bytes(), "peak_bytes": peak},
             timing={
@@ -53,17 +52,6 @@ def run(job: Job, channel: Channel) -> None:
             channel.phase(f"{job.replays} replays")
             state.put_back()
             channel.tell(growth=_growth(session, recording, job.replays))
-
-
-def _time(session: Session, call: Any, state: Snapshot) -> float | None:
-    """A few at a time, with the state put back between: a cache that fills up must not overflow."""
-    call()
-    taken = []
-    for _ in range(_REPEATS):
-        state.put_back()
-        taken.append(session.device.time_ms(call, 1))
-    known = sorted(time for time in taken if time is not None)
-    return known[len(known) // 2] if known else None
 
 
 def _growth(session: Session, recording: Recording, replays: int) -> dict[str, Any]:

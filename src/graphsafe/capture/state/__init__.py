@@ -5,7 +5,7 @@ Nothing here runs the user's code (no property, no `__getattr__`, no `__len__`, 
 tensor that wraps others is asked for them by `__tensor_flatten__`.
 """
 
-from graphsafe.capture.state.containers import MISSING, StateError, put_back_host
+from graphsafe.capture.state.containers import MISSING, StateError, held_at, put_at, put_back_host
 from graphsafe.capture.state.reach import HostValue, Reach
 from graphsafe.capture.state.snapshot import Bindings, Snapshot
 from graphsafe.capture.state.walk import inputs_of, reach_of, seed_generators, walk
@@ -17,7 +17,9 @@ __all__ = [
     "Reach",
     "Snapshot",
     "StateError",
+    "held_at",
     "inputs_of",
+    "put_at",
     "put_back_host",
     "reach_of",
     "seed_generators",

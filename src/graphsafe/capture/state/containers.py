@@ -151,14 +151,32 @@ def put_back_host(reach: Reach, path: str, value: Any) -> None:
         if issubclass(type(container), tuple):
             _put_into_tuple(reach, container, key, value)
         else:
-            _put(container, key, value)
+            put_at(container, key, value)
     except StateError:
         raise
     except Exception as error:
         raise StateError(f"{path} cannot be put back: {type(error).__name__}") from error
 
 
-def _put(container: Any, key: Any, value: Any) -> None:
+def held_at(container: Any, key: Any) -> Any:
+    """What is there now, of an owner and a key as `Reach.owners` has them; MISSING where nothing is."""
+    kind = type(container)
+    if kind is types.CellType:
+        return _read_cell(container)
+    if kind is Slot:
+        return read_slot(container)
+    if kind is ScriptAttributes:
+        return container.of.getattr(key)
+    if issubclass(kind, type):
+        return namespace_of(container).get(key, MISSING)
+    try:
+        return _base(kind).__getitem__(container, key)
+    except (KeyError, IndexError):
+        return MISSING
+
+
+def put_at(container: Any, key: Any, value: Any) -> None:
+    """The counterpart of `held_at`; not for tuples. Raises whatever the place refuses with."""
     kind = type(container)
     if kind is types.CellType:
         _set_cell(container, value)

@@ -156,6 +156,9 @@ class CudaDevice:
     def is_on_device(self, tensor: torch.Tensor) -> bool:
         return tensor.device == self.torch_device
 
+    def is_on_another(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_cuda and tensor.device != self.torch_device
+
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().cpu() if tensor.is_cuda else tensor.detach().clone()
 

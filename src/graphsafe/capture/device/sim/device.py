@@ -29,7 +29,7 @@ from graphsafe.capture.device.sim.function_mode import SimFunctionMode
 from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph
 from graphsafe.capture.device.sim.legality import Refusal
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
-from graphsafe.capture.device.sim.tags import index_of
+from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.last_place import nudge
 from graphsafe.capture.tensor_bytes import tensor_bytes
@@ -235,6 +235,10 @@ class SimDevice:
     def is_on_device(self, tensor: torch.Tensor) -> bool:
         with torch._C.DisableTorchFunction():
             return index_of(tensor) == self.index
+
+    def is_on_another(self, tensor: torch.Tensor) -> bool:
+        with torch._C.DisableTorchFunction():
+            return index_of(tensor) not in (HOST, self.index)
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         with self.world.unseen():
