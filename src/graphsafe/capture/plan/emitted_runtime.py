@@ -183,9 +183,10 @@ class PlannedStep:
         """Raises PlanBroken."""
         if not self.fits(args, kwargs):
             return self.fn(*args, **kwargs)
-        for own, new in zip(self._leaves, tree_flatten((args, kwargs))[0], strict=True):
-            if isinstance(own, torch.Tensor) and own is not new:
-                own.copy_(new)
+        with torch.no_grad():
+            for own, new in zip(self._leaves, tree_flatten((args, kwargs))[0], strict=True):
+                if isinstance(own, torch.Tensor) and own is not new:
+                    own.copy_(new)
         self.replay()
         return self.outputs
 

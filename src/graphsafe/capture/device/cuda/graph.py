@@ -67,6 +67,8 @@ class CudaPieces:
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._ended: list[torch.cuda.CUDAGraph] = []
+        "Empty ones too: a pool that no graph uses any more cannot be captured into again."
 
     def begin(self) -> None:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
@@ -79,8 +81,11 @@ class CudaPieces:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an empty piece is nothing to be told of
             graph.capture_end()
-        graph.instantiate()
-        return CudaRecording(graph, None)
+        self._ended.append(graph)
+        recording = CudaRecording(graph, None)
+        if recording.nodes():
+            graph.instantiate()
+        return recording
 
     def failure(self, error: BaseException) -> CaptureFailure:
         failed = failure_of(error)

@@ -44,6 +44,8 @@ def node_counts(raw_graph: int) -> dict[str, int]:
     count = ctypes.c_size_t(0)
     if library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), None, ctypes.byref(count)):
         raise RuntimeError("cudaGraphGetNodes failed")
+    if not count.value:  # asked for none, the runtime notes an error, which the next launch of a kernel would raise
+        return {}
     nodes = (ctypes.c_void_p * count.value)()
     library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), nodes, ctypes.byref(count))
     counts: dict[str, int] = {}
