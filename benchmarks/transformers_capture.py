@@ -32,7 +32,8 @@ def steps(shift: int) -> list[Case]:
     root = str(Path(spec.origin).parent)
     cases = []
     for number in range(COUNT):
-        model, kind, dtype = models[number % len(models)], *KINDS[(number + number // len(models) + shift) % 4]
+        turn, at = divmod(number, len(models))
+        model, kind, dtype = models[at], *KINDS[(at + turn + shift) % 4]
         name = f"{model}__{kind}__{dtype}"
         target = f"{HERE / 'transformers_steps.py'}:{name}"
         cases.append(Case(name, target, pure=kind == "forward", root=root))

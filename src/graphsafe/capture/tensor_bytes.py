@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,3 +18,9 @@ def layout_text(tensor: torch.Tensor) -> str:
 def tensor_bytes(tensor: torch.Tensor) -> bytes:
     """The memory of a contiguous tensor on the CPU."""
     return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+
+def bytes_digest(tensor: torch.Tensor) -> str:
+    """Of the memory of a contiguous tensor on the CPU, without a copy of it: state may be gigabytes."""
+    memory = (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
+    return hashlib.sha256(memory).hexdigest()

@@ -6,7 +6,7 @@ import hashlib
 
 import torch
 
-from graphsafe.capture.tensor_bytes import tensor_bytes
+from graphsafe.capture.tensor_bytes import bytes_digest
 
 _CHUNK_WORDS = 1 << 23
 _BLOCKS = (512, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 32 << 20)
@@ -34,7 +34,7 @@ def digest(tensor: torch.Tensor) -> str:
         data = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
         head = f"{tensor.dtype}{tuple(tensor.shape)}"
         if not tensor.is_cuda:
-            return hashlib.blake2b(head.encode() + tensor_bytes(data), digest_size=12).hexdigest()
+            return head + bytes_digest(data)
         whole = data.numel() // 8 * 8
         parts = [
             _sums(data[:whole].clone().view(torch.int64) if data.data_ptr() % 8 else data[:whole].view(torch.int64))

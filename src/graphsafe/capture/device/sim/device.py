@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.last_place import nudge
-from graphsafe.capture.tensor_bytes import tensor_bytes
+from graphsafe.capture.tensor_bytes import bytes_digest
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Limit
 
@@ -268,7 +267,7 @@ class SimDevice:
             if plain.layout != torch.strided:
                 plain = plain.to_dense()
             flat = plain.contiguous().reshape(-1)
-            return hashlib.sha256(tensor_bytes(flat)).hexdigest()
+            return bytes_digest(flat)
 
     def churn(self) -> None:
         """Nothing to find: memory that a graph holds is never given to anyone else here."""
