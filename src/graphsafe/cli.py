@@ -21,14 +21,17 @@ from graphsafe.cli_options import (
     INTERRUPTED,
     OK,
     PATH,
+    Output,
+    check_outputs,
     config_for,
     config_here,
-    form_of,
     form_option,
+    outputs_option,
+    put_outputs,
     rule_texts,
 )
 from graphsafe.cli_scan import scan
-from graphsafe.console import check_writable, complain, put, put_page, put_settings
+from graphsafe.console import complain, put_page, put_settings
 from graphsafe.errors import RequestError
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -168,10 +171,8 @@ def rules_test(packs: tuple[Path, ...]) -> int:
 @commands.command()
 @click.argument("file", type=PATH)
 @form_option
-@click.option(
-    "-o", "--output", type=PATH, metavar="FILE", help="Write to FILE instead of stdout; its suffix may name the form."
-)
-def report(file: Path, form: str | None, output: Path | None) -> None:
+@outputs_option
+def report(file: Path, form: str | None, outputs: tuple[Output, ...]) -> None:
     """Turn a saved JSON report into another form.
 
     \b
@@ -184,8 +185,8 @@ def report(file: Path, form: str | None, output: Path | None) -> None:
         reports = read_reports(file)
     except ReportError as error:
         raise RequestError(str(error)) from None
-    check_writable(output)
-    put(reports, form_of(output, form, "terminal"), output, rule_texts(config_here()))
+    check_outputs(outputs)
+    put_outputs(reports, form, outputs, "terminal", rule_texts(config_here()))
 
 
 @commands.command()

@@ -16,13 +16,16 @@ from graphsafe.cli_options import (
     FINDINGS,
     OK,
     PATH,
+    Output,
+    check_outputs,
     config_for,
     config_here,
-    form_of,
     form_option,
+    outputs_option,
+    put_outputs,
     rule_texts,
 )
-from graphsafe.console import StatusLine, check_writable, complain, ended_by_signals, is_live, put, put_summary
+from graphsafe.console import StatusLine, check_writable, complain, ended_by_signals, is_live, put_summary
 from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
@@ -87,13 +90,7 @@ def _parsed(name: str) -> Callable[[str], Any]:
 )
 @click.option("--check", is_flag=True, help="With --plan: run the emitted code and compare it with eager steps.")
 @form_option
-@click.option(
-    "-o",
-    "--output",
-    type=PATH,
-    metavar="FILE",
-    help=f"The report, in the form of --format, else of FILE's suffix, else JSON (default: {REPORT_FILE}, JSON).",
-)
+@outputs_option
 def capture(
     target: str | None,
     all_targets: bool,
@@ -109,12 +106,13 @@ def capture(
     emit_for: str | None,
     check: bool,
     form: str | None,
-    output: Path | None,
+    outputs: tuple[Output, ...],
 ) -> int:
     """Run one step of TARGET, capture it, replay it on changed inputs, and say whether it is ready.
 
     TARGET is FILE.py:FACTORY or package.module:FACTORY, or the name of a configured target. The factory takes the
-    device and returns (callable, args), or (callable, args, kwargs), or a module. The report is always written.
+    device and returns (callable, args), or (callable, args, kwargs), or a module. The report is always written, into
+    graphsafe-report.json where no -o FILE is given.
 
     \b
     graphsafe capture model.py:build_layer --device cuda:1
@@ -123,8 +121,10 @@ def capture(
     """
     if (target is None) != all_targets:
         raise RequestError("capture: give either a TARGET or --all")
-    file = _absolute(output or Path(REPORT_FILE))
-    check_writable(file)
+    printed = [output.form or "terminal" for output in outputs if output.file is None] or [form or "terminal"]
+    files = [Output(_absolute(output.file), output.form) for output in outputs if output.file is not None]
+    files = files or [Output(_absolute(Path(REPORT_FILE)), "json")]
+    check_outputs(files)
     _check_plan(emit, emit_for, check, all_targets)
     requests = _requests(
         target,
@@ -155,10 +155,10 @@ def capture(
         written = reports if all_targets else reports[0]
         texts = rule_texts(requests[0].config)
         try:
-            put(written, "json" if output is None else form_of(output, form, "json"), file, texts)
+            put_outputs(written, form, files, "json", texts)
         finally:  # a full disk does not take away what took minutes
-            put(written, form or "terminal", None, texts)
-            if all_targets and form in (None, "terminal"):
+            put_outputs(written, None, [Output(None, each) for each in printed], "terminal", texts)
+            if all_targets and printed == ["terminal"]:
                 names = [request.name or request.target for request in requests]
                 put_summary(list(zip(names, reports, strict=True)))
     if any(limit.kind == CUT_SHORT for report in reports for limit in report.limits):

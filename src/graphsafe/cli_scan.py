@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,28 +15,40 @@ from graphsafe.cli_options import (
     LEVEL,
     OK,
     PATH,
-    config_for,
-    form_of,
+    Output,
+    check_outputs,
     form_option,
+    outputs_option,
+    put_outputs,
     rule_texts,
 )
 from graphsafe.console import (
     ProgressBar,
-    check_writable,
     complain,
     is_live,
-    put,
     put_added,
+    put_diff,
+    put_fixed,
     put_hotness,
     put_settings,
     put_statistics,
     put_written,
 )
 from graphsafe.errors import RequestError
+from graphsafe.scan_request import (
+    Part,
+    ScanRequest,
+    changes_of,
+    joined,
+    parts_of,
+    run_part,
+    scope,
+    source_over,
+)
+from graphsafe.scan_settings import Asked
 
 if TYPE_CHECKING:
-    from graphsafe.report.model import Confidence, Level
-    from graphsafe.report.source import Lines
+    from graphsafe.report.model import Confidence, Level, Report
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -57,9 +68,7 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 @click.command(short_help="Name the lines that stand in the way of a CUDA graph.")
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=PATH)
 @form_option
-@click.option(
-    "-o", "--output", type=PATH, metavar="FILE", help="Write to FILE instead of stdout; its suffix may name the form."
-)
+@outputs_option
 @click.option(
     "--select",
     multiple=True,
@@ -106,6 +115,9 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
     metavar="REASON",
     help="Instead of a report: write `# graphsafe: ignore[CODE] REASON` on the lines that fail the scan.",
 )
+@click.option("--fix", is_flag=True, help="Repair what has one right answer, and report what is left.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff-fixes: repairs too that can change a result.")
+@click.option("--diff-fixes", is_flag=True, help="Instead of a report: what --fix would change, as a diff.")
 @click.option(
     "--diff", metavar="REV", help="Only findings on lines changed since the git revision REV, or since leaving it."
 )
@@ -127,7 +139,7 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 def scan(
     paths: tuple[Path, ...],
     form: str | None,
-    output: Path | None,
+    outputs: tuple[Output, ...],
     select: tuple[str, ...],
     extend_select: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -138,6 +150,9 @@ def scan(
     baseline: Path | None,
     write_baseline: bool,
     add_ignore: str | None,
+    fix: bool,
+    unsafe_fixes: bool,
+    diff_fixes: bool,
     diff: str | None,
     stdin_filename: Path | None,
     statistics: bool,
@@ -156,102 +171,137 @@ def scan(
     \b
     graphsafe scan src/
     graphsafe scan model.py --select GS1,GS3 --format concise
-    graphsafe scan src/ --format sarif -o graphsafe.sarif
+    graphsafe scan src/ -o github -o sarif=graphsafe.sarif
     graphsafe scan src/ --explain-path Sampler.draw
     graphsafe scan - --stdin-filename model.py < buffer
     graphsafe scan --diff main             # only lines that this branch changed
     graphsafe scan --write-baseline        # later scans report what is new
+    graphsafe scan --fix                   # repair what has one right answer
     graphsafe scan --add-ignore "not in a captured region"
     """
-    from graphsafe.baseline import api as known
-    from graphsafe.baseline.baseline_file import NAME
-    from graphsafe.changed_lines import changes_since, only_changed
-    from graphsafe.ignore_comments import add_ignores, check_reason
-    from graphsafe.report.model import failing
-    from graphsafe.report.source import read_lines
-    from graphsafe.rulebook import load_rulebook
-    from graphsafe.scan import api
-    from graphsafe.scan.incremental.cache import cache_folder
-    from graphsafe.scan_settings import Asked, settings
+    from graphsafe.ignore_comments import check_reason
 
     buffers = _buffers(paths, stdin_filename)
     paths = tuple(buffers) or paths or (Path(),)
     missing = [path for path in paths if not (path.is_file() or path.is_dir() or path in buffers)]
     for path in missing:
         complain(f"{path}: no such file or folder")
-    there = [path for path in paths if path not in missing]
+    there = tuple(path for path in paths if path not in missing)
     if not there:
         return BAD_REQUEST
     modes = {
         "--explain-path": explain_path is not None,
         "--write-baseline": write_baseline,
         "--add-ignore": add_ignore is not None,
+        "--diff-fixes": diff_fixes,
         "--statistics": statistics,
         "--show-settings": show_settings,
     }
-    _check_mode(form, output, modes)
-    if buffers and (write_baseline or add_ignore is not None or diff is not None or explain_path is not None):
-        raise RequestError("scan -: takes no --write-baseline, --add-ignore, --diff or --explain-path")
+    _check_mode(form, outputs, modes)
+    writes = write_baseline or add_ignore is not None or fix
+    if buffers and (writes or diff is not None or explain_path is not None):
+        raise RequestError("scan -: takes no --write-baseline, --add-ignore, --fix, --diff or --explain-path")
+    if fix and any(modes.values()) and not statistics:
+        raise RequestError(f"scan: give either --fix or {next(mode for mode, asked in modes.items() if asked)}")
+    if unsafe_fixes and not (fix or diff_fixes):
+        raise RequestError("scan --unsafe-fixes: give --fix or --diff-fixes too")
     if add_ignore is not None:
         check_reason(add_ignore)
     if write_baseline and diff is not None:
         raise RequestError("scan --write-baseline records all findings; it takes no --diff")
-    check_writable(output)
-    changes = changes_since(diff, there) if diff is not None else None
-    config = config_for(there)
+    check_outputs(outputs)
+    request = ScanRequest(
+        paths=there,
+        asked=Asked(select, extend_select, ignore, exclude, fail_level),
+        confidence=confidence,
+        baseline=baseline,
+        diff=diff,
+        use_cache=not no_cache,
+        cache=cache_dir,
+        jobs=jobs,
+        with_edits=fix or diff_fixes or _shows_edits(form, outputs),
+    )
+    changes = changes_of(request)
+    parts = parts_of(request)
     bar = ProgressBar("reading hot code")
     progress = bar.show if is_live(sys.stderr) else None
     if explain_path is not None:
+        from graphsafe.scan.api import explain_path as explained
+
         try:
-            explained = api.explain_path(explain_path, there, config, jobs=jobs, progress=progress)
+            told = [each for part in parts for each in explained(explain_path, part.paths, part.config, jobs, progress)]
         finally:
             bar.clear()
-        put_hotness(explained)
+        put_hotness(told)
         return BAD_REQUEST if missing else OK
-    rulebook = load_rulebook(config.rule_packs)
-    asked = Asked(select, extend_select, ignore, exclude, fail_level)
-    configured, config = config, asked.over(config, rulebook)
-    file = baseline or config.root / NAME
-    cache = None if no_cache else cache_dir or cache_folder(config)
     if show_settings:
-        put_settings(settings(configured, config, asked, rulebook, file, cache))
+        put_settings([row for part in parts for row in part.settings(request)])
         return BAD_REQUEST if missing else OK
-    try:
-        report = api.scan_paths(
-            there,
-            config,
-            confidence=confidence,
-            rulebook=rulebook,
-            cache=cache,
-            jobs=jobs,
-            progress=progress,
-            complain=complain,
-            buffers=buffers,
-        )
-    finally:
-        bar.clear()
-    scope = known.scope(there, config, rulebook, confidence)
-    if write_baseline:
-        put_written(known.write(report, file, scope), file)
-    else:
-        source = _source(buffers) if buffers else None
-        report = known.apply(
-            report, file, scope, rulebook, must_exist=baseline is not None, source=source or read_lines
-        )
-        report = only_changed(report, changes) if changes is not None else report
-        if statistics:
-            put_statistics(report)
-        elif add_ignore is None:
-            put(report, form_of(output, form, "terminal"), output, rule_texts(config), source)
+
+    def scanned(part: Part, held: Mapping[Path, bytes]) -> Report:
+        try:
+            return run_part(
+                part,
+                request,
+                buffers=held,
+                changes=changes,
+                is_known=not write_baseline,
+                progress=progress,
+                complain=complain,
+            )
+        finally:
+            bar.clear()
+
+    code = OK
+    reports = []
+    for part in parts:
+        if fix or diff_fixes:
+            report, unwritten = _fixed(lambda held, part=part: scanned(part, {**buffers, **held}), unsafe_fixes, fix)  # type: ignore[misc]
+            code = FINDINGS if unwritten else code
+        else:
+            report = scanned(part, buffers)
+        reports.append(report)
+        failing = part.failing(report)
+        if write_baseline:
+            from graphsafe.baseline import api as known
+
+            put_written(known.write(report, part.baseline, scope(part, request)), part.baseline)
+        elif add_ignore is not None:
+            from graphsafe.ignore_comments import add_ignores
+
+            added = add_ignores(failing, add_ignore)
+            put_added(added)
+            code = FINDINGS if added.failures else code
+        elif failing and not exit_zero:
+            code = FINDINGS
+    report = joined(reports)
+    if statistics:
+        put_statistics(report)
+    elif not (write_baseline or diff_fixes or add_ignore is not None):
+        put_outputs(report, form, outputs, "terminal", rule_texts(parts[0].config), source_over(buffers))
     for limit in report.limits:
         if limit.kind in ("no-root", "internal-error"):
             complain(f"{limit.what}: {limit.why}")
-    code = FINDINGS if failing(report, config.fail_level) and not (write_baseline or exit_zero) else OK
-    if add_ignore is not None:
-        added = add_ignores(failing(report, config.fail_level), add_ignore)
-        put_added(added)
-        code = FINDINGS if added.failures else OK
     return BAD_REQUEST if missing else code
+
+
+def _fixed(scan: Callable[[Mapping[Path, bytes]], Report], unsafe: bool, is_written: bool) -> tuple[Report, bool]:
+    """The report of what is left, and whether something could not be written. A diff is of what is there."""
+    from graphsafe.fixes.apply import diff, fix_all, write
+
+    fixed = fix_all(scan, unsafe)
+    if not is_written:
+        put_diff(diff(fixed))
+        return fixed.first, bool(fixed.failures)
+    failures = write(fixed)
+    put_fixed(fixed, failures)
+    return fixed.report, bool(failures)
+
+
+def _shows_edits(form: str | None, outputs: Sequence[Output]) -> bool:
+    """Whether a form is asked for that shows how findings are repaired."""
+    asked = {output.form_or(form, "terminal") for output in outputs} if outputs else {form or "terminal"}
+    return bool(asked & {"json", "sarif"})
 
 
 def _buffers(paths: Sequence[Path], name: Path | None) -> Mapping[Path, bytes]:
@@ -273,18 +323,10 @@ def _buffers(paths: Sequence[Path], name: Path | None) -> Mapping[Path, bytes]:
     return {path.parent.resolve() / path.name: data}
 
 
-def _source(buffers: Mapping[Path, bytes]) -> Lines:
-    """The lines of a file, or of what stdin holds in place of it."""
-    from graphsafe.report.source import file_lines, lines_in
-
-    held = {os.path.abspath(path): lines_in(data) for path, data in buffers.items()}
-    return lambda path: held[at] if (at := os.path.abspath(path)) in held else file_lines(path)
-
-
-def _check_mode(form: str | None, output: Path | None, modes: Mapping[str, bool]) -> None:
+def _check_mode(form: str | None, outputs: Sequence[Output], modes: Mapping[str, bool]) -> None:
     """Refuse what would be ignored: a mode other than a report is alone, and prints text."""
     asked = [mode for mode, is_asked in modes.items() if is_asked]
     if len(asked) > 1:
         raise RequestError(f"scan: give either {' or '.join(asked)}")
-    if asked and (form not in (None, "terminal") or output is not None):
+    if asked and (form not in (None, "terminal") or outputs):
         raise RequestError(f"scan {asked[0]} prints text; it takes neither --format nor -o")

@@ -105,11 +105,22 @@ def load_config(start: Path) -> Config:
         table = _table_in(candidate)
         if table is not None:
             return _from_table(candidate, *table)
+        if os.path.exists(candidate / ".git"):
+            marked = candidate
+            break
         if marked is None and is_project_root(candidate):
             marked = candidate
-        if os.path.exists(candidate / ".git"):
-            break
     return Config(root=marked or folder)
+
+
+def config_over(path: Path) -> Config:
+    """The configuration for a file that need not exist, or a folder. Raises ConfigError."""
+    return load_config(path if path.is_dir() else path.parent)
+
+
+def has_own_config(folder: Path) -> bool:
+    """Whether a folder has a configuration. Raises ConfigError."""
+    return _table_in(folder) is not None
 
 
 def is_project_root(folder: Path) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from graphsafe.baseline.api import Written
+    from graphsafe.fixes.apply import Fixed
     from graphsafe.ignore_comments import Added
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
@@ -118,6 +119,22 @@ def put_added(added: Added) -> None:
     click.echo(f"{count(added.findings, 'finding')} ignored{files}")
     for failure in added.failures:
         complain(failure)
+
+
+def put_fixed(fixed: Fixed, failures: Sequence[str]) -> None:
+    """Say on stderr what was repaired, and what could not be."""
+    click.echo(f"graphsafe: {count(fixed.count, 'finding')} fixed in {count(len(fixed.files), 'file')}", err=True)
+    for failure in failures:
+        complain(failure)
+
+
+def put_diff(lines: Iterable[bytes]) -> None:
+    """A diff: on a terminal without control characters that a file may hold, into a pipe as `git apply` needs it."""
+    for line in lines:
+        if is_live(sys.stdout):
+            click.echo(printable(line.decode("utf-8", "replace").rstrip("\r\n")))
+        else:
+            click.echo(line, nl=False)
 
 
 def put_statistics(report: Report) -> None:

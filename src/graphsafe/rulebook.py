@@ -95,6 +95,8 @@ class Rule:
     good: tuple[Case, ...]
     evidence: tuple[Evidence, ...]
     see_also: tuple[str, ...]
+    fixes: tuple[str, ...] = ()
+    "Names of graphsafe.fixes.registry; of those that are right for a finding, the first is used."
 
     @property
     def short_why(self) -> str:

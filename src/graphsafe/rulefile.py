@@ -167,6 +167,12 @@ def _template(doc: Document, key: str, value: object) -> str:
     return text
 
 
+def _fixes(doc: Document, key: str, value: object) -> tuple[str, ...]:
+    from graphsafe.fixes.registry import FIXES
+
+    return tuple(doc.one_of(name, item, tuple(FIXES)) for name, item in doc.items(key, value))
+
+
 def _torch(doc: Document, key: str, value: object) -> str:
     text = doc.line(key, value)
     if not all(re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*\d+(\.\d+)*\s*", part) for part in text.split(",")):
@@ -238,6 +244,7 @@ _RULE_KEYS: Mapping[str, Convert] = {
     "cases": _cases,
     "evidence": _evidence,
     "see_also": _codes,
+    "fixes": _fixes,
 }
 _RULE_REQUIRED = ("code", "name", "level", "summary", "what", "why", "fix", "fix_short", "message")
 _RULE_DEFAULTS: Mapping[str, Any] = {
@@ -249,6 +256,7 @@ _RULE_DEFAULTS: Mapping[str, Any] = {
     "cases": {"bad": [], "good": []},
     "evidence": (),
     "see_also": (),
+    "fixes": (),
 }
 _MATCH_KEYS: Mapping[str, Convert] = {
     "event": _event,

@@ -82,7 +82,7 @@ def scan_paths(
 
 
 def explain_path(
-    name: str, paths: Sequence[Path], config: Config, *, jobs: int | None = 1, progress: Progress | None = None
+    name: str, paths: Sequence[Path], config: Config, jobs: int | None = 1, progress: Progress | None = None
 ) -> list[Hotness]:
     """Why the functions that `name` means are hot in the project of `paths`, or why they are not.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
@@ -319,15 +320,19 @@ def subscript_store(
         return True
     if source is not None:
         if source.where == "host" and (source.ndim != 0 or single or gathers):
-            engine.emit(frame, "Store", "host-tensor", node, confidence, value=describe(value))
+            engine.emit(frame, "Store", "host-tensor", node, confidence, None, value=describe(value), **_place(single))
     elif type(value) is Number or type(value) is Array:
         # Through an index tensor, index_put_ first moves the value to the device; a mask would fill.
         if single or gathers:
             doubt = confidence if single or _indexed_by_integers(engine, frame, target) else "possible"
-            engine.emit(frame, "Store", "scalar", node, doubt, value="a Python value")
+            engine.emit(frame, "Store", "scalar", node, doubt, None, value="a Python value", **_place(single))
     elif type(value) is Sequence and as_tensor(value.elem)[0] is None and type(value.elem) is Number:
         engine.emit(frame, "Transfer", "literal", node, confidence, value="a Python list")
     return True
+
+
+def _place(single: bool) -> Mapping[str, str]:
+    return {"place": "one element"} if single else {}
 
 
 def _only_integers(node: ast.expr) -> bool:

@@ -218,7 +218,13 @@ def _emit_effects(
             # An option that defaults to None is mostly not given.
             confidence = "possible"
         words = {"value": describe(subject) if subject is not None else "a device tensor", "op": name}
+        if op.copies_values and arguments.positional and _is_known_number(arguments.positional[0]):
+            words["data"] = "a number"
         engine.emit(frame, EVENT_OF_EFFECT[effect.kind], effect.how, node, confidence, None, **words)
+
+
+def _is_known_number(value: Value) -> bool:
+    return type(value) is Number and value.type in ("int", "float", "bool")
 
 
 def _call(op: Op, node: ast.Call, values: list[Value], arguments: Arguments, has_receiver: bool, where: Where) -> Call:

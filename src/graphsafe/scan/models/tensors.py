@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Confidence
@@ -160,7 +161,7 @@ def _moved(
             )
             if tensor.certain and target.where == "any":
                 confidence = "likely"
-            engine.emit(frame, "Transfer", how, node, confidence, value=describe(tensor))
+            engine.emit(frame, "Transfer", how, node, confidence, None, value=describe(tensor), **_memory(tensor))
         return replace(tensor, where="device", fresh=True, attr=None, literal=False)
     if tensor.where != "host" and target.where == "host":
         if not operations.may_be_true(non_blocking):
@@ -176,6 +177,10 @@ def _moved(
     if tensor.where == "any" and target.where == "device":
         return replace(tensor, where="device")
     return tensor
+
+
+def _memory(tensor: Tensor) -> Mapping[str, str]:
+    return {"memory": "pinned"} if tensor.pinned else {}
 
 
 def _type(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
@@ -201,9 +206,8 @@ def _copy(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, argument
     confidence = confidence_of(origin, certain and tensor.certain)
     if tensor.where != "host" and origin.where == "host":
         if not (origin.pinned and operations.may_be_true(non_blocking)):
-            engine.emit(
-                frame, "Transfer", "literal" if origin.literal else "blocking", node, confidence, value=describe(source)
-            )
+            how = "literal" if origin.literal else "blocking"
+            engine.emit(frame, "Transfer", how, node, confidence, None, value=describe(source), **_memory(origin))
     elif (
         tensor.where == "host"
         and origin.where == "device"

@@ -1,0 +1,160 @@
+"""The text of a file that a fix looks at: its tree, what stands at a place, and what stands around it.
+
+`ast` finds the place, since it has positions and is fast; libcst rewrites the text there (rewriting.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from graphsafe.report.model import Edit, Location
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Code:
+    def __init__(self, lines: Sequence[str]) -> None:
+        """Raises SyntaxError, ValueError, RecursionError or MemoryError for what `ast` cannot read."""
+        self.lines = lines
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.tree = ast.parse("\n".join(lines))
+
+    @cached_property
+    def _parents(self) -> dict[ast.AST, ast.AST]:
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[int, int, int, int], list[ast.AST]]:
+        found: dict[tuple[int, int, int, int], list[ast.AST]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.expr, ast.stmt)):
+                found.setdefault(self.place(node), []).append(node)
+        return found
+
+    def at(self, location: Location) -> list[ast.AST]:
+        """What begins and ends where a finding does, the outermost first."""
+        place = (location.line, location.column, location.end_line, location.end_column)
+        return self._by_place.get(place, [])
+
+    def place(self, node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
+        """First line and column, last line and the column after the last: from 1, in code points."""
+        end_line = node.end_lineno or node.lineno
+        return (
+            node.lineno,
+            self._column(node.lineno, node.col_offset),
+            end_line,
+            self._column(end_line, node.end_col_offset or 0),
+        )
+
+    def _column(self, line: int, offset: int) -> int:
+        text = self.lines[line - 1]
+        return (offset if text.isascii() else len(text.encode("utf-8")[:offset].decode("utf-8", "ignore"))) + 1
+
+    def text(self, node: ast.expr | ast.stmt) -> str:
+        line, column, end_line, end_column = self.place(node)
+        if line == end_line:
+            return self.lines[line - 1][column - 1 : end_column - 1]
+        first, *middle, last = self.lines[line - 1 : end_line]
+        return "\n".join([first[column - 1 :], *middle, last[: end_column - 1]])
+
+    def replaced(self, node: ast.expr | ast.stmt, text: str) -> Edit:
+        return Edit(*self.place(node), text)
+
+    def added_below(self, node: ast.stmt, text: str) -> Edit:
+        """A line under a statement that has its last line to itself, indented as it is."""
+        line = node.end_lineno or node.lineno
+        column = len(self.lines[line - 1]) + 1
+        return Edit(line, column, line, column, f"\n{' ' * node.col_offset}{text}")
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        return self._parents.get(node)
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What a node lies in, from the inside out."""
+        outer = self.parent(node)
+        while outer is not None:
+            yield outer
+            outer = self.parent(outer)
+
+    def function(self, node: ast.AST) -> Definition | None:
+        return next((outer for outer in self.around(node) if isinstance(outer, Definition)), None)
+
+    def owner(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class in whose method a node stands."""
+        function = self.function(node)
+        outer = self.parent(function) if function is not None else None
+        return outer if isinstance(outer, ast.ClassDef) else None
+
+    def assigned(self, target: str) -> list[ast.expr | None]:
+        """What the file assigns to a name or attribute by its text; None for what is no plain assignment."""
+        found: list[ast.expr | None] = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Assign):
+                found += [node.value for each in node.targets if ast.unparse(each) == target]
+            elif isinstance(node, ast.AnnAssign) and node.value is not None and ast.unparse(node.target) == target:
+                found.append(node.value)
+            elif isinstance(node, ast.AugAssign) and ast.unparse(node.target) == target:
+                found.append(None)
+        return found
+
+    def imports(self, name: str) -> bool:
+        """Whether the module says `import name`."""
+        return any(
+            isinstance(node, ast.Import) and any(alias.name == name and not alias.asname for alias in node.names)
+            for node in self.tree.body
+        )
+
+
+def dotted(node: ast.expr) -> str:
+    """`torch.linalg.inv`; empty for what is no name."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = dotted(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return ""
+
+
+def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    """What a call gives for a parameter, by position or by name; None also where `*` hides it."""
+    if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords):
+        return None
+    if position < len(call.args):
+        return call.args[position]
+    return next((each.value for each in call.keywords if each.arg == name), None)
+
+
+def is_literal(node: ast.expr) -> bool:
+    """A number that stands in the code: `3`, `-0.5`, `True`."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        node = node.operand
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, (bool, int, float))
+    return dotted(node) in ("math.inf", "math.pi", "math.nan", "torch.inf", "torch.pi", "torch.nan")
+
+
+def is_plain(node: ast.expr) -> bool:
+    """Reading it does nothing else and takes no time: names, attributes, numbers and arithmetic of them."""
+    if isinstance(node, (ast.Name, ast.Constant)):
+        return True
+    if isinstance(node, ast.Attribute):
+        return is_plain(node.value)
+    if isinstance(node, ast.Tuple):
+        return all(map(is_plain, node.elts))
+    if isinstance(node, ast.UnaryOp):
+        return is_plain(node.operand)
+    if isinstance(node, ast.BinOp):
+        return is_plain(node.left) and is_plain(node.right)
+    if isinstance(node, ast.Subscript):
+        return is_plain(node.value) and is_plain(node.slice)
+    if isinstance(node, ast.Call):
+        sizes = dotted(node.func) in ("len", "int", "float", "bool", "min", "max") or (
+            isinstance(node.func, ast.Attribute) and node.func.attr in ("size", "numel", "dim", "item")
+        )
+        owner = is_plain(node.func.value) if isinstance(node.func, ast.Attribute) else True
+        return sizes and owner and not node.keywords and all(map(is_plain, node.args))
+    return False

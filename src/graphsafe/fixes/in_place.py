@@ -1,0 +1,57 @@
+"""State that every step computes anew is written into the tensor that holds it."""
+
+from __future__ import annotations
+
+import ast
+
+from graphsafe.fixes.code import Code, dotted
+from graphsafe.fixes.fix import Fix
+from graphsafe.report.model import Finding
+
+_METHODS: dict[type[ast.operator], str] = {ast.Add: "add_", ast.Sub: "sub_", ast.Mult: "mul_", ast.Div: "div_"}
+_KEEPS_SHAPE = frozenset("add sub mul div clamp clamp_min clamp_max lerp exp sqrt abs neg tanh sigmoid relu".split())
+"Methods whose result has their receiver's shape if their arguments are smaller, and that have an in-place form."
+
+
+def update(code: Code, finding: Finding) -> Fix | None:
+    """`self.x = self.x + y` becomes `self.x.add_(y)`, other arithmetic on `self.x` becomes `self.x.copy_(…)`.
+
+    Not safe: it is another result where `self.x` had another dtype or a smaller shape, and what else holds the tensor
+    sees it change.
+    """
+    for node in code.at(finding.location):
+        if isinstance(node, ast.Attribute):
+            outer = code.parent(node)
+            node = outer if isinstance(outer, ast.Assign) else node
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and dotted(node.targets[0]):
+            target = node.targets[0]
+            text = _update(code, target, node.value)
+            if text is None:
+                return None
+            return Fix("write into the tensor that is there", (code.replaced(node, text),), is_safe=False)
+    return None
+
+
+def _update(code: Code, target: ast.expr, value: ast.expr) -> str | None:
+    name, at = dotted(target), code.text(target)
+    if isinstance(value, ast.BinOp) and type(value.op) in _METHODS:
+        method = _METHODS[type(value.op)]
+        if dotted(value.left) == name:
+            return f"{at}.{method}({code.text(value.right)})"
+        if dotted(value.right) == name and isinstance(value.op, (ast.Add, ast.Mult)):
+            return f"{at}.{method}({code.text(value.left)})"
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and dotted(value.func.value) == name:
+        method = value.func.attr
+        if method not in _KEEPS_SHAPE:
+            return None
+        from graphsafe.fixes import rewriting
+
+        return rewriting.call(code.text(value), lambda call: rewriting.named(call, f"{method}_"))
+    return f"{at}.copy_({code.text(value)})" if _computes_with(value, name) else None
+
+
+def _computes_with(value: ast.expr, name: str) -> bool:
+    """Whether it is arithmetic with the attribute in it, in the open."""
+    if isinstance(value, ast.BinOp) and type(value.op) in _METHODS:
+        return any(dotted(side) == name or _computes_with(side, name) for side in (value.left, value.right))
+    return False

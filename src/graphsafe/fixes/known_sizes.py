@@ -1,0 +1,215 @@
+"""Operations whose output size depends on data are told the size, where the code around them says what it is."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Sequence
+
+from graphsafe.fixes.code import Code, argument, dotted, is_literal, is_plain
+from graphsafe.fixes.fix import Fix
+from graphsafe.report.model import Finding
+
+_CASTS = ("to", "float", "half", "bfloat16", "type_as", "double")
+_MAKES_TABLE = ("empty", "zeros", "ones", "rand", "randn", "full")
+
+
+def classes(code: Code, finding: Finding) -> Fix | None:
+    """`F.one_hot(ids) @ table` becomes `F.one_hot(ids, table.shape[0]) @ table`.
+
+    Any other number of classes would be no legal product. `one_hot(x.argmax(-1))` becomes
+    `one_hot(x.argmax(-1), x.shape[-1])`, which is not safe: without it, the largest number that occurs decides.
+    """
+    for node in code.at(finding.location):
+        if not isinstance(node, ast.Call) or dotted(node.func).rpartition(".")[2] != "one_hot":
+            continue
+        if len(node.args) != 1 or not {each.arg for each in node.keywords} <= {"num_classes"}:
+            return None
+        known, is_safe = _rows(code, node), True
+        if known is None:
+            known, is_safe = _bound(code, node.args[0]), False
+        if known is None:
+            return None
+        from graphsafe.fixes import rewriting
+
+        text = rewriting.call_with(code.text(node), "num_classes", known)
+        return Fix("say how many classes there are", (code.replaced(node, text),), is_safe)
+    return None
+
+
+def _rows(code: Code, node: ast.expr) -> str | None:
+    """How many rows the matrix has that a product multiplies this by."""
+    outer = code.parent(node)
+    if isinstance(outer, ast.Attribute) and outer.attr in _CASTS:
+        call = code.parent(outer)
+        return _rows(code, call) if isinstance(call, ast.Call) and call.func is outer else None
+    table: ast.expr | None = None
+    if isinstance(outer, ast.BinOp) and isinstance(outer.op, ast.MatMult) and outer.left is node:
+        table = outer.right
+    elif isinstance(outer, ast.Call) and dotted(outer.func) in ("torch.matmul", "torch.mm") and len(outer.args) == 2:
+        table = outer.args[1] if outer.args[0] is node else None
+    if table is None or not _is_matrix(code, table):
+        return None
+    return f"{code.text(table)}.shape[0]"
+
+
+def _is_matrix(code: Code, table: ast.expr) -> bool:
+    """Whether it is the weight of an embedding or layer, or the file makes it with two sizes."""
+    name = dotted(table)
+    if name.endswith(".weight"):
+        return True
+    makers = code.assigned(name) if name else []
+    for node in ast.walk(code.tree):
+        if isinstance(node, ast.Call) and dotted(node.func) == "self.register_buffer" and len(node.args) >= 2:
+            first = node.args[0]
+            if isinstance(first, ast.Constant) and isinstance(first.value, str) and f"self.{first.value}" == name:
+                makers.append(node.args[1])
+    return len(makers) == 1 and _has_two_sizes(makers[0])
+
+
+def _has_two_sizes(maker: ast.expr | None) -> bool:
+    if not isinstance(maker, ast.Call):
+        return False
+    if dotted(maker.func).rpartition(".")[2] == "Parameter" and maker.args:
+        return _has_two_sizes(maker.args[0])
+    module, _, name = dotted(maker.func).rpartition(".")
+    return module == "torch" and name in _MAKES_TABLE[:-1] and len(maker.args) == 2
+
+
+def _bound(code: Code, ids: ast.expr) -> str | None:
+    """One more than the largest number that can be among `x.argmax(-1)` or `x % n`."""
+    if isinstance(ids, ast.BinOp) and isinstance(ids.op, ast.Mod) and is_plain(ids.right):
+        return code.text(ids.right)
+    if not isinstance(ids, ast.Call) or not isinstance(ids.func, ast.Attribute):
+        return None
+    given = [*ids.args, *(each.value for each in ids.keywords if each.arg == "dim")]
+    one = len(ids.args) + len(ids.keywords) == 1 and len(given) == 1
+    if ids.func.attr == "argmax" and one and is_plain(ids.func.value) and is_literal(given[0]):
+        return f"{code.text(ids.func.value)}.shape[{code.text(given[0])}]"
+    if ids.func.attr == "remainder" and one and is_plain(given[0]):
+        return code.text(given[0])
+    return None
+
+
+def nonzero(code: Code, finding: Finding) -> Fix | None:
+    """`mask.nonzero(as_tuple=True)[1].view(b, k)` becomes `mask.nonzero_static(size=b * k)[:, 1].view(b, k)`.
+
+    With any other number of elements the `view` would fail.
+    """
+    for node in code.at(finding.location):
+        if not isinstance(node, ast.Call):
+            continue
+        subject = _subject(code, node)
+        column = code.parent(node)
+        if subject is None or not isinstance(column, ast.Subscript):
+            return None
+        size = _viewed(code, column)
+        picked = _column(code, node, column)
+        if size is None or picked is None or not code.imports("torch"):
+            return None
+        return Fix(
+            "say how many there are",
+            (code.replaced(column, f"torch.nonzero_static({subject}, size={size})[:, {picked}]"),),
+        )
+    return None
+
+
+def _subject(code: Code, node: ast.Call) -> str | None:
+    """The mask of `nonzero` or of a `where` without values."""
+    name = dotted(node.func)
+    if name in ("torch.nonzero", "torch.where"):
+        keywords = {each.arg for each in node.keywords}
+        return code.text(node.args[0]) if len(node.args) == 1 and keywords <= {"as_tuple"} else None
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "nonzero" and not node.args:
+        return code.text(node.func.value)
+    return None
+
+
+def _column(code: Code, node: ast.Call, index: ast.Subscript) -> str | None:
+    """Which dimension's positions are picked: `[1]` of a tuple, `[:, 1]` of a tensor."""
+    as_tuple = argument(node, 1, "as_tuple")
+    is_tuple = dotted(node.func) == "torch.where" or (isinstance(as_tuple, ast.Constant) and as_tuple.value is True)
+    picked = index.slice
+    if not is_tuple:
+        if not isinstance(picked, ast.Tuple) or len(picked.elts) != 2 or ast.unparse(picked.elts[0]) != ":":
+            return None
+        picked = picked.elts[1]
+    return code.text(picked) if is_literal(picked) else None
+
+
+def _viewed(code: Code, node: ast.expr) -> str | None:
+    """The number of elements that a `view` or `reshape` of this says it has."""
+    outer = code.parent(node)
+    call = code.parent(outer) if isinstance(outer, ast.Attribute) and outer.attr in ("view", "reshape") else None
+    if not isinstance(call, ast.Call) or call.func is not outer or call.keywords or len(call.args) < 2:
+        return None
+    if not all(_is_size(code, each) for each in call.args):
+        return None
+    return _product(code, call.args)
+
+
+def _is_size(code: Code, node: ast.expr) -> bool:
+    """A number of the host that is not -1, which would stand for the rest."""
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int and node.value >= 0
+    if not is_plain(node):
+        return False
+    name = dotted(node)
+    return not name or all(each is None or ast.unparse(each) != "-1" for each in code.assigned(name))
+
+
+def _product(code: Code, parts: Sequence[ast.expr]) -> str:
+    if all(isinstance(part, ast.Constant) and type(part.value) is int for part in parts):
+        return str(math.prod(int(code.text(part)) for part in parts))
+    texts = [f"({code.text(part)})" if isinstance(part, ast.BinOp) else code.text(part) for part in parts]
+    return " * ".join(texts)
+
+
+def repeats(code: Code, finding: Finding) -> Fix | None:
+    """`repeat_interleave` is told its `output_size`: from a `view` of it, or from repeats whose sum the code shows."""
+    for node in code.at(finding.location):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr != "repeat_interleave":
+            continue
+        is_function = dotted(node.func.value) == "torch"
+        counts = argument(node, int(is_function), "repeats")
+        keywords = {each.arg for each in node.keywords}
+        if counts is None or not keywords <= {"repeats", "dim"}:
+            return None
+        is_flat = "dim" not in keywords and len(node.args) <= int(is_function) + 1
+        size = (_viewed(code, node) if is_flat else None) or _sum(code, counts)
+        if size is None:
+            return None
+        from graphsafe.fixes import rewriting
+
+        text = rewriting.call_with(code.text(node), "output_size", size)
+        return Fix("say how large the result is", (code.replaced(node, text),))
+    return None
+
+
+def _sum(code: Code, counts: ast.expr) -> str | None:
+    """The sum of a tensor of equal numbers, or of numbers that stand in the code."""
+    if isinstance(counts, ast.Name):
+        function = code.function(counts)
+        within = [node for node in ast.walk(function) if isinstance(node, ast.stmt)] if function is not None else []
+        made = [
+            node.value
+            for node in within
+            if isinstance(node, ast.Assign) and [dotted(each) for each in node.targets] == [counts.id]
+        ]
+        return _sum(code, made[0]) if len(made) == 1 and code.assigned(counts.id) == made else None
+    if not isinstance(counts, ast.Call) or any(isinstance(each, ast.Starred) for each in counts.args):
+        return None
+    name, given = dotted(counts.func), counts.args
+    if name == "torch.ones_like" and given and is_plain(given[0]):
+        return f"{code.text(given[0])}.numel()"
+    if name == "torch.full_like" and len(given) == 2 and all(map(is_plain, given)):
+        return f"{code.text(given[0])}.numel() * {_product(code, given[1:])}"
+    if name == "torch.full" and len(given) == 2 and isinstance(given[0], ast.Tuple) and len(given[0].elts) == 1:
+        factors = [given[0].elts[0], given[1]]
+        return _product(code, factors) if all(map(is_plain, factors)) else None
+    if name == "torch.tensor" and len(given) == 1 and isinstance(given[0], ast.List):
+        values = [each.value for each in given[0].elts if isinstance(each, ast.Constant) and type(each.value) is int]
+        return str(sum(values)) if len(values) == len(given[0].elts) else None
+    return None

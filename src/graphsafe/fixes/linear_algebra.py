@@ -1,0 +1,53 @@
+"""Solvers that read back whether they succeeded, in the form that leaves the answer on the device."""
+
+from __future__ import annotations
+
+import ast
+
+from graphsafe.fixes.code import Code, dotted
+from graphsafe.fixes.fix import Fix
+from graphsafe.report.model import Finding
+
+_CHECKED = {"inv": "inv_ex", "solve": "solve_ex", "cholesky": "cholesky_ex"}
+_SHORT = {"inverse": "torch.linalg.inv_ex", "cholesky": "torch.linalg.cholesky_ex"}
+"Functions of torch and methods of tensors."
+
+
+def without_check(code: Code, finding: Finding) -> Fix | None:
+    """`torch.linalg.inv(x)` becomes `torch.linalg.inv_ex(x)[0]`, whose second result says what `inv` would raise."""
+    for node in code.at(finding.location):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if any(each.arg == "out" for each in node.keywords) or any(isinstance(each, ast.Starred) for each in node.args):
+            return None
+        text = _rewritten(code, node)
+        if text is not None:
+            return Fix("leave the check to the device", (code.replaced(node, text),))
+    return None
+
+
+def _rewritten(code: Code, node: ast.Call) -> str | None:
+    from graphsafe.fixes import rewriting
+
+    assert isinstance(node.func, ast.Attribute)
+    module, _, name = dotted(node.func).rpartition(".")
+    text = code.text(node)
+    if module.rpartition(".")[2] == "linalg":
+        if name in _CHECKED:
+            return rewriting.call(text, lambda call: rewriting.item(rewriting.named(call, _CHECKED[name]), "0"))
+        if name == "lu_factor" and _is_unpacked(code, node):
+            return rewriting.call(text, lambda call: rewriting.first_two(rewriting.named(call, "lu_factor_ex")))
+        return None
+    short = _SHORT.get(node.func.attr)
+    if short is None or not code.imports("torch") or node.keywords:
+        return None
+    if module == "torch" and len(node.args) == 1:
+        return rewriting.call(text, lambda call: rewriting.item(rewriting.called(call, short), "0"))
+    if node.args:
+        return None
+    return f"{short}({code.text(node.func.value)})[0]"
+
+
+def _is_unpacked(code: Code, node: ast.Call) -> bool:
+    outer = code.parent(node)
+    return isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Tuple)

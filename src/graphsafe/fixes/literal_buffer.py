@@ -1,0 +1,126 @@
+"""A tensor of constants is made once, as a buffer of the module."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from graphsafe.fixes.code import Code, Definition, dotted, is_literal
+from graphsafe.fixes.fix import Fix
+from graphsafe.report.model import Edit, Finding
+
+_MAKERS = ("torch.tensor", "torch.as_tensor")
+
+
+def hoist(code: Code, finding: Finding) -> Fix | None:
+    """`torch.tensor([1, 2], device=d)` in a method becomes `self.literal`, a non-persistent buffer.
+
+    Not safe: the buffer follows the module to its device and floating dtype, and all steps share it.
+    """
+    for node in code.at(finding.location):
+        found = _constants(code, node)
+        owner = code.owner(node)
+        start = _after_super(owner) if owner is not None else None
+        method = code.function(node)
+        if found is None or start is None or method is None or not _is_method(method) or method.name == "__init__":
+            continue
+        place, made = found
+        outer = code.parent(place)
+        name = "literal"
+        if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
+            name = outer.targets[0].id
+            if _is_changed(method, name):
+                return None
+        name = _unused(code, name)
+        me = method.args.args[0].arg
+        register = f'self.register_buffer("{name}", {made}, persistent=False)'
+        edits = (code.added_below(start, register), code.replaced(place, f"{me}.{name}"))
+        return Fix("make it once, as a buffer", tuple(sorted(edits, key=_place)), is_safe=False)
+    return None
+
+
+def _constants(code: Code, node: ast.AST) -> tuple[ast.expr, str] | None:
+    """The expression that a buffer can stand for, and how the buffer is made."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.List) and _all_literal(node.slice):
+        return node.slice, f"torch.tensor({code.text(node.slice)})" if code.imports("torch") else ""
+    if not isinstance(node, ast.Call):
+        return None
+    made = node
+    if isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda") and _moves_only(node):
+        if not isinstance(node.func.value, ast.Call):
+            return None
+        made = node.func.value
+    dtypes = [each.value for each in made.keywords if each.arg == "dtype"]
+    if (
+        dotted(made.func) not in _MAKERS
+        or len(made.args) != 1
+        or not {each.arg for each in made.keywords} <= {"dtype", "device"}
+        or not isinstance(made.args[0], (ast.List, ast.Tuple))
+        or not _all_literal(made.args[0])
+        or any(not dotted(dtype).startswith("torch.") for dtype in dtypes)
+    ):
+        return None
+    from graphsafe.fixes import rewriting
+
+    return node, rewriting.call(code.text(made), lambda call: rewriting.without_keywords(call, "device"))
+
+
+def _moves_only(node: ast.Call) -> bool:
+    given = [*node.args, *(each.value for each in node.keywords)]
+    return len(given) <= 1 and all(dotted(each).rpartition(".")[2].endswith(("device", "dev")) for each in given)
+
+
+def _all_literal(node: ast.expr) -> bool:
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return bool(node.elts) and all(map(_all_literal, node.elts))
+    return is_literal(node)
+
+
+def _after_super(owner: ast.ClassDef) -> ast.stmt | None:
+    """The statement of the constructor behind which buffers may be registered."""
+    for method in owner.body:
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__" and _is_method(method):
+            for statement in method.body:
+                alone = statement.lineno == statement.end_lineno
+                if isinstance(statement, ast.Expr) and alone and ast.unparse(statement).endswith(".__init__()"):
+                    return (
+                        statement if method.args.args[0].arg == "self" and _is_last_on_line(method, statement) else None
+                    )
+    return None
+
+
+def _is_last_on_line(method: ast.FunctionDef, statement: ast.stmt) -> bool:
+    return sum(each.lineno == statement.lineno for each in method.body) == 1 and statement.lineno > method.lineno
+
+
+def _is_method(function: Definition) -> bool:
+    return bool(function.args.args) and not any(
+        dotted(each) in ("staticmethod", "classmethod") for each in function.decorator_list
+    )
+
+
+def _is_changed(method: Definition, name: str) -> bool:
+    """Whether the method writes into the tensor that it has under a name."""
+    for node in ast.walk(method):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and dotted(node.value) == name:
+            return True
+        if isinstance(node, ast.AugAssign) and dotted(node.target) == name:
+            return True
+        if (
+            isinstance(node, ast.Attribute)
+            and dotted(node.value) == name
+            and re.fullmatch(r"[a-z]\w*[a-z\d]_", node.attr)
+        ):
+            return True
+    return False
+
+
+def _unused(code: Code, name: str) -> str:
+    """A name that the file uses for no attribute."""
+    text = "\n".join(code.lines)
+    names = [name, *(f"{name}_{number}" for number in range(2, 100))]
+    return next(each for each in names if not re.search(rf"\.{each}\b|[\"']{each}[\"']", text))
+
+
+def _place(edit: Edit) -> tuple[int, int]:
+    return edit.line, edit.column

@@ -1,0 +1,29 @@
+"""Optimizers that keep their step count on the device."""
+
+from __future__ import annotations
+
+import ast
+
+from graphsafe.fixes.code import Code, dotted
+from graphsafe.fixes.fix import Fix
+from graphsafe.report.model import Finding
+
+_CAPTURABLE = frozenset("Adam AdamW NAdam RAdam Adamax Adadelta ASGD RMSprop Rprop".split())
+
+
+def capturable(code: Code, finding: Finding) -> Fix | None:
+    """`Adam(…)` becomes `Adam(…, capturable=True)` where the file says once how the optimizer is made.
+
+    Not safe: the count's arithmetic is that of the device, and on the CPU such an optimizer refuses its step.
+    """
+    for node in code.at(finding.location):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            given = node.args[0] if node.args else node.func.value  # GradScaler.step(optimizer)
+            made = code.assigned(dotted(given)) if dotted(given) else []
+            maker = made[0] if len(made) == 1 else None
+            if isinstance(maker, ast.Call) and dotted(maker.func).rpartition(".")[2] in _CAPTURABLE:
+                from graphsafe.fixes import rewriting
+
+                text = rewriting.call_with(code.text(maker), "capturable", "True")
+                return Fix("keep the step count on the device", (code.replaced(maker, text),), is_safe=False)
+    return None

@@ -1,0 +1,49 @@
+"""A report whose findings hold their fixes, as edits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from graphsafe.fixes.code import Code
+from graphsafe.fixes.fix import Fix
+from graphsafe.fixes.registry import FIXES
+from graphsafe.report.model import Finding, Report
+from graphsafe.report.source import Lines
+from graphsafe.rulebook import Rule
+
+SAFE, UNSAFE = "safe", "unsafe"
+"What `data.edits` says of a finding's edits."
+
+
+def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Report:
+    """The report with `edits`, and with what they are in `data`: `edits` (`safe`, `unsafe`) and `edits_title`.
+
+    `source` gives the lines that the report is about. A file that the running Python cannot parse gets no edits.
+    """
+    codes: dict[str, Code | None] = {}
+    findings = []
+    for finding in report.findings:
+        names = rules[finding.code].fixes if finding.code in rules else ()
+        path = finding.location.path
+        if names and path not in codes:
+            codes[path] = _code(source(path))
+        code = codes.get(path) if names else None
+        fix = fix_of(finding, names, code) if code is not None else None
+        if fix is not None:
+            said = {"edits": SAFE if fix.is_safe else UNSAFE, "edits_title": fix.title}
+            finding = replace(finding, edits=fix.edits, data={**finding.data, **said})
+        findings.append(finding)
+    return replace(report, findings=tuple(findings))
+
+
+def fix_of(finding: Finding, names: Sequence[str], code: Code) -> Fix | None:
+    """The first of a rule's fixes that is right here; of several places on a line, for the first one."""
+    return next((fix for name in names if (fix := FIXES[name](code, finding)) is not None), None)
+
+
+def _code(lines: Sequence[str] | None) -> Code | None:
+    try:
+        return Code(lines) if lines is not None else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

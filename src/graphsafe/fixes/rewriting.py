@@ -1,0 +1,110 @@
+"""Changes of one expression through libcst: comments, line breaks and spacing inside of it stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+_EMPTY = cst.Module(body=[])
+
+
+def call(text: str, change: Callable[[cst.Call], cst.BaseExpression]) -> str:
+    """The text of a call after a change of it. Raises cst.ParserSyntaxError."""
+    node = _expression(text)
+    if not isinstance(node, cst.Call):
+        raise ValueError(f"not a call: {text}")
+    return _EMPTY.code_for_node(change(node))
+
+
+def call_with(text: str, name: str, value: str) -> str:
+    """The text of a call with `name=value`. Raises cst.ParserSyntaxError."""
+    return call(text, lambda node: with_keyword(node, name, value))
+
+
+def _expression(text: str) -> cst.BaseExpression:
+    try:
+        return cst.parse_expression(text)
+    except cst.ParserSyntaxError:
+        if "\n" not in text:
+            raise
+        # It may go on over lines because it stands in brackets.
+        inner = cst.parse_expression(f"({text})")
+        return inner.with_changes(lpar=inner.lpar[1:], rpar=inner.rpar[:-1])
+
+
+def named(node: cst.Call, name: str) -> cst.Call:
+    """With another last part of the function's name."""
+    if isinstance(node.func, cst.Attribute):
+        return node.with_changes(func=node.func.with_changes(attr=cst.Name(name)))
+    return node.with_changes(func=cst.Name(name))
+
+
+def called(node: cst.Call, function: str) -> cst.Call:
+    return node.with_changes(func=cst.parse_expression(function))
+
+
+def item(node: cst.BaseExpression, index: str) -> cst.BaseExpression:
+    """`node[index]`."""
+    return cst.Subscript(node, [cst.SubscriptElement(cst.Index(cst.parse_expression(index)))])
+
+
+def first_two(node: cst.BaseExpression) -> cst.BaseExpression:
+    """`node[:2]`."""
+    two = cst.Slice(lower=None, upper=cst.Integer("2"))
+    return cst.Subscript(node, [cst.SubscriptElement(two)])
+
+
+def with_first(node: cst.Call, *values: str) -> cst.Call:
+    """With other values in place of the first argument."""
+    first, *rest = node.args
+    replaced = first.with_changes(keyword=None, equal=cst.MaybeSentinel.DEFAULT, value=_expression(values[-1]))
+    before = [cst.Arg(_expression(value), comma=_comma()) for value in values[:-1]]
+    return node.with_changes(args=[*before, replaced, *rest])
+
+
+def with_keyword(node: cst.Call, name: str, value: str) -> cst.Call:
+    """With `name=value`, in place of what is given for it, else behind all else."""
+    new = cst.Arg(
+        _expression(value),
+        keyword=cst.Name(name),
+        equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
+    )
+    args = list(node.args)
+    for at, old in enumerate(args):
+        if old.keyword is not None and old.keyword.value == name:
+            args[at] = old.with_changes(value=new.value)
+            return node.with_changes(args=args)
+    if args:
+        last = args[-1]
+        if isinstance(last.comma, cst.Comma):  # a line each, perhaps: the new one begins and ends as the last one did
+            comma = args[-2].comma if len(args) > 1 else None
+            before = comma.whitespace_after if isinstance(comma, cst.Comma) else node.whitespace_before_args
+            between, after = _parted(last.comma.whitespace_after, before)
+            args[-1] = last.with_changes(comma=cst.Comma(whitespace_after=between))
+            new = new.with_changes(comma=last.comma.with_changes(whitespace_after=after))
+        else:
+            new = new.with_changes(whitespace_after_arg=last.whitespace_after_arg)
+            args[-1] = last.with_changes(comma=_comma(), whitespace_after_arg=cst.SimpleWhitespace(""))
+    return node.with_changes(args=[*args, new])
+
+
+def without_keywords(node: cst.Call, *names: str) -> cst.Call:
+    kept = [arg for arg in node.args if arg.keyword is None or arg.keyword.value not in names]
+    if kept and len(kept) < len(node.args):
+        kept[-1] = kept[-1].with_changes(comma=node.args[-1].comma)
+    return node.with_changes(args=kept)
+
+
+def _parted(
+    end: cst.BaseParenthesizableWhitespace, before: cst.BaseParenthesizableWhitespace
+) -> tuple[cst.BaseParenthesizableWhitespace, cst.BaseParenthesizableWhitespace]:
+    """What stands between the last argument and the new one, and behind that: a comment stays with its line."""
+    if isinstance(end, cst.ParenthesizedWhitespace) and isinstance(before, cst.ParenthesizedWhitespace):
+        plain = cst.TrailingWhitespace(newline=end.first_line.newline)
+        return end.with_changes(indent=before.indent, last_line=before.last_line), end.with_changes(first_line=plain)
+    return cst.SimpleWhitespace(" "), end
+
+
+def _comma() -> cst.Comma:
+    return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))

@@ -1,0 +1,89 @@
+"""A tensor of one number is filled on the device instead of being copied to it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from graphsafe.fixes.code import Code, argument, dotted, is_literal
+from graphsafe.fixes.fix import Fix
+from graphsafe.report.model import Finding
+
+if TYPE_CHECKING:
+    from libcst import Call
+
+_MAKERS = {"tensor": "full", "as_tensor": "full", "scalar_tensor": "full", "new_tensor": "new_full"}
+_DEVICES = ("device", "dev")
+
+
+def full(code: Code, finding: Finding) -> Fix | None:
+    """`torch.tensor(3.0, device=d)` becomes `torch.full((), 3.0, device=d)`; `[0.0, 0.0]` becomes `(2,), 0.0`."""
+    for node in code.at(finding.location):
+        if not isinstance(node, ast.Call):
+            continue
+        made = _moved(node)
+        inner, device = made if made is not None else (node, None)
+        text = _full(code, inner, device, is_number="number" in finding.data.get("data", ""))
+        if text is not None:
+            return Fix("fill it on the device with full", (code.replaced(node, text),))
+    return None
+
+
+def _moved(node: ast.Call) -> tuple[ast.Call, ast.expr | None] | None:
+    """The tensor that `.to(device)` or `.cuda()` moves, and the device; None for other calls."""
+    if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, ast.Call):
+        return None
+    given = [*node.args, *(each.value for each in node.keywords)]
+    if node.func.attr == "cuda" and not given:
+        return node.func.value, ast.Constant("cuda")
+    named = [each.arg for each in node.keywords]
+    if node.func.attr == "to" and len(given) == 1 and named in ([], ["device"]) and (named or _is_device(given[0])):
+        return node.func.value, given[0]
+    return None
+
+
+def _is_device(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str)
+    return dotted(node).rpartition(".")[2].endswith(_DEVICES) or (
+        isinstance(node, ast.Attribute) and node.attr == "device"
+    )
+
+
+def _full(code: Code, node: ast.Call, device: ast.expr | None, is_number: bool) -> str | None:
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in _MAKERS:
+        return None
+    keywords = {each.arg for each in node.keywords}
+    data = argument(node, 0, "data")
+    if len(node.args) != 1 or data is None or not keywords <= {"dtype", "device", "requires_grad"}:
+        return None
+    if device is not None and "device" in keywords:
+        return None
+    shape, value = _filled(data)
+    if value is None or not (is_literal(value) or (is_number and not shape)):
+        return None
+    from graphsafe.fixes import rewriting
+
+    sizes = ", ".join(map(str, shape)) + "," * (len(shape) == 1)
+    name = _MAKERS[node.func.attr]
+
+    def change(call: Call) -> Call:
+        made = rewriting.with_first(rewriting.named(call, name), f"({sizes})", code.text(value))
+        return made if device is None else rewriting.with_keyword(made, "device", _text(code, device))
+
+    return rewriting.call(code.text(node), change)
+
+
+def _text(code: Code, device: ast.expr) -> str:
+    return code.text(device) if hasattr(device, "lineno") else '"cuda"'
+
+
+def _filled(node: ast.expr) -> tuple[Sequence[int], ast.expr | None]:
+    """The shape of nested lists and the number that stands in all their places; None where there is no such."""
+    if not isinstance(node, (ast.List, ast.Tuple)):
+        return (), node
+    if not node.elts or len({ast.dump(each) for each in node.elts}) > 1:
+        return (), None
+    inner, value = _filled(node.elts[0])
+    return (len(node.elts), *inner), value

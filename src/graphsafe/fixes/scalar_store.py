@@ -1,0 +1,35 @@
+"""A number is filled into one place of a tensor instead of being copied there from the host."""
+
+from __future__ import annotations
+
+import ast
+
+from graphsafe.fixes.code import Code, argument, dotted, is_literal, is_plain
+from graphsafe.fixes.fix import Fix
+from graphsafe.report.model import Finding
+
+
+def fill(code: Code, finding: Finding) -> Fix | None:
+    """`buf[i] = 7` becomes `buf[i].fill_(7)`.
+
+    Only where all indices are integers of the host: then `buf[i]` is a view, and a negative or illegal `i` means the
+    same in both.
+    """
+    if finding.data.get("place") != "one element":
+        return None
+    for node in code.at(finding.location):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+            value = _number(node.value)
+            if value is None or not is_plain(node.targets[0].value) or not is_plain(node.targets[0].slice):
+                return None
+            text = f"{code.text(node.targets[0])}.fill_({code.text(value)})"
+            return Fix("fill the element on the device", (code.replaced(node, text),))
+    return None
+
+
+def _number(value: ast.expr) -> ast.expr | None:
+    """What is stored, without the host tensor around it."""
+    if isinstance(value, ast.Call) and dotted(value.func) == "torch.tensor" and not value.keywords:
+        inner = argument(value, 0, "data")
+        return inner if inner is not None and is_literal(inner) else None
+    return value if is_plain(value) else None

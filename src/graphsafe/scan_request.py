@@ -1,0 +1,215 @@
+"""What a scan is asked for, and how it is answered: one configuration at a time.
+
+A folder with a configuration of its own is a project of its own. So a file is judged by the nearest configuration,
+whether it is scanned alone, with its folder, or with all that lies around that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from graphsafe.config import Config, config_over, has_own_config
+from graphsafe.errors import RequestError
+from graphsafe.scan_settings import Asked, Setting
+
+if TYPE_CHECKING:
+    from graphsafe.baseline.matching import Scope
+    from graphsafe.changed_lines import Changes
+    from graphsafe.report.model import Confidence, Finding, Report
+    from graphsafe.report.source import Lines
+    from graphsafe.rulebook import Rulebook
+
+Buffers = Mapping[Path, bytes]
+"What an editor holds of files, by absolute path, in place of what is saved."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRequest:
+    """What `graphsafe scan` can be asked for."""
+
+    paths: tuple[Path, ...]
+    asked: Asked = field(default_factory=Asked)
+    confidence: Confidence = "likely"
+    baseline: Path | None = None
+    "Instead of the one that lies beside the configuration."
+    diff: str | None = None
+    "A git revision: only findings on lines that have changed since."
+    use_cache: bool = True
+    cache: Path | None = None
+    "A folder; without one it lies in the project."
+    jobs: int | None = None
+    with_edits: bool = False
+    "Whether findings hold their fixes."
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The paths of a request that one configuration holds for, and what is in force there."""
+
+    paths: tuple[Path, ...]
+    others: tuple[Path, ...]
+    "Folders below, which have configurations of their own."
+    configured: Config
+    config: Config
+    "With what was asked for on top."
+    rulebook: Rulebook
+    baseline: Path
+    cache: Path | None
+
+    def failing(self, report: Report) -> list[Finding]:
+        """What fails a scan of these paths."""
+        from graphsafe.report.model import failing
+
+        return failing(report, self.config.fail_level)
+
+    def settings(self, request: ScanRequest) -> Iterator[Setting]:
+        """What is in force here, and from where."""
+        from graphsafe.scan_settings import settings
+
+        return settings(self.configured, self.config, request.asked, self.rulebook, self.baseline, self.cache)
+
+    def holds(self, finding: Finding) -> bool:
+        path = os.path.abspath(finding.location.path)
+        return not any(path.startswith(os.path.join(other, "")) for other in self.others)
+
+
+def parts_of(request: ScanRequest) -> list[Part]:
+    """Raises RequestError for a bad configuration and for rules that there are not."""
+    from graphsafe.baseline.baseline_file import NAME
+    from graphsafe.rulebook import load_rulebook
+    from graphsafe.scan.incremental.cache import cache_folder
+
+    by_root: dict[Path, tuple[Config, dict[Path, None], dict[Path, None]]] = {}
+
+    def add(path: Path) -> None:
+        config = config_over(path)
+        _, paths, others = by_root.setdefault(config.root, (config, {}, {}))
+        paths[path] = None
+        if path.is_dir():
+            for folder in _own_projects(path, config):
+                others[folder] = None
+                add(folder)
+
+    for path in request.paths:
+        add(path)
+    parts = []
+    for configured, paths, others in by_root.values():
+        rulebook = load_rulebook(configured.rule_packs)
+        config = request.asked.over(configured, rulebook)
+        cache = (request.cache or cache_folder(config)) if request.use_cache else None
+        baseline = request.baseline or config.root / NAME
+        parts.append(Part(tuple(paths), tuple(others), configured, config, rulebook, baseline, cache))
+    return parts
+
+
+def _own_projects(top: Path, config: Config) -> Iterator[Path]:
+    """The folders below `top` that have a configuration of their own, the outermost of each line."""
+    from graphsafe.scan.sources.find import ALWAYS_SKIPPED, python_files
+
+    found = []
+    for folder, names, files in os.walk(top.resolve()):
+        names[:] = sorted(name for name in names if name not in ALWAYS_SKIPPED)
+        may_have = Path(folder) != top.resolve() and not {"graphsafe.toml", "pyproject.toml"}.isdisjoint(files)
+        if may_have and has_own_config(Path(folder)):
+            found.append(Path(folder))
+            names.clear()
+    if found:
+        read = [str(path) for path in python_files(top.resolve(), config.exclude, config.root)]
+        yield from (folder for folder in found if any(path.startswith(os.path.join(folder, "")) for path in read))
+
+
+def run_part(
+    part: Part,
+    request: ScanRequest,
+    *,
+    buffers: Buffers = MappingProxyType({}),
+    changes: Changes | None = None,
+    is_known: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+    complain: Callable[[str], None] = lambda line: None,
+) -> Report:
+    """Scan what one configuration holds for; with `is_known`, the baseline's findings are marked as such.
+
+    Raises RequestError.
+    """
+    from graphsafe.changed_lines import only_changed
+    from graphsafe.scan.api import scan_paths
+
+    report = scan_paths(
+        part.paths,
+        part.config,
+        confidence=request.confidence,
+        rulebook=part.rulebook,
+        cache=part.cache,
+        jobs=request.jobs,
+        progress=progress,
+        complain=complain,
+        buffers=buffers,
+    )
+    if part.others:
+        report = replace(report, findings=tuple(filter(part.holds, report.findings)))
+    if is_known:
+        from graphsafe.baseline import api as known
+
+        must_exist = request.baseline is not None
+        source = source_over(buffers)
+        report = known.apply(
+            report, part.baseline, scope(part, request), part.rulebook, must_exist=must_exist, source=source
+        )
+    if changes is not None:
+        report = only_changed(report, changes)
+    if request.with_edits:
+        from graphsafe.fixes.proposals import with_edits
+
+        report = with_edits(report, part.rulebook.rules, source_over(buffers))
+    return report
+
+
+def scope(part: Part, request: ScanRequest) -> Scope:
+    from graphsafe.baseline import api as known
+
+    return known.scope(part.paths, part.config, part.rulebook, request.confidence)
+
+
+def changes_of(request: ScanRequest) -> Changes | None:
+    """Raises RequestError for what is no revision."""
+    from graphsafe.changed_lines import changes_since
+
+    return changes_since(request.diff, request.paths) if request.diff is not None else None
+
+
+def joined(reports: Sequence[Report]) -> Report:
+    """One report of several parts."""
+    if len(reports) == 1:
+        return reports[0]
+    limits = dict.fromkeys(limit for report in reports for limit in report.limits)
+    rooted = [report for report in reports if not any(limit.kind == "no-root" for limit in report.limits)]
+    if rooted:
+        limits = dict.fromkeys(limit for limit in limits if limit.kind != "no-root")
+    return replace(
+        reports[0],
+        findings=tuple(finding for report in reports for finding in report.findings),
+        limits=tuple(limits),
+    )
+
+
+def source_over(buffers: Buffers) -> Lines:
+    """The lines of a file, or of what an editor holds in place of it."""
+    from graphsafe.report.source import lines_in, read_lines
+
+    if not buffers:
+        return read_lines
+    held = {os.path.abspath(path): lines_in(data) for path, data in buffers.items()}
+    return lambda path: held[at] if (at := os.path.abspath(path)) in held else read_lines(path)
+
+
+def check_paths(paths: Sequence[Path]) -> None:
+    """Raises RequestError for the first that is neither file nor folder."""
+    for path in paths:
+        if not (path.is_file() or path.is_dir()):
+            raise RequestError(f"{path}: no such file or folder")

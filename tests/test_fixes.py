@@ -1,0 +1,181 @@
+"""--fix: what it writes, that the step stays the same on the CPU, and what it leaves alone."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fix_pairs import Pair, inputs, pairs, step_class
+
+from graphsafe import cli
+from graphsafe.fixes.registry import FIXES
+from graphsafe.report.json_form import read_reports
+from graphsafe.report.model import Report
+from graphsafe.rulebook import load_rulebook
+
+BOTH = [pytest.param(pair, id=pair.name) for pair in pairs()]
+FIXED = [pytest.param(pair, id=pair.name) for pair in pairs() if pair.none is None]
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[tool.graphsafe]\n", encoding="utf-8")
+    return tmp_path / "step.py"
+
+
+def fix(file: Path, *options: str) -> str:
+    assert cli.main(["scan", str(file), "--fix", "--exit-zero", *options]) == 0
+    return file.read_text(encoding="utf-8")
+
+
+def codes(folder: Path) -> Counter[str]:
+    cli.main(["scan", str(folder), "-o", str(folder / "r.json")])
+    report = read_reports(folder / "r.json")
+    assert isinstance(report, Report)
+    return Counter(finding.code for finding in report.findings if finding.level != "note")
+
+
+def test_there_are_enough_pairs_of_every_fix() -> None:
+    fixed = Counter(pair.fix for pair in pairs() if pair.none is None)
+    assert fixed.keys() == FIXES.keys()
+    assert sum(fixed.values()) >= 60
+
+
+def test_every_fix_belongs_to_a_rule() -> None:
+    assert {name for rule in load_rulebook().rules.values() for name in rule.fixes} == FIXES.keys()
+
+
+@pytest.mark.parametrize("pair", BOTH)
+def test_what_it_writes(pair: Pair, file: Path) -> None:
+    file.write_text(pair.before, encoding="utf-8")
+    if not pair.is_safe:
+        assert fix(file) == pair.before
+    after = fix(file, *[] if pair.is_safe else ["--unsafe-fixes"])
+    assert after == pair.after
+    assert fix(file, "--unsafe-fixes") == after
+
+
+@pytest.mark.parametrize("pair", FIXED)
+def test_the_finding_is_gone(pair: Pair, file: Path) -> None:
+    rules = [code for code, rule in load_rulebook().rules.items() if pair.fix in rule.fixes]
+    file.write_text(pair.before, encoding="utf-8")
+    before = codes(file.parent)
+    file.write_text(pair.after, encoding="utf-8")
+    after = codes(file.parent)
+    assert any(after[code] < before[code] for code in rules)
+    assert not after - before
+
+
+@pytest.mark.parametrize("pair", [pytest.param(pair, id=pair.name) for pair in pairs() if pair.cpu is None])
+def test_the_step_stays_the_same_on_the_cpu(pair: Pair) -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    before = step_class(pair.before)()
+    torch.manual_seed(0)
+    after = step_class(pair.after)()
+    for seed in range(4):
+        old, new = before(*inputs(pair, seed)), after(*inputs(pair, seed))
+        assert old.dtype == new.dtype and torch.equal(old, new)
+    state = after.state_dict()
+    assert state.keys() == before.state_dict().keys()
+    assert all(torch.equal(value, state[name]) for name, value in before.state_dict().items())
+
+
+STEP = """\
+import torch
+from torch import nn
+
+
+class Step(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return x + torch.tensor(3.0, device=x.device)
+"""
+
+
+def test_encoding_line_ends_and_mode_stay(file: Path) -> None:
+    text = "# coding: latin-1\n# Grüße\n" + STEP.rstrip("\n")
+    file.write_bytes(text.replace("\n", "\r\n").encode("latin-1"))
+    file.chmod(0o755)
+    fix_bytes(file)
+    after = text.replace("torch.tensor(3.0", "torch.full((), 3.0")
+    assert file.read_bytes() == after.replace("\n", "\r\n").encode("latin-1")
+    assert file.stat().st_mode & 0o777 == 0o755
+
+
+def fix_bytes(file: Path) -> None:
+    assert cli.main(["scan", str(file), "--fix"]) == 0
+
+
+def test_a_byte_order_mark_and_wide_characters_stay(file: Path) -> None:
+    text = STEP.replace("return x", 'return "é😀" and x')
+    file.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    fix_bytes(file)
+    assert file.read_bytes() == b"\xef\xbb\xbf" + text.replace("torch.tensor(3.0", "torch.full((), 3.0").encode()
+
+
+def test_what_is_suppressed_or_not_selected_stays(file: Path) -> None:
+    file.write_text(STEP.rstrip("\n") + "  # graphsafe: ignore[GS301] once\n", encoding="utf-8")
+    assert "torch.tensor" in fix(file)
+    file.write_text(STEP, encoding="utf-8")
+    assert "torch.tensor" in fix(file, "--select", "GS1")
+    assert "torch.full" in fix(file, "--select", "GS3")
+
+
+def test_a_diff_that_patch_takes(file: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    file.write_bytes(b"\n" * 3 + STEP.rstrip("\n").replace("    ", "\t").encode())
+    before = file.read_bytes()
+    assert cli.main(["scan", ".", "--diff-fixes"]) == 1
+    diff = capfdbinary.readouterr().out
+    assert file.read_bytes() == before
+    assert diff.startswith(b"--- a/step.py\n+++ b/step.py\n@@ ")
+    subprocess.run(["git", "apply", "-"], cwd=file.parent, input=diff, check=True)
+    assert file.read_bytes() == before.replace(b"torch.tensor(3.0", b"torch.full((), 3.0")
+
+
+def test_edits_are_in_the_report(file: Path) -> None:
+    file.write_text(STEP, encoding="utf-8")
+    cli.main(["scan", "step.py", "-o", "r.json"])
+    report = read_reports(file.with_name("r.json"))
+    assert isinstance(report, Report)
+    (finding,) = report.findings
+    (edit,) = finding.edits
+    line = STEP.split("\n")[edit.line - 1]
+    assert line[: edit.column - 1] + edit.text + line[edit.end_column - 1 :] == line.replace(
+        "torch.tensor(3.0", "torch.full((), 3.0"
+    )
+    assert finding.data["edits"] == "safe"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x + torch.tensor(x.sum(), device=x.device)",
+        "return x + torch.tensor([1.0, 2.0], device=x.device, pin_memory=False)",
+        "rows = x.argmax(-1)\n        x[rows] = -1e4\n        return x",
+        "return torch.linalg.eigvalsh(x)",
+        "return torch.linalg.inv(x, out=x)",
+        "return torch.nn.functional.one_hot(x.long())",
+        "return torch.nonzero(x > 0)",
+        "return x.long().repeat_interleave(x[0].long())",
+        "return torch.repeat_interleave(x, x[0].long(), dim=0).view(8, -1)",
+    ],
+)
+def test_what_is_not_known_to_be_right_is_left_alone(body: str, file: Path) -> None:
+    text = STEP.replace("return x + torch.tensor(3.0, device=x.device)", body)
+    file.write_text(text, encoding="utf-8")
+    assert fix(file, "--unsafe-fixes") == text
+
+
+def test_stdin_is_never_fixed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(STEP.encode())))
+    assert cli.main(["scan", "-", "--fix"]) == 2
+
+
+def test_start_up_needs_no_libcst() -> None:
+    script = "import sys, graphsafe.fixes.registry, graphsafe.fixes.proposals; sys.exit('libcst' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
