@@ -27,6 +27,8 @@ CHILDREN: Mapping[str, str] = {
     "measure": "graphsafe.capture.probes.measure",
     "plan": "graphsafe.capture.plan.probe",
     "check": "graphsafe.capture.plan.check",
+    "given": "graphsafe.capture.given.probe",
+    "compiled": "graphsafe.capture.compiled.probe",
 }
 "Child -> the module whose `run(job, channel)` is its work."
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphsafe.capture.classify import code_of
@@ -33,6 +33,8 @@ class Seen:
     diagnose: Result
     plan: dict[str, Any] | None = None
     "As the report has it."
+    own: Result = field(default_factory=dict)
+    "Graphs and marks that the target has itself, and what is known against them."
 
 
 def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]:
@@ -46,6 +48,7 @@ def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]
     writer.failed_capture()
     writer.escaped()
     writer.replay()
+    writer.own_graphs()
     return list(writer.found.values()), writer.limits
 
 
@@ -339,6 +342,21 @@ class _Writer:
             return
         names = ", ".join(check["name"] for check in differing[:3]) or "the random numbers"
         self.add("GS704", self._entry, expr=names, value=names, data={"checks": differing[:8]})
+
+    def own_graphs(self) -> None:
+        own = self._seen.own
+        judged = own.get("marks") or {}
+        for cause in judged.get("missing") or ():
+            self.add("GS611", cause["frames"], expr=cause["reason"], data={"cause": cause["code"]})
+        for mark in judged.get("needless") or ():
+            self.add("GS612", [mark], expr=f"`{mark['function']}`", region="step")
+        given = own.get("given") or {}
+        if given.get("reason") is not None:
+            replays = next(iter(own["replays"]), ())
+            names = ", ".join(given["different"][:3]) or given["reason"]
+            self.add("GS704", replays or self._entry, level="error", expr=names)
+        for left in (self._seen.probes["step"].get("compiled") or {}).get("left") or ():
+            self.add("GS613", left["frames"] or self._entry, expr=left["reason"], data={"partition": left["part"]})
 
 
 def _froze(difference: Mapping[str, Any]) -> str:

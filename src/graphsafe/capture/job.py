@@ -31,6 +31,8 @@ class Job:
     warmup: int = 3
     seed: int = 0
     replays: int | None = None
+    plain: bool = False
+    "Without CUDA graphs of the target's own; see `graphsafe.capture.given.plain`."
     kept: tuple[str, ...] = ()
     "Inputs that must keep their values: new ones broke the process in an earlier attempt."
 

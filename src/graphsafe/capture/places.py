@@ -43,6 +43,12 @@ def call_lines(frames: Sequence[Frame]) -> list[str]:
     return [f"{shown(frame['path'])}:{frame['line']} in {frame['function'] or 'module level'}" for frame in frames]
 
 
+def listed_places(calls: Sequence[Sequence[Frame]], most: int = 3) -> str:
+    """`model.py:12, model.py:40`: where these calls were made."""
+    found = dict.fromkeys(f"{shown(frames[-1]['path'])}:{frames[-1]['line']}" for frames in calls if frames)
+    return ", ".join(list(found)[:most]) or "a line that is not known"
+
+
 def text_at(frame: Frame, span: Sequence[int] | None, most: int = 60) -> str:
     """The source of the expression, on one line."""
     at = location(frame, span)

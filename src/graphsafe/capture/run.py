@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.findings import Seen
-from graphsafe.capture.job import Job, forget, write_json
+from graphsafe.capture.job import Job
 from graphsafe.capture.places import call_lines, shown
-from graphsafe.capture.plan.answer import learned, whole
-from graphsafe.capture.plan.answer import reported as planned
-from graphsafe.capture.plan.marks import CODE, marks
+from graphsafe.capture.plan.planning import Planning, of_plain_step, told_of_compiled
 from graphsafe.capture.probes.capture import GONE
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL
 from graphsafe.capture.trial import OWN_INPUTS
-from graphsafe.files import write_atomically
 from graphsafe.report.model import Limit, Source
 from graphsafe.report.verdict import verdict
 
@@ -30,8 +27,9 @@ Probe = dict[str, Any]
 
 _TRIES = "try "
 _MOST_RETRIES = 3
-_MOST_PLANS = 8
 _SHARE_OF_DEVICE = 0.8
+_OF_TWIN = {BAD_REQUEST: "plan"}
+"The step without its own graphs is nothing that was asked for."
 _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory")
 
 
@@ -45,7 +43,9 @@ class Run:
         device: str,
         axes: Mapping[str, Any],
         folder: Path,
+        plain: bool = False,
     ) -> None:
+        """`plain`: the target without CUDA graphs of its own."""
         self.device = device
         self.axes = axes
         self.limits: list[Limit] = []
@@ -57,6 +57,9 @@ class Run:
         self._results: dict[str, Mapping[str, Any]] = {}
         self._probes: dict[str, Probe] = {}
         self._planned: dict[str, Any] | None = None
+        self._plain = plain
+        self.own: Mapping[str, Any] = {}
+        "Graphs and marks that the target has itself, and what is known against them."
 
     @property
     def source(self) -> Source:
@@ -83,6 +86,7 @@ class Run:
             verdict=verdict(probes, self._planned),
             probes=probes,
             plan=self._planned,
+            own=self.own,
             **{name: self._results.get(name, {}) for name in ("build", "step", "reference", "capture", "diagnose")},
         )
 
@@ -98,6 +102,7 @@ class Run:
             warmup=request.warmup,
             seed=request.seed,
             replays=request.replays,
+            plain=self._plain,
             kept=kept,
         )
 
@@ -278,49 +283,42 @@ class Run:
                 self._probes["memory"]["growth"] = measured["growth"]
 
     def _plan(self) -> None:
-        """Children plan one after the other, each from what captures of segments failed at before it."""
-        judged = verdict(self._probes)
-        if judged == "ready":
-            self._planned = whole(self._probes)
+        own = self._results.get("step", {}).get("own") or {}
+        if not self._plain and (own.get("replays") or own.get("compiled")):
+            self._plan_without_own_graphs(own)
             return
-        if judged == "inconclusive" or self._request.warmup < 2:
-            why = "it needs two steps of warm-up" if judged == "not-ready" else "whether the step is ready is not known"
-            self.limits.append(Limit("plan", self._request.target, f"nothing was planned: {why}"))
-            return
-        failures: list[Mapping[str, Any]] = []
-        for _ in range(_MOST_PLANS):
-            write_json(self._folder / "learned.result", {"failures": failures})
-            forget(self._job("plan"))
-            child = self._supervisor.run(self._job("plan"))
-            result = self._ended(child)
-            if "failure" not in result or not result["failure"]["frames"]:
-                break
-            failures = learned(failures, result["failure"])
-        told = dict(result.get("plan") or {})
-        if child.ending != "done":
-            told["reason"] = f"planning {child.how_it_ended()}"
-        elif "target_error" in result:
-            told["reason"] = f"planning failed: {result['target_error']['line']}"
-        self._planned = planned(told)
-        if told.get("verified") and (self._request.emit is not None or self._request.check):
-            self._emit(dict(result.get("emitted") or {}))
+        planning = Planning(self._request, self._folder, self._job, self._run, self._probes, own)
+        self._planned = planning.plan()
+        self.limits += planning.limits
+        self.own = {**own, "marks": planning.marks}
 
-    def _emit(self, code: Mapping[str, Any]) -> None:
-        """Write what applies the plan; what keeps it from being written, or from being right, is a limit."""
-        request, target = self._request, self._request.target
-        text = code.get("text") if request.emit_for is None else marks(self._planned or {}, request.emit_for)
-        if text is None:
-            self.limits.append(Limit("emit", target, f"no code was written: {code.get('why_not')}"))
+    def _plan_without_own_graphs(self, own: Mapping[str, Any]) -> None:
+        """What is planned then is another step, on which the verdict does not rest."""
+        folder = self._folder / "plain"
+        folder.mkdir()
+        twin = Run(self._supervisor, self._request, self.device, self.axes, folder, plain=True)
+        plan = twin.prove().plan
+        self.limits += [replace(limit, kind=_OF_TWIN.get(limit.kind, limit.kind)) for limit in twin.limits]
+        for name in twin.seconds:
+            self.seconds[f"plain {name}"], self.spent[f"plain {name}"] = twin.seconds[name], twin.spent[name]
+        self.own = {**own, "marks": twin.own.get("marks") or {}}
+        target = self._request.target
+        if own["compiled"]:
+            self._planned = of_plain_step(plan, "torch.compile")
+            _, result = self._run(self._job("compiled"))
+            compiled = result.get("compiled")
+            if compiled is not None:
+                self._probes["step"]["compiled"] = compiled
+                self.limits.append(Limit("compiled", target, told_of_compiled(compiled, plan)))
             return
-        if request.check and request.emit_for is None:
-            (self._folder / CODE).write_text(text, encoding="utf-8")
-            child = self._supervisor.run(self._job("check"))
-            checked: Any = self._ended(child).get("check")
-            why = child.how_it_ended() if checked is None else checked["reason"]
-            if why is not None:
-                self.limits.append(Limit("emit", target, why))
-        if request.emit is not None:
-            write_atomically(request.emit, text)
+        self._planned = of_plain_step(plan, "its own graphs")
+        if not twin.own.get("replays"):
+            _, result = self._run(replace(twin._job("given"), plain=False))
+            self.own = {**self.own, "given": result.get("given") or {}}
+
+    def _run(self, job: Job) -> tuple[Child, Mapping[str, Any]]:
+        child = self._supervisor.run(job)
+        return child, self._ended(child)
 
 
 def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:
@@ -335,6 +333,8 @@ def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:
                 kinds = by_line.setdefault(_place(event["frames"][-1]), {})
                 kinds[event["kind"]] = kinds.get(event["kind"], 0) + event["count"]
         step["by_line"] = [{"place": place, "kinds": kinds} for place, kinds in sorted(by_line.items())]
+    if step.get("compiled"):
+        step["compiled"] = {**step["compiled"], "left": [_left(left) for left in step["compiled"]["left"]]}
     construct = told.get("construct", {})
     construct["captures"] = [_attempt(attempt) for attempt in construct.get("captures") or ()]
     state = told.get("state", {})
@@ -348,6 +348,11 @@ def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:
         twin["differences"] = [_frozen(difference) for difference in twin["differences"]]
         twin["causes"] = [cause["path"] for cause in twin.get("causes") or ()]
     return told
+
+
+def _left(left: Mapping[str, Any]) -> dict[str, Any]:
+    place = _place(left["frames"][-1]) if left["frames"] else None
+    return {"part": left["part"], "reason": left["reason"], "place": place}
 
 
 def _frozen(difference: Mapping[str, Any]) -> dict[str, Any]:

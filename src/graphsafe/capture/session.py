@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device import open_device
+from graphsafe.capture.given import plain
 from graphsafe.capture.processes import preparation
 from graphsafe.capture.processes.originals import open_file
 from graphsafe.capture.state import Reach, inputs_of, seed_generators, walk
@@ -126,7 +127,11 @@ def opened(job: Job, channel: Channel, watched: list[CaptureAttempt] | None = No
         module = load_module(job.where) if ready is None else ready.module
         factory = find_factory(module, job.target)
         channel.phase("build")
+        if job.plain:
+            stack.enter_context(plain.left_out())
         subject = build(factory, device.torch_device, job.axes, job.inputs)
+        if job.plain:
+            plain.run_uncompiled()
         if job.child == "build":
             preparation.tell_imports(channel.folder)
         if watched is None:

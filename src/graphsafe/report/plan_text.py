@@ -53,6 +53,8 @@ def headline(plan: Plan) -> str:
     for key, name in (("eager_ms", "eager"), ("planned_ms", "planned"), ("ideal_ms", "without any break about")):
         if plan[key] is not None:
             parts.append(f"{name} {plan[key]:.3g} ms")
+    if breaks and plan["reason"]:
+        parts.append(plan["reason"])
     if plan["pool_bytes"]:
         parts.append(f"pool {plan['pool_bytes'] / 2**20:.1f} MiB")
     return ", ".join(parts)

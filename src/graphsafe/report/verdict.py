@@ -47,6 +47,7 @@ twin
 plan
     verified: bool. The segments, replayed in order on changed inputs, equalled the independent reference.
     coverage: 0 to 1. The share of the step's device operations that lie in captured segments.
+    reason: text. Where a verified plan has one, it is the plan of another step (the same one without its own graphs).
 
 `state`, `memory` and `timing` decide nothing. Where an unknown operation ran, a comparison proves nothing either way:
 only a failed capture or a generator left capturing is not-ready then. A plan mends what can be cut out of the step,
@@ -236,7 +237,9 @@ def _number(value: float | None) -> float | None:
 
 
 def _covers_something(plan: Mapping[str, Any] | None) -> bool:
-    return plan is not None and plan.get("verified") is True and (plan.get("coverage") or 0) > 0
+    if plan is None or plan.get("verified") is not True or plan.get("reason") is not None:
+        return False
+    return (plan.get("coverage") or 0) > 0
 
 
 def _unknown_operations(probes: Probes) -> list[str]:

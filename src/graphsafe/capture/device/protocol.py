@@ -124,6 +124,15 @@ class Memory:
     peak: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """That one step launches."""
+
+    total: int
+    in_graphs: int
+    "By graphs of the user's own, or of the compiler."
+
+
 class NotComparable(RuntimeError):
     """The device does not tell what a recording holds, so two of them cannot be compared."""
 
@@ -225,6 +234,10 @@ class Device(Protocol):
         """Report each capture that the user's code makes to `sink` when it ends, with what ended it."""
         ...
 
+    def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
+        """Report each replay of a graph that the user's code makes to `sink`, with the user's frames."""
+        ...
+
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
         """Code that asks whether a capture is under way is told yes; `asked` is told where. Nothing is captured."""
         ...
@@ -281,8 +294,8 @@ class Device(Protocol):
         """Milliseconds a call, on the device; `None` where a clock would say nothing (sim)."""
         ...
 
-    def launches(self, step: Callable[[], Any]) -> int | None:
-        """Kernels that one eager step launches; `None` where unknown."""
+    def kernels(self, step: Callable[[], Any]) -> Kernels | None:
+        """That one step launches; `None` where unknown."""
         ...
 
     def unknown_operations(self) -> tuple[str, ...]:

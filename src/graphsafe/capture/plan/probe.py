@@ -9,6 +9,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture.given import plain
+from graphsafe.capture.given.marks import eager_marks, judged, mark_of
 from graphsafe.capture.job import read_result
 from graphsafe.capture.plan.causes import (
     Cause,
@@ -79,7 +81,9 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> Non
         search.find()
         if not any(op.visit is None and op.launches for op in search.log.ops):
             reason = "every operation of the step has to run eagerly"
-            channel.tell(plan={**planned(search, None, timed(session, search)), "reason": reason})
+            channel.tell(
+                plan={**planned(search, None, timed(session, search)), "reason": reason}, marks=_judged(search)
+            )
             return
         channel.phase(f"capture segments, attempt {attempt + 1}")
         recording = _record(session, channel, search, start)
@@ -93,7 +97,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> Non
         told = planned(search, recording)
         if not isinstance(broken, GuardBroken):
             told |= {"checks": replays.result.get("checks"), "reason": _against(replays) or _untested(folder)}
-            channel.tell(plan=told)
+            channel.tell(plan=told, marks=_judged(search))
             if told["reason"] is not None:
                 return
             try:
@@ -105,6 +109,14 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> Non
         channel.tell(plan={**told, "reason": f"what a break gives changes: {broken}"})
         recording.release()
         search.widen(_need(search, broken))
+
+
+def _judged(search: Search) -> dict[str, Any]:
+    """What the target's own marks leave to graphs that must not be there, and what they break out needlessly."""
+    running = [op.frames for op in search.log.ops] + [visit.frames for visit in search.log.visits]
+    graphed = [mark for mark in map(mark_of, plain.graphed) if mark is not None]
+    told = judged(search.causes, list(dict.fromkeys(running)), eager_marks(), graphed)
+    return {key: [asdict(one) for one in found] for key, found in told.items()}
 
 
 def _code(session: Session, search: Search, told: dict[str, Any]) -> dict[str, str | None]:

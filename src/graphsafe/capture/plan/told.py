@@ -11,8 +11,8 @@ from graphsafe.capture.plan.causes import Cause
 from graphsafe.capture.plan.cost import grouped, in_region
 from graphsafe.capture.plan.regions import Region, function_with, merged, region_of
 from graphsafe.capture.plan.runtime import Graph
+from graphsafe.capture.probes.timing import eager_ms, in_turn_ms, ms
 from graphsafe.capture.state import Snapshot
-from graphsafe.capture.timing import eager_ms, in_turn_ms, ms
 
 if TYPE_CHECKING:
     from graphsafe.capture.plan.runtime import PlannedRecording

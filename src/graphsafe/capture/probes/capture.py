@@ -168,12 +168,17 @@ class Replays:
             return f"a replay of {what} failed: {describe(self.error)}"
         if not self.result.get("checks"):
             return "nothing could be compared with the reference"
-        different = [check["name"] for check in self.result["checks"] if check["result"] in ("different", None)]
-        if different:
-            return f"replays of {what} differ from the reference in {', '.join(different[:3])}"
+        if self.different:
+            return f"replays of {what} differ from the reference in {', '.join(self.different[:3])}"
         if self.result["rng_law"] not in ("pass", "skipped"):
             return f"replays of {what} do not draw the random numbers that eager steps draw"
         return None
+
+    @property
+    def different(self) -> list[str]:
+        """Outputs and state that differ, or cannot be compared."""
+        checks = self.result.get("checks") or ()
+        return [check["name"] for check in checks if check["result"] in ("different", None)]
 
     def run(self, built: Mapping[str, torch.Tensor], first_step: bool = True) -> None:
         """`built`: the tensors that construction left; `first_step`: whether one is compared where the step is lazy."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.probes.timing import eager_ms, ms
 from graphsafe.capture.session import CAPTURE_SEED, Session, opened
 from graphsafe.capture.state import Snapshot
-from graphsafe.capture.timing import eager_ms, ms
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import Recording
@@ -27,7 +27,7 @@ def run(job: Job, channel: Channel) -> None:
         channel.wait_to_be_alone()
         channel.phase("time eager steps")
         eager = eager_ms(session, state)
-        launches = session.device.launches(session.subject)
+        kernels = session.device.kernels(session.subject)
         state.put_back()
         session.seed(CAPTURE_SEED)
         channel.phase("capture")
@@ -45,7 +45,7 @@ def run(job: Job, channel: Channel) -> None:
                 "status": "skipped" if eager is None else "pass",
                 "eager_ms": eager,
                 "graph_ms": graph,
-                "launches": launches,
+                "launches": None if kernels is None else kernels.total,
             },
         )
         if job.replays is not None:

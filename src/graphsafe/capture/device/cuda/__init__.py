@@ -15,11 +15,13 @@ from graphsafe.capture.device.cuda.graph import CudaPieces, CudaRecording, failu
 from graphsafe.capture.device.cuda.node_places import NodePlaces
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.cuda.watch import step_watched
+from graphsafe.capture.device.own_replays import replays_watched
 from graphsafe.capture.device.protocol import (
     Asked,
     CaptureAttempt,
     CaptureFailure,
     Diagnosis,
+    Kernels,
     Memory,
     RandomState,
     StepEvent,
@@ -29,6 +31,7 @@ from graphsafe.capture.last_place import nudge
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import Recording
+    from graphsafe.report.model import CallSite
 
 
 class CudaDevice:
@@ -115,6 +118,9 @@ class CudaDevice:
     def watch_captures(self, sink: Callable[[CaptureAttempt], None]) -> AbstractContextManager[None]:
         return attempts_watched(sink)
 
+    def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
+        return replays_watched(torch.cuda.CUDAGraph, sink)
+
     @contextmanager
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> Iterator[None]:
         # The name that `torch.cuda.is_current_stream_capturing` looks up: who imported the function meets it too.
@@ -191,14 +197,23 @@ class CudaDevice:
         self.synchronize()
         return float(begin.elapsed_time(end)) / repeats
 
-    def launches(self, step: Callable[[], Any]) -> int | None:
+    def kernels(self, step: Callable[[], Any]) -> Kernels:
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
             step()
             self.synchronize()
-        events = [event for event in profiler.events() or () if event.device_type.name == "CUDA"]
-        return sum(not event.name.startswith(("Memcpy", "Memset")) for event in events)
+        results: Any = profiler.profiler
+        events = results.kineto_results.events()
+        launched = {
+            event.correlation_id() for event in events if event.name().startswith(("cudaGraphLaunch", "cuGraphLaunch"))
+        }
+        kernels = [
+            event
+            for event in events
+            if event.device_type().name == "CUDA" and not event.name().startswith(("Memcpy", "Memset", "gpu_"))
+        ]
+        return Kernels(len(kernels), sum(event.correlation_id() in launched for event in kernels))
 
     def unknown_operations(self) -> tuple[str, ...]:
         return ()

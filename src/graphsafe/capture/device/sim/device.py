@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
 import torch
 
+from graphsafe.capture.device.own_replays import replays_watched
 from graphsafe.capture.device.protocol import (
     Asked,
     CaptureAttempt,
     CaptureFailure,
     Diagnosis,
     Difference,
+    Kernels,
     Memory,
     RandomState,
     Recording,
@@ -33,7 +35,7 @@ from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.last_place import nudge
 from graphsafe.capture.tensor_bytes import bytes_digest
 from graphsafe.optable import OpTable
-from graphsafe.report.model import Limit
+from graphsafe.report.model import CallSite, Limit
 
 LEFT_OPEN = Refusal("the capture was begun and never ended")
 
@@ -190,6 +192,9 @@ class SimDevice:
                 session.first_error = session.first_error or LEFT_OPEN
                 sink(attempt_of(session, session.first_event, None))
 
+    def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
+        return replays_watched(CUDAGraph, sink)
+
     @contextmanager
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> Iterator[None]:
         before, self.world.asked = self.world.asked, asked
@@ -279,7 +284,7 @@ class SimDevice:
     def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
         return None
 
-    def launches(self, step: Callable[[], Any]) -> int | None:
+    def kernels(self, step: Callable[[], Any]) -> Kernels | None:
         return None
 
     def unknown_operations(self) -> tuple[str, ...]:

@@ -1,0 +1,85 @@
+"""The child that runs a compiled step as it is, and tells what Inductor did with CUDA graphs in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.compiled.messages import told
+from graphsafe.capture.session import REPLAYS, opened
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.protocol import CaptureAttempt
+    from graphsafe.capture.job import Channel, Job
+
+_MODULES = ("compile_fx", "cudagraph_trees", "cudagraph_utils", "output_code", "scheduler")
+_ARTIFACTS = ("cudagraphs", "perf_hints")
+_COUNTERS = ("cudagraph_skips", "cudagraph_partitions", "cudagraph_recorded_non_static_inputs")
+
+
+def run(job: Job, channel: Channel) -> None:
+    messages: list[str] = []
+    with _heard(messages), opened(job, channel) as session:
+        session.load_sets()
+        with session.device.capture_stream():
+            session.warm_up()
+            captures: list[CaptureAttempt] = []
+            with session.device.watch_captures(captures.append):
+                for k in range(1, REPLAYS + 1):
+                    channel.phase(f"step {k} on changed inputs")
+                    session.put_inputs(k)
+                    session.step()
+            channel.phase("count kernels")
+            session.put_inputs(1)
+            kernels = session.device.kernels(session.subject)
+        answer = told(messages)
+        channel.tell(
+            compiled={
+                "kernels": None if kernels is None else kernels.total,
+                "from_graphs": None if kernels is None else kernels.in_graphs,
+                "left": [asdict(left) for left in answer.left],
+                "recorded_again": list(answer.recorded_again),
+                "sizes": list(answer.sizes),
+                "captures_after_warmup": len(captures),
+                "counters": _counters(),
+            }
+        )
+
+
+@contextmanager
+def _heard(messages: list[str]) -> Iterator[None]:
+    """What Inductor logs of CUDA graphs, from the first compilation on."""
+    import importlib
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(record.getMessage())
+
+    listener, loggers = Listener(), []
+    for module in _MODULES:
+        importlib.import_module(f"torch._inductor.{module}")
+        loggers += [logging.getLogger(f"torch._inductor.{module}.__{artifact}") for artifact in _ARTIFACTS]
+    before = [(logger, logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(listener)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, level, propagate in before:
+            logger.removeHandler(listener)
+            logger.setLevel(level)
+            logger.propagate = propagate
+
+
+def _counters() -> dict[str, Any]:
+    """Inductor's own."""
+    from torch._dynamo.utils import counters
+
+    found = {name: int(counters["inductor"][name]) for name in _COUNTERS}
+    found["unique_graphs"] = int(counters["stats"]["unique_graphs"])
+    return {**found, "graph_breaks": {str(reason)[:200]: count for reason, count in counters["graph_break"].items()}}

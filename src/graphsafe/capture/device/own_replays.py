@@ -1,0 +1,27 @@
+"""Replays of graphs that the user's own code has captured, seen where they happen; the same on both devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from graphsafe.capture.frames import user_frames
+from graphsafe.report.model import CallSite
+
+
+@contextmanager
+def replays_watched(graph: Any, sink: Callable[[tuple[CallSite, ...]], None]) -> Iterator[None]:
+    """`graph`: the class of graphs, whose `replay` everything built on it calls."""
+    replay = graph.replay
+
+    def told(self: Any) -> Any:
+        frames, _ = user_frames()
+        sink(frames)
+        return replay(self)
+
+    graph.replay = told
+    try:
+        yield
+    finally:
+        graph.replay = replay

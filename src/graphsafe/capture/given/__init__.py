@@ -1,0 +1,1 @@
+"""Targets that use CUDA graphs already: what their marks say, and the same target without graphs of its own."""
