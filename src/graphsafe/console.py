@@ -91,11 +91,29 @@ def put(
     text = render(reports, form, colour=colour, width=_width(), rules=rules, source=source or file_lines)
     if output is None:
         click.echo(text, nl=False, color=True)
+        if form == "github":
+            _put_summary(reports)
         return
     try:
         write_atomically(output, text)
     except OSError as error:
         raise RequestError(f"-o {output}: {error.strerror}") from None
+
+
+def _put_summary(reports: Report | Sequence[Report]) -> None:
+    """Add to the summary of the job of GitHub Actions that this runs in, if it does."""
+    from graphsafe.report.github import render_summary
+    from graphsafe.report.model import Report
+
+    file = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not file:
+        return
+    text = render_summary([reports] if isinstance(reports, Report) else reports)
+    try:
+        with open(file, "ab") as summary:
+            summary.write(text.encode("utf-8", "replace"))
+    except OSError as error:
+        complain(f"GITHUB_STEP_SUMMARY: {file}: {error.strerror}")
 
 
 def put_summary(named: Sequence[tuple[str, Report]]) -> None:

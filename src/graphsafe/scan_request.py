@@ -111,16 +111,29 @@ def _own_projects(top: Path, config: Config) -> Iterator[Path]:
     """The folders below `top` that have a configuration of their own, the outermost of each line."""
     from graphsafe.scan.sources.find import ALWAYS_SKIPPED, python_files
 
+    top = top.resolve()
     found = []
-    for folder, names, files in os.walk(top.resolve()):
-        names[:] = sorted(name for name in names if name not in ALWAYS_SKIPPED)
-        may_have = Path(folder) != top.resolve() and not {"graphsafe.toml", "pyproject.toml"}.isdisjoint(files)
+    waiting = [str(top)]  # not os.walk, which recurses
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        except OSError:
+            continue
+        names = {name for name, _ in inside}
+        may_have = folder != str(top) and not names.isdisjoint(("graphsafe.toml", "pyproject.toml"))
         if may_have and has_own_config(Path(folder)):
             found.append(Path(folder))
-            names.clear()
+        else:
+            waiting += (
+                os.path.join(folder, name) for name, is_folder in inside if is_folder and name not in ALWAYS_SKIPPED
+            )
     if found:
-        read = [str(path) for path in python_files(top.resolve(), config.exclude, config.root)]
-        yield from (folder for folder in found if any(path.startswith(os.path.join(folder, "")) for path in read))
+        read = [str(path) for path in python_files(top, config.exclude, config.root)]
+        yield from (
+            folder for folder in sorted(found) if any(path.startswith(os.path.join(folder, "")) for path in read)
+        )
 
 
 def run_part(

@@ -129,7 +129,7 @@ def test_sarif_carries_the_help_of_the_rulebook() -> None:
     assert rules["GS101"]["shortDescription"] == {"text": "Reads a value."}
     assert "## Why it breaks a capture\n\nIt waits." in rules["GS101"]["help"]["markdown"]
     assert rules["GS101"]["defaultConfiguration"] == {"level": "error"}
-    assert rules["GS202"] == {"id": "GS202", "name": "mask-index"}
+    assert rules["GS202"].keys() == {"id", "name", "helpUri"} and rules["GS202"]["name"] == "mask-index"
 
 
 def test_sarif_marks_what_is_suppressed_instead_of_dropping_it() -> None:
@@ -185,8 +185,10 @@ def test_sarif_code_is_no_link() -> None:
 
 
 def test_github_annotates_lines() -> None:
-    lines = form(samples.SCAN, "github").splitlines()
-    assert len(lines) == sum(finding.suppressed is None for finding in samples.FINDINGS)
+    *lines, last = form(samples.SCAN, "github").splitlines()
+    assert last.startswith("graphsafe scan: ") and len(lines) == sum(
+        finding.suppressed is None for finding in samples.FINDINGS
+    )
     assert (
         "::error file=engine/routing.py,line=7,endLine=7,col=11,endColumn=36,title=GS104 tensor-format::"
         "an f-string formats `tokens.sum()`, a device tensor%0AThe host waits"
@@ -201,14 +203,15 @@ def test_github_gives_no_columns_for_several_lines() -> None:
 
 
 def test_github_says_the_verdict() -> None:
-    last = form(samples.CAPTURE, "github").splitlines()[-1]
-    assert last == "::error title=graphsafe capture::examples/decoder_bad/factory.py:build: not-ready"
+    *_, verdict, last = form(samples.CAPTURE, "github").splitlines()
+    assert last == "graphsafe capture: not-ready; 2 errors in 1 file"
+    assert verdict == "::error title=graphsafe capture::examples/decoder_bad/factory.py:build: not-ready"
     assert form(samples.READY, "github").startswith("::notice title=graphsafe capture::")
 
 
 def test_github_text_cannot_start_a_command() -> None:
     text = form(evil_report(), "github")
-    assert len(text.splitlines()) == 1
+    assert len(text.splitlines()) == 2
     properties = text.split("::")[1]
     assert properties.count("=") == 6 and properties.count(",") == 5
     assert "%250A" in text

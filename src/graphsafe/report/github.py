@@ -1,13 +1,20 @@
-"""Workflow commands that GitHub Actions turns into annotations on the changed lines."""
+"""Workflow commands that GitHub Actions turns into annotations on the changed lines, and a job's summary.
+
+GitHub shows ten annotations a level and step, so the last line and the summary say how many there are.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
-from graphsafe.report.model import Finding, Level, Report, Verdict, unsuppressed
-from graphsafe.report.text import printable
+from graphsafe.report.model import LEVELS, Finding, Level, Report, Verdict, unsuppressed
+from graphsafe.report.text import count, listed, printable
 
 _COMMANDS: Mapping[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
+_ROWS = 50
+"Findings in a summary, the worst first: GitHub cuts off what is larger than 1 MB."
+_MARKUP = re.compile(r"[\\|*_\[\]#!~]")
 _VERDICT_COMMANDS: Mapping[Verdict, str] = {
     "ready": "notice",
     "ready-with-breaks": "warning",
@@ -17,7 +24,7 @@ _VERDICT_COMMANDS: Mapping[Verdict, str] = {
 
 
 def render_github(reports: Sequence[Report]) -> str:
-    """One command per line; a capture's verdict follows its findings."""
+    """One command per line; a capture's verdict follows its findings. The last line counts them."""
     lines: list[str] = []
     for report in reports:
         lines += [_annotation(finding) for finding in unsuppressed(report)]
@@ -26,7 +33,43 @@ def render_github(reports: Sequence[Report]) -> str:
             lines.append(
                 f"::{_VERDICT_COMMANDS[report.verdict]} title={title}::{_data(f'{report.target}: {report.verdict}')}"
             )
+    lines += [f"graphsafe {report.command}: {_counted(report)}" for report in reports]
     return "".join(f"{line}\n" for line in dict.fromkeys(lines))
+
+
+def render_summary(reports: Sequence[Report]) -> str:
+    """The Markdown that belongs in the file that GITHUB_STEP_SUMMARY names."""
+    parts = []
+    for report in reports:
+        title = " ".join(filter(None, ("graphsafe", report.command, report.target)))
+        parts.append(f"### {_cell(title)}\n\n{_cell(_counted(report))}\n")
+        found = sorted(unsuppressed(report), key=lambda one: -LEVELS.index(one.level))
+        if found:
+            rows = [f"| {one.level} | {one.code} | {_place(one)} | {_cell(one.message)} |" for one in found[:_ROWS]]
+            parts.append("\n".join(["| level | rule | line | |", "|---|---|---|---|", *rows]) + "\n")
+        if len(found) > _ROWS:
+            parts.append(f"and {count(len(found) - _ROWS, 'more finding')}\n")
+    return "\n".join(parts) + "\n" if parts else ""
+
+
+def _counted(report: Report) -> str:
+    """`3 errors and 1 note in 2 files`, and the verdict."""
+    found = unsuppressed(report)
+    levels = [
+        count(number, level) for level in reversed(LEVELS) if (number := sum(one.level == level for one in found))
+    ]
+    files = count(len({one.location.path for one in found}), "file")
+    text = f"{listed(levels)} in {files}" if levels else "no findings"
+    return f"{report.verdict}; {text}" if report.verdict is not None else text
+
+
+def _place(finding: Finding) -> str:
+    return _cell(f"{finding.location.path}:{finding.location.line}")
+
+
+def _cell(text: str) -> str:
+    """In a table of Markdown: one line, and nothing in it is markup but code."""
+    return _MARKUP.sub(r"\\\g<0>", printable(" ".join(text.split()))).replace("<", "&lt;")
 
 
 def _annotation(finding: Finding) -> str:

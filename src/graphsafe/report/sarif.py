@@ -15,6 +15,8 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sa
 _LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
 """Brackets before a parenthesis, as in `table[key](x)`, are a link in SARIF's plain text."""
 _ROOT = "%SRCROOT%"
+_ABOUT = "https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints"
+"""What PyTorch says of CUDA graphs and their constraints. A rule's own page is its `help`."""
 
 
 def render_sarif(reports: Sequence[Report], rules: RuleTexts) -> str:
@@ -32,6 +34,7 @@ def _run(report: Report, rules: RuleTexts) -> dict[str, Any]:
             "driver": {
                 "name": report.tool.name,
                 "semanticVersion": report.tool.version,
+                "informationUri": _ABOUT,
                 "rules": [_rule(code, names[code], rules) for code in codes],
             }
         },
@@ -56,7 +59,7 @@ def _run(report: Report, rules: RuleTexts) -> dict[str, Any]:
 def _rule(code: str, name: str, rules: RuleTexts) -> dict[str, Any]:
     rule = rules.get(code)
     if rule is None:
-        return {"id": code, "name": name}
+        return {"id": code, "name": name, "helpUri": _ABOUT}
     markdown = "\n\n".join(
         f"## {title}\n\n{text.strip()}"
         for title, text in (("What it does", rule.what), ("Why it breaks a capture", rule.why), ("Fix", rule.fix))
@@ -68,6 +71,7 @@ def _rule(code: str, name: str, rules: RuleTexts) -> dict[str, Any]:
         "shortDescription": _text(rule.summary),
         "fullDescription": _text(rule.what.strip() or rule.summary),
         "help": {"text": markdown, "markdown": markdown},
+        "helpUri": _ABOUT,
         "defaultConfiguration": {"level": rule.level},
     }
 
@@ -119,7 +123,9 @@ def _flow(finding: Finding) -> list[dict[str, Any]]:
 def _fix(finding: Finding) -> dict[str, Any]:
     replacements = [{"deletedRegion": _region(edit), "insertedContent": {"text": edit.text}} for edit in finding.edits]
     change = {"artifactLocation": _artifact(finding.location.path), "replacements": replacements}
-    return {"description": _text(finding.fix or finding.message), "artifactChanges": [change]}
+    says = finding.data.get("edits_title")
+    text = f"{says} ({finding.data['edits']})" if says else finding.fix or finding.message
+    return {"description": _text(text), "artifactChanges": [change]}
 
 
 def _location(at: Location) -> dict[str, Any]:
