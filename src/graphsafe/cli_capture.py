@@ -230,6 +230,7 @@ def _requests(text: str | None, **options: Any) -> list[CaptureRequest]:
                 "devices": options["devices"] or target.devices,
                 "buckets": options["buckets"] or target.buckets,
                 "breaks": target.breaks,
+                "declared": target.declared,
                 "name": target.name,
             },
         )

@@ -19,6 +19,10 @@ from graphsafe.report.model import LEVELS, Level
 AxisValue = int | float | str | bool
 "A value that a factory's keyword argument takes in one bucket."
 
+SUPPORT_LEVELS = ("NEVER", "UNIFORM_SINGLE_TOKEN_DECODE", "UNIFORM_BATCH", "ALWAYS")
+"""How far CUDA graphs are supported, in vLLM's terms. Each holds for all batches of the one before: none, those of one
+token a request, of equally many tokens a request, any."""
+
 DEVICE = re.compile(r"(cuda|sim)(:\d+)?|all")
 _ROOT_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 
@@ -60,6 +64,8 @@ class Target:
     "Whether eager breaks between captured regions are accepted: ready-with-breaks is then a success."
     compiled: bool = False
     "Whether torch.compile is at work in the step, so that `is_compiling()` answers yes."
+    declared: str | None = None
+    "What is declared of its support for CUDA graphs, where its classes do not say it: a level of `SUPPORT_LEVELS`."
 
     def factory_from(self, root: Path, folder: Path) -> str:
         """The factory as one would type it in `folder`, given the project's root."""
@@ -224,6 +230,10 @@ def _factory(doc: Document, key: str, value: object) -> str:
     return text
 
 
+def _support_level(doc: Document, key: str, value: object) -> str:
+    return doc.one_of(key, value, SUPPORT_LEVELS)
+
+
 def _devices(doc: Document, key: str, value: object) -> tuple[str, ...]:
     devices = (value,) if isinstance(value, str) else doc.texts(key, value)
     for device in devices:
@@ -267,4 +277,5 @@ _TARGET_KEYS: Mapping[str, Convert] = {
     "buckets": _buckets,
     "breaks": Document.boolean,
     "compiled": Document.boolean,
+    "declared": _support_level,
 }

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from graphsafe import __version__
+from graphsafe.capture.buckets.declared import Declaration
+from graphsafe.capture.buckets.mismatch import mismatches, support_of
+from graphsafe.capture.buckets.support import Tried
 from graphsafe.capture.environment import environment
 from graphsafe.capture.findings import Seen, findings_of, merged
 from graphsafe.capture.join import joined
@@ -22,7 +25,7 @@ from graphsafe.capture.run import Run, reported
 from graphsafe.failure import in_one_line
 from graphsafe.files import ensure_working_directory
 from graphsafe.report.fingerprint import fingerprinted
-from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit, Report, Tool, in_order
+from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit, Report, Support, Tool, in_order
 from graphsafe.report.source import file_line
 from graphsafe.report.verdict import worst
 from graphsafe.rulebook import Rulebook
@@ -40,6 +43,9 @@ class Proof:
         self._book = book
         self._devices: list[_Device] = []
         self._findings: list[Finding] = []
+        self._of_bucket: list[Sequence[Finding]] = []
+        "In the order in which buckets and devices were run."
+        self._support: Support | None = None
         self._built: list[Mapping[str, Any]] = []
         self.limits: list[Limit] = []
         self.fault: Exception | None = None
@@ -101,17 +107,47 @@ class Proof:
                     seen = replace(seen, verdict=worst((seen.verdict, "inconclusive")))
                 device.runs.append((axes, seen))
                 self._take(seen, run.limits)
-                if any(limit.kind == BAD_REQUEST for limit in run.limits):
+                if (seen.build.get("target_error") or {}).get("stage") == "import":
                     return
+        self._compare_with_declared()
 
     def _take(self, seen: Seen, limits: Sequence[Limit]) -> None:
         ensure_working_directory(self._directory)
         findings, without_line = findings_of(seen, self._book)
         self._findings += findings
+        self._of_bucket.append(findings)
         self.limits += [*limits, *without_line]
         self._built.append(seen.build.get("environment") or {})
         for file, numbers in (seen.step.get("lines") or {}).items():
             self._lines.setdefault(file, set()).update(numbers)
+
+    def _compare_with_declared(self) -> None:
+        """What the buckets prove, over all devices, with what the step's classes or the configuration declare."""
+        points = _points(self._request.buckets)
+        seen = [[device.runs[number][1] for device in self._devices] for number in range(len(points))]
+        tried = [
+            Tried(axes, worst(one.verdict for one in of), next(filter(None, map(_times_as_fast, of)), None))
+            for axes, of in zip(points, seen, strict=True)
+        ]
+        ran = [one for of in seen for one in of]
+        told = next((one.build["declared"] for one in ran if one.build.get("declared")), None)
+        declared = Declaration(**told) if told else None
+        if self._request.declared is not None:
+            declared = Declaration(self._request.declared, f"declared = {self._request.declared} in the configuration")
+        self._support = support_of(tried, declared)
+        if declared is None or not ran:
+            return
+        if declared.level is None:
+            why = "it depends on a configuration that the target does not hold: say declared = ... in the configuration"
+            self.limits.append(Limit("support", declared.words, why))
+        failures: dict[int, Finding] = {}
+        for number, findings in enumerate(self._of_bucket):
+            first = next((finding for finding in in_order(findings) if finding.level == "error"), None)
+            if first is not None:
+                failures.setdefault(number % len(points), first)
+        entry = next((one.build["entry"] for one in ran if one.build.get("entry")), None)
+        rule = self._book.rules["GS801"]
+        self._findings += mismatches(tried, declared, entry, failures, rule, ran[0].source)
 
     def _device_names(self, present: Sequence[str]) -> list[str]:
         """The request's devices on this machine; a wrong one becomes a limit, and nothing is run."""
@@ -157,7 +193,14 @@ class Proof:
             plan=next(
                 (seen.plan for device in self._devices for _, seen in device.runs if seen.plan is not None), None
             ),
+            support=self._support,
         )
+
+
+def _times_as_fast(seen: Seen) -> float | None:
+    timing = seen.probes.get("timing") or {}
+    eager, graph = timing.get("eager_ms"), timing.get("graph_ms")
+    return eager / graph if eager and graph else None
 
 
 def _timed(seen: Seen, run: Run, seconds: float) -> Seen:

@@ -85,6 +85,8 @@ class CaptureRequest:
     "Whether that code is run and compared with eager steps too."
     breaks: bool = False
     "Whether ready-with-breaks is a success."
+    declared: str | None = None
+    "What the configuration declares of its support for CUDA graphs; None leaves it to the step's classes."
     name: str | None = None
     "What the configuration calls the target."
 

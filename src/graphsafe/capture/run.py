@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture.buckets.axes import bucket_text
 from graphsafe.capture.findings import Seen
 from graphsafe.capture.job import Job
 from graphsafe.capture.places import call_lines, shown
@@ -132,7 +133,8 @@ class Run:
 
     def _wrong(self, line: str) -> None:
         if not any(limit.kind == BAD_REQUEST for limit in self.limits):
-            self.limits.append(Limit(BAD_REQUEST, self._request.target, line))
+            bucket = f" with {bucket_text(self.axes)}" if self.axes else ""
+            self.limits.append(Limit(BAD_REQUEST, f"{self._request.target}{bucket}", line))
 
     def _build(self) -> bool:
         """Whether there is something to go on with."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from graphsafe.report.model import PROBE_KEYS, DeviceResult, Report, Verdict
 from graphsafe.report.plan_text import plan_lines
+from graphsafe.report.support_text import support_texts
 from graphsafe.report.text import Paint, count, first_line, listed, printable, wrapped
 from graphsafe.report.verdict import judge
 
@@ -35,6 +36,8 @@ def capture_blocks(report: Report, width: int, paint: Paint) -> list[list[str]]:
     blocks = [_device(device, report.plan, width, paint) for device in report.devices or ()]
     if isinstance(report.plan, Mapping):
         blocks.append(plan_lines(report.plan, width, paint))
+    if report.support is not None:
+        blocks.append([line for text in support_texts(report.support) for line in wrapped(text, width, "", "    ")])
     if report.evidence == "predicted":
         said = "Predicted on the simulated device; only a run on a GPU measures."
         blocks.append(wrapped(said, width))

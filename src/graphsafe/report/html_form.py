@@ -13,6 +13,7 @@ from graphsafe.report.html_style import STYLE
 from graphsafe.report.model import LEVELS, PROBE_KEYS, CallSite, DeviceResult, Finding, Report, Verdict, in_order
 from graphsafe.report.plan_text import fix_texts, headline, piece_texts, tree
 from graphsafe.report.source import Lines
+from graphsafe.report.support_text import support_texts
 from graphsafe.report.text import count, listed
 
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -38,6 +39,8 @@ def _report(report: Report, source: Lines) -> str:
     parts = [_head(report, shown, len(suppressed))]
     parts += [_device(device, report.plan) for device in report.devices or ()]
     parts += [_plan(report.plan)] if isinstance(report.plan, Mapping) else []
+    if report.support is not None:
+        parts.append("<h2>Support</h2>" + "".join(f"<p>{_words(text)}</p>" for text in support_texts(report.support)))
     if shown:
         parts += ["<h2>Findings</h2>", _by_file(shown, source)]
     if report.limits:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture.buckets.declared import declaration_of
 from graphsafe.capture.frames import absolute, function_name, is_user_file
 from graphsafe.capture.session import opened
 from graphsafe.capture.state import Snapshot, StateError, reach_of
@@ -43,6 +44,8 @@ def _look(job: Job, channel: Channel, attempts: list[CaptureAttempt], threads: s
             entry=_entry(session.subject.fn),
             environment={"device": device.label(), "driver": device.driver(), **_versions()},
         )
+        declared = declaration_of(session.subject)
+        channel.tell(declared=None if declared is None else asdict(declared))
         snapshot = Snapshot(device, session.subject)
         channel.tell(digests=snapshot.digests, unreadable=reach_of(session.subject).unreadable)
         try:

@@ -42,6 +42,16 @@ def reach_of(subject: Subject) -> Reach:
     return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs})
 
 
+def objects_of(subject: Subject) -> list[Any]:
+    """What the step can reach, nearest first: modules, containers and objects of the user's classes."""
+    import torch
+
+    walk = Walk()
+    with torch._C.DisableTorchFunction():
+        walk.run({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh})
+    return walk.alive
+
+
 def seed_generators(subject: Subject, value: int) -> None:
     """Seed every generator that the step can reach. Where that takes long to find out, those that it could reach at the
     first call."""
@@ -100,7 +110,8 @@ class Walk:
         self.reach = Reach()
         self.todo: deque[Item] = deque()
         self._seen: set[int] = set()
-        self._alive: list[Any] = []
+        self.alive: list[Any] = []
+        "What was looked at, in order."
         self._named: set[tuple[int, str]] = set()
 
     def run(self, roots: Mapping[str, Any]) -> Reach:
@@ -116,7 +127,7 @@ class Walk:
                 reach.unreadable["what lies further away"] = f"the step reaches more than {_MOST_OBJECTS} objects"
                 break
             seen.add(id(value))
-            self._alive.append(value)
+            self.alive.append(value)
             handler(self, path, value)
             if container is not None and (path in reach.hosts or path in reach.tuples or path in reach.tensors):
                 reach.owners[path] = (container, key)

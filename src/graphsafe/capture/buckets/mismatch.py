@@ -1,0 +1,100 @@
+"""What is proven of a step compared with what is declared: the report's `support`, and GS801."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from graphsafe.capture.buckets.axes import bucket_text
+from graphsafe.capture.buckets.declared import Declaration
+from graphsafe.capture.buckets.support import Tried, over_declared, proven_by, under_declared
+from graphsafe.capture.places import location, shown
+from graphsafe.report.model import Finding, Level, Source, Support
+from graphsafe.rulebook import Rule
+
+_CODE = "GS801"
+
+
+def support_of(tried: Sequence[Tried], declared: Declaration | None) -> Support | None:
+    """None where there is nothing to say: no buckets, and nothing declared."""
+    if declared is None and not any(one.axes for one in tried):
+        return None
+    proven = proven_by(tried)
+    said = None if declared is None else {"level": declared.level, "where": _where(declared), "words": declared.words}
+    return Support(None if proven is None else asdict(proven), said)
+
+
+def mismatches(
+    tried: Sequence[Tried],
+    declared: Declaration,
+    entry: Mapping[str, Any] | None,
+    failures: Mapping[int, Finding],
+    rule: Rule,
+    source: Source,
+) -> list[Finding]:
+    """`failures`: the first error of a bucket, by its place in `tried`. At the declaration, or at `entry`, the step
+    itself; none where neither has a line."""
+    if declared.level is None:
+        return []
+    frame = {"path": declared.path, "line": declared.line, "function": None} if declared.path else entry
+    if frame is None:
+        return []
+    over = over_declared(declared.level, tried)
+    if over is not None:
+        failure = failures.get(tried.index(over))
+        data: dict[str, Any] = {"declared": declared.level, "bucket": dict(over.axes)}
+        because = ""
+        if failure is not None:
+            at = failure.location
+            data |= {"code": failure.code, "path": at.path, "line": at.line}
+            because = f" Here {_named(over)} fails at {at.path}:{at.line}: {failure.message} ({failure.code})."
+        return [_finding(rule, "over-declared", "error", frame, declared, over, data, because, source)]
+    under = under_declared(declared.level, tried) if declared.exact else None
+    if under is None:
+        return []
+    proven = proven_by(tried)
+    data = {"declared": declared.level, "bucket": dict(under.axes), "times_as_fast": under.faster}
+    data["proven"] = None if proven is None else proven.level
+    gain = "" if under.faster is None else f", {under.faster:.1f} times as fast as eager"
+    because = f" Here {_named(under)} was captured and replayed right{gain}."
+    return [_finding(rule, "under-declared", "warning", frame, declared, under, data, because, source)]
+
+
+def _finding(
+    rule: Rule,
+    how: str,
+    level: Level,
+    frame: Mapping[str, Any],
+    declared: Declaration,
+    bucket: Tried,
+    data: Mapping[str, Any],
+    because: str,
+    source: Source,
+) -> Finding:
+    match = next((match for match in rule.matches if how in match.how), None)
+    words = {"expr": declared.words, "value": _named(bucket)}
+    message = (match and match.message) or rule.message
+    fix = (match and match.fix_short) or rule.fix_short
+    return Finding(
+        code=_CODE,
+        rule=rule.name,
+        level=level,
+        confidence="proven" if source == "capture" else "likely",
+        source=source,
+        device=None,
+        location=location(frame, None),
+        call_chain=(),
+        message=message.format_map(words),
+        why=rule.short_why + because,
+        fix=fix.format_map(words),
+        data=data,
+    )
+
+
+def _named(bucket: Tried) -> str:
+    return bucket_text(bucket.axes) or "the step"
+
+
+def _where(declared: Declaration) -> str | None:
+    return None if declared.path is None else f"{shown(declared.path)}:{declared.line}"

@@ -1,0 +1,39 @@
+"""Support for CUDA graphs in words: what is proven, in vLLM's terms, SGLang's and plain ones, and what is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphsafe.report.model import Support
+from graphsafe.report.text import count
+
+_MEANS = {
+    "NEVER": ("no batch", "none: --disable-cuda-graph"),
+    "UNIFORM_SINGLE_TOKEN_DECODE": ("batches of one token a request", "decode"),
+    "UNIFORM_BATCH": ("batches of equally many tokens a request", "decode and target verify"),
+    "ALWAYS": ("any batch, prefill and decode mixed", "decode, target verify and extend"),
+}
+"Level -> plain words, and what SGLang calls the graphs."
+
+
+def support_texts(support: Support) -> list[str]:
+    return [_proven(support.proven), _declared(support.declared)]
+
+
+def _proven(proven: Mapping[str, Any] | None) -> str:
+    if proven is None:
+        return "support proven: not known from these buckets"
+    plain, sglang = _MEANS[proven["level"]]
+    if proven["level"] == "UNIFORM_BATCH":
+        plain += f", up to {count(proven['max_query_len'] or 0, 'token')}"
+    return f"support proven: {proven['level']}, {plain} (SGLang: {sglang})"
+
+
+def _declared(declared: Mapping[str, Any] | None) -> str:
+    if declared is None:
+        return "support declared: nothing"
+    where = f" ({declared['where']})" if declared["where"] else ""
+    if declared["level"] is None:
+        return f"support declared: not known, {declared['words']}{where}"
+    return f"support declared: {declared['level']}, {_MEANS[declared['level']][0]}; {declared['words']}{where}"
