@@ -355,7 +355,7 @@ class _Writer:
             replays = next(iter(own["replays"]), ())
             names = ", ".join(given["different"][:3]) or given["reason"]
             self.add("GS704", replays or self._entry, level="error", expr=names)
-        for left in (self._seen.probes["step"].get("compiled") or {}).get("left") or ():
+        for left in ((self._seen.probes.get("step") or {}).get("compiled") or {}).get("left") or ():
             self.add("GS613", left["frames"] or self._entry, expr=left["reason"], data={"partition": left["part"]})
 
 
