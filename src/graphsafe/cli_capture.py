@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from graphsafe.api import capture_requests
 from graphsafe.cli_options import (
     BAD_REQUEST,
     FINDINGS,
@@ -18,8 +19,6 @@ from graphsafe.cli_options import (
     PATH,
     Output,
     check_outputs,
-    config_for,
-    config_here,
     form_option,
     outputs_option,
     put_outputs,
@@ -29,7 +28,6 @@ from graphsafe.console import StatusLine, check_writable, complain, ended_by_sig
 from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
-    from graphsafe.capture.request import CaptureRequest
     from graphsafe.report.model import Report
 
 REPORT_FILE = "graphsafe-report.json"
@@ -126,7 +124,7 @@ def capture(
     files = files or [Output(_absolute(Path(REPORT_FILE)), "json")]
     check_outputs(files)
     _check_plan(emit, emit_for, check, all_targets)
-    requests = _requests(
+    requests = capture_requests(
         target,
         devices=devices,
         buckets=dict(buckets),
@@ -203,36 +201,3 @@ def _capture_code(report: Report, breaks: bool) -> int:
     if wrong:
         return BAD_REQUEST
     return OK if report.verdict == "ready" or (breaks and report.verdict == "ready-with-breaks") else FINDINGS
-
-
-def _requests(text: str | None, **options: Any) -> list[CaptureRequest]:
-    """One request per target; options that are not given come from the target's configuration."""
-    from graphsafe.capture.request import CaptureRequest, configured_target
-
-    if text is None:
-        config = config_here()
-        if not config.targets:
-            raise RequestError("capture --all: no target under [tool.graphsafe.targets]")
-        targets = list(config.targets.values())
-    else:
-        file = Path(text.rpartition(":")[0])
-        config = config_for([file]) if file.is_file() else config_here()
-        target = configured_target(text, config)
-        if target is None:
-            return [CaptureRequest(text, config, **options)]
-        targets = [target]
-    return [
-        CaptureRequest(
-            target.factory_from(config.root, Path.cwd()),
-            config,
-            **{
-                **options,
-                "devices": options["devices"] or target.devices,
-                "buckets": options["buckets"] or target.buckets,
-                "breaks": target.breaks,
-                "declared": target.declared,
-                "name": target.name,
-            },
-        )
-        for target in targets
-    ]

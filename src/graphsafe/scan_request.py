@@ -136,6 +136,12 @@ def _own_projects(top: Path, config: Config) -> Iterator[Path]:
         )
 
 
+def run_scan(request: ScanRequest, *, buffers: Buffers = MappingProxyType({})) -> list[tuple[Part, Report]]:
+    """The report of each configuration that holds for some of the paths. Raises RequestError."""
+    changes = changes_of(request)
+    return [(part, run_part(part, request, buffers=buffers, changes=changes)) for part in parts_of(request)]
+
+
 def run_part(
     part: Part,
     request: ScanRequest,

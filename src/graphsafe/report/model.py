@@ -6,9 +6,13 @@ Lines and columns count from 1 in Unicode code points; an end is exclusive.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
+
+from graphsafe.errors import RequestError
 
 REPORT_SCHEMA = "graphsafe/report/1"
 REPORTS_SCHEMA = "graphsafe/reports/1"
@@ -189,6 +193,26 @@ class Report:
     devices: tuple[DeviceResult, ...] | None
     plan: Any = None
     support: Support | None = None
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Report:
+        """Read a report that `scan` or `capture` has written as JSON.
+
+        Raises RequestError, with one line, for what is no report of this version, and for a file of `capture --all`,
+        which holds several: `load_all` reads these.
+        """
+        found = Report.load_all(path)
+        if len(found) != 1:
+            raise RequestError(f"{path}: holds {len(found)} reports; Report.load_all reads them")
+        return found[0]
+
+    @staticmethod
+    def load_all(path: str | os.PathLike[str]) -> tuple[Report, ...]:
+        """The reports that a file holds, in order. Raises RequestError."""
+        from graphsafe.report.json_form import read_reports
+
+        found = read_reports(Path(path))
+        return (found,) if isinstance(found, Report) else found
 
 
 def unsuppressed(report: Report) -> list[Finding]:

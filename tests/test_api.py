@@ -1,0 +1,126 @@
+"""graphsafe as a library: scan, capture and saved reports."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import graphsafe
+from graphsafe import cli
+
+HOT = """\
+import torch
+from torch import nn
+
+
+class Step(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x.sum().item()
+
+
+def build(device):
+    return Step().to(device), (torch.ones(4, device=device),)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[tool.graphsafe]\n", encoding="utf-8")
+    (tmp_path / "hot.py").write_text(HOT, encoding="utf-8")
+    return tmp_path
+
+
+def test_scan_says_what_the_command_says(project: Path) -> None:
+    cli.main(["scan", ".", "-o", "r.json"])
+    saved = graphsafe.Report.load("r.json")
+    found = graphsafe.scan(".")
+    assert replace(found, created=saved.created) == saved
+    assert graphsafe.scan().findings == graphsafe.scan(project).findings == found.findings
+
+
+def test_options_of_a_scan(project: Path) -> None:
+    assert not graphsafe.scan("hot.py", ignore=["GS1"]).findings
+    with pytest.raises(graphsafe.RequestError, match="no such file or folder"):
+        graphsafe.scan("none.py")
+    with pytest.raises(graphsafe.RequestError, match='unknown rule "GS9999"'):
+        graphsafe.scan("hot.py", select=["GS9999"])
+    with pytest.raises(graphsafe.RequestError, match="--diff"):
+        graphsafe.scan("hot.py", diff="main")
+
+
+def test_scan_of_what_is_not_saved(project: Path) -> None:
+    buffer = HOT.replace("x.sum().item()", "torch.tensor(2.0, device=x.device)")
+    (finding,) = graphsafe.scan(buffers={"hot.py": buffer}).findings
+    assert (finding.code, finding.edits[0].text) == ("GS301", "torch.full((), 2.0, device=x.device)")
+    (finding,) = graphsafe.scan("new.py", buffers={project / "new.py": HOT.encode()}).findings
+    assert finding.location.path == "new.py"
+
+
+def test_capture_says_what_the_command_says(project: Path) -> None:
+    pytest.importorskip("torch")
+    report = graphsafe.capture("hot.py:build", device="sim")
+    assert (report.verdict, report.evidence) == ("not-ready", "predicted")
+    assert [finding.code for finding in report.findings] == ["GS101"]
+    assert not (project / "graphsafe-report.json").exists()
+    with pytest.raises(graphsafe.RequestError, match="expected cuda"):
+        graphsafe.capture("hot.py:build", device="gpu")
+
+
+def test_saved_reports(project: Path) -> None:
+    cli.main(["scan", "hot.py", "-o", "one.json"])
+    one = json.loads(Path("one.json").read_text())
+    Path("two.json").write_text(json.dumps({"schema": "graphsafe/reports/1", "reports": [one, one]}), encoding="utf-8")
+    assert [report.findings for report in graphsafe.Report.load_all("two.json")] == [
+        graphsafe.Report.load("one.json").findings
+    ] * 2
+    with pytest.raises(graphsafe.RequestError, match=re.escape("two.json: holds 2 reports")):
+        graphsafe.Report.load("two.json")
+    with pytest.raises(graphsafe.RequestError, match=r"hot.py: not JSON"):
+        graphsafe.Report.load("hot.py")
+    with pytest.raises(graphsafe.RequestError, match=r"none.json: cannot be read"):
+        graphsafe.Report.load(project / "none.json")
+
+
+def test_packages_stay_callable_whatever_is_imported() -> None:
+    import graphsafe.capture.api
+    import graphsafe.scan.api
+
+    for function in (graphsafe.scan, graphsafe.capture):
+        assert callable(function)
+        assert "Report" in str(inspect.signature(function).return_annotation)
+
+
+def test_it_is_typed(project: Path) -> None:
+    pytest.importorskip("mypy")
+    (project / "use.py").write_text(
+        "import graphsafe\n"
+        'report = graphsafe.scan("a", select=["GS1"])\n'
+        "reveal_type(report)\n"
+        'reveal_type(graphsafe.capture("a:b", device="sim"))\n'
+        'reveal_type(graphsafe.Report.load("a"))\n'
+        "graphsafe.scan(selekt=[])\n",
+        encoding="utf-8",
+    )
+    source = str(Path(graphsafe.__file__).parents[1])
+    ran = subprocess.run(
+        [sys.executable, "-m", "mypy", "use.py", "--cache-dir", "cache", "--follow-imports", "silent"],
+        env={"MYPYPATH": source, "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.stdout.count('"graphsafe.report.model.Report"') == 3, ran.stdout
+    assert ran.stdout.count("error:") == 1 and "selekt" in ran.stdout
+
+
+def test_importing_it_imports_nothing_heavy() -> None:
+    heavy = "{'torch', 'libcst', 'click', 'yaml', 'graphsafe.report.model', 'graphsafe.config'}"
+    script = f"import sys, graphsafe; sys.exit(str({heavy} & set(sys.modules) or ''))"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stderr.strip() == ""
