@@ -19,6 +19,7 @@ from graphsafe.cli_options import (
     PATH,
     Output,
     check_outputs,
+    config_here,
     form_option,
     outputs_option,
     put_outputs,
@@ -49,6 +50,7 @@ def _parsed(name: str) -> Callable[[str], Any]:
 @click.command(short_help="Run one step, capture and replay it, and compare.")
 @click.argument("target", required=False)
 @click.option("--all", "all_targets", is_flag=True, help="Every target under [tool.graphsafe.targets].")
+@click.option("--allow-none", is_flag=True, help="With --all: it is a success if no target is configured.")
 @click.option(
     "--device",
     "devices",
@@ -92,6 +94,7 @@ def _parsed(name: str) -> Callable[[str], Any]:
 def capture(
     target: str | None,
     all_targets: bool,
+    allow_none: bool,
     devices: tuple[str, ...],
     buckets: tuple[Any, ...],
     inputs: tuple[Any, ...],
@@ -119,6 +122,11 @@ def capture(
     """
     if (target is None) != all_targets:
         raise RequestError("capture: give either a TARGET or --all")
+    if allow_none and not all_targets:
+        raise RequestError("capture --allow-none: give --all")
+    if allow_none and not config_here().targets:
+        complain("nothing to capture: no target under [tool.graphsafe.targets]")
+        return OK
     printed = [output.form or "terminal" for output in outputs if output.file is None] or [form or "terminal"]
     files = [Output(_absolute(output.file), output.form) for output in outputs if output.file is not None]
     files = files or [Output(_absolute(Path(REPORT_FILE)), "json")]
