@@ -48,7 +48,7 @@ from graphsafe.scan_request import (
 from graphsafe.scan_settings import Asked
 
 if TYPE_CHECKING:
-    from graphsafe.report.model import Confidence, Level, Report
+    from graphsafe.report.model import Confidence, Level, Region, Report
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -94,6 +94,11 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
     help="Do not read these files either: as in .gitignore, from the project root; repeatable.",
 )
 @click.option("--fail-level", type=LEVEL, help="Exit with 1 from this level on (default: error).")
+@click.option(
+    "--region",
+    type=click.Choice(["captured", "step"]),
+    help="Only findings in code that a graph will hold, or only those in host code around it (default: both).",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 also if there are findings.")
 @click.option(
     "--confidence",
@@ -145,6 +150,7 @@ def scan(
     ignore: tuple[str, ...],
     exclude: tuple[str, ...],
     fail_level: Level | None,
+    region: Region | None,
     exit_zero: bool,
     confidence: Confidence,
     baseline: Path | None,
@@ -212,7 +218,7 @@ def scan(
     check_outputs(outputs)
     request = ScanRequest(
         paths=there,
-        asked=Asked(select, extend_select, ignore, exclude, fail_level),
+        asked=Asked(select, extend_select, ignore, exclude, fail_level, region),
         confidence=confidence,
         baseline=baseline,
         diff=diff,

@@ -14,7 +14,7 @@ from typing import Any
 from graphsafe.document import Convert, Document
 from graphsafe.errors import RequestError
 from graphsafe.files import MAX_HANDWRITTEN, read_regular
-from graphsafe.report.model import LEVELS, Level
+from graphsafe.report.model import LEVELS, REGIONS, Level, Region
 
 AxisValue = int | float | str | bool
 "A value that a factory's keyword argument takes in one bucket."
@@ -91,6 +91,8 @@ class Config:
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     "Shell pattern of a path from the root -> codes or their beginnings."
     fail_level: Level = "error"
+    region: Region | None = None
+    "Only findings of this region, and those of none; None means all."
     exclude: tuple[str, ...] = ()
     "Patterns as in .gitignore, from the root, that scan does not read."
     rule_packs: tuple[Path, ...] = ()
@@ -176,6 +178,10 @@ def _from_table(root: Path, source: Path, table: object) -> Config:
 
 def _level(doc: Document, key: str, value: object) -> Level:
     return doc.one_of(key, value, LEVELS)
+
+
+def _region(doc: Document, key: str, value: object) -> Region:
+    return doc.one_of(key, value, REGIONS)
 
 
 def _functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern, ...]:
@@ -266,6 +272,7 @@ _KEYS: Mapping[str, Convert] = {
     "ignore": Document.texts,
     "per-file-ignores": _codes_by_file,
     "fail-level": _level,
+    "region": _region,
     "exclude": _exclude,
     "rules": Document.texts,
     "settings": Document.texts,

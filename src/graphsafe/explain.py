@@ -74,6 +74,9 @@ def rule_page(rule: Rule, rulebook: Rulebook) -> str:
         f"## Why it breaks a capture\n\n{rule.why}",
         f"## What to write instead\n\n{rule.fix}",
     ]
+    if rule.around_graphs is not None:
+        around = rule.around_graphs
+        parts.append(f"## In host code around graphs: a warning\n\n{around.why} What to do: {around.fix}.")
     if rule.bad:
         parts.append(f"## Found\n\n{_shown(rule.bad[0], rule)}")
     if rule.good:

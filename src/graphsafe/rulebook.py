@@ -19,7 +19,7 @@ from graphsafe import rulefile
 from graphsafe.errors import nearest
 from graphsafe.files import MAX_HANDWRITTEN, read_regular, user_cache, write_atomically
 from graphsafe.libraries import Libraries, LibraryModel
-from graphsafe.report.model import Confidence, Finding, Level, Location
+from graphsafe.report.model import Confidence, Finding, Level, Location, Region
 from graphsafe.rulefile import RulebookError
 from graphsafe.scan.domain.events import EventKind
 
@@ -70,6 +70,14 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class AroundGraphs:
+    """What a rule says in region `step`: what the line costs there, and what to write instead."""
+
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """One rule, as its file says it. Texts are Markdown; `message` and `fix_short` take an event's words."""
 
@@ -82,6 +90,8 @@ class Rule:
     fix: str
     fix_short: str
     message: str
+    around_graphs: AroundGraphs | None
+    "Set for what breaks a capture but not the host code around graphs, where it is a warning at most."
     error_text: tuple[str, ...]
     checklist: tuple[int, ...]
     "Items of NVIDIA's checklist for PyTorch and CUDA graphs."
@@ -140,8 +150,8 @@ class Rulebook:
     """Rules by code, in order of code, and what else rules/ knows."""
 
     rules: Mapping[str, Rule]
-    entry_points: frozenset[str]
-    "Names of functions that known engines call once a step."
+    entry_points: Mapping[str, Region]
+    "Names of functions that known engines call once a step, and whether graphs hold them."
     errors: tuple[KnownError, ...]
     home: Path
     "Where the op table lies."
@@ -222,7 +232,7 @@ def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Ru
                 index[match.event, how] = (*index.get((match.event, how), ()), (rule, match))
     errors = tuple(KnownError(**_tuples(item)) for item in data["errors"])
     libraries = Libraries.of(LibraryModel(**_tuples(item)) for item in data["libraries"])
-    return Rulebook(by_code, frozenset(data["entry_points"]), errors, _home(), digest, index, libraries)
+    return Rulebook(by_code, data["entry_points"], errors, _home(), digest, index, libraries)
 
 
 def compile_rules(folder: Path) -> str:
@@ -303,7 +313,7 @@ def _digest(files: Iterable[tuple[Path, bytes]]) -> str:
 
 
 def _compile(files: Sequence[tuple[Path, bytes]]) -> dict[str, Any]:
-    data: dict[str, Any] = {"digest": _digest(files), "rules": [], "entry_points": [], "errors": [], "libraries": []}
+    data: dict[str, Any] = {"digest": _digest(files), "rules": [], "entry_points": {}, "errors": [], "libraries": []}
     for path, content in files:
         if path.name == "engine-entry-points.yaml":
             data["entry_points"] = rulefile.read_entry_points(path, content)
@@ -320,7 +330,8 @@ def _rule(item: Mapping[str, Any]) -> Rule:
     fields = _tuples(item)
     cases = fields.pop("cases")
     return Rule(
-        **{key: fields[key] for key in fields if key not in ("match", "evidence")},
+        **{key: fields[key] for key in fields if key not in ("match", "evidence", "around_graphs")},
+        around_graphs=AroundGraphs(**item["around_graphs"]) if item["around_graphs"] else None,
         matches=tuple(Match(**_tuples(match)) for match in item["match"]),
         bad=tuple(Case(**case) for case in cases["bad"]),
         good=tuple(Case(**case) for case in cases["good"]),

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from graphsafe.document import Convert, Document
 from graphsafe.errors import RequestError
 from graphsafe.libraries import ReturnKind, Returns
-from graphsafe.report.model import CONFIDENCES, LEVELS
+from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS
 from graphsafe.scan.domain.events import EventKind
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")
@@ -35,11 +35,15 @@ def read_rules(path: Path, content: bytes) -> list[dict[str, Any]]:
     return [_rule(doc, key, item) for key, item in items]
 
 
-def read_entry_points(path: Path, content: bytes) -> list[str]:
-    """The names of the functions that engines call once a step, from a table of engine -> names."""
+def read_entry_points(path: Path, content: bytes) -> dict[str, str]:
+    """The functions that engines call once a step, and the region of each, from region -> engine -> names."""
     doc = Document(str(path), RulebookError)
-    table = doc.table("", read_yaml(path, content))
-    return sorted({name for engine, names in table.items() for name in doc.texts(engine, names)})
+    found = {}
+    for region, engines in doc.table("", read_yaml(path, content)).items():
+        doc.one_of(region, region, REGIONS)
+        for engine, names in doc.table(region, engines).items():
+            found.update(dict.fromkeys(doc.texts(f"{region}.{engine}", names), region))
+    return dict(sorted(found.items()))
 
 
 def read_libraries(path: Path, content: bytes) -> list[dict[str, Any]]:
@@ -213,6 +217,12 @@ def _case_list(doc: Document, key: str, value: object) -> list[dict[str, Any]]:
     return [_CASE_DEFAULTS | doc.read(name, item, _CASE_KEYS, required) for name, item in doc.items(key, value)]
 
 
+def _around_graphs(doc: Document, key: str, value: object) -> dict[str, Any]:
+    keys = {"why": Document.line, "fix": Document.line}
+    read: dict[str, Any] = doc.read(key, value, keys, tuple(keys))
+    return read
+
+
 def _evidence(doc: Document, key: str, value: object) -> list[dict[str, Any]]:
     required = ("torch", "says")
     return [_EVIDENCE_DEFAULTS | doc.read(name, item, _EVIDENCE_KEYS, required) for name, item in doc.items(key, value)]
@@ -236,6 +246,7 @@ _RULE_KEYS: Mapping[str, Convert] = {
     "fix": Document.text,
     "fix_short": _template,
     "message": _template,
+    "around_graphs": _around_graphs,
     "error_text": Document.texts,
     "checklist": Document.numbers,
     "dynamo": Document.texts,
@@ -248,6 +259,7 @@ _RULE_KEYS: Mapping[str, Convert] = {
 }
 _RULE_REQUIRED = ("code", "name", "level", "summary", "what", "why", "fix", "fix_short", "message")
 _RULE_DEFAULTS: Mapping[str, Any] = {
+    "around_graphs": None,
     "error_text": (),
     "checklist": (),
     "dynamo": (),

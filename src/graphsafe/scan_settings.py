@@ -8,7 +8,7 @@ from pathlib import Path
 
 from graphsafe.config import Config
 from graphsafe.files import from_here
-from graphsafe.report.model import Level
+from graphsafe.report.model import Level, Region
 from graphsafe.rulebook import Rulebook
 
 _COMMAND_LINE = "command line"
@@ -23,13 +23,19 @@ class Asked:
     ignore: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     fail_level: Level | None = None
+    region: Region | None = None
 
     def over(self, config: Config, rulebook: Rulebook) -> Config:
         """The configuration with these on top: `select` overrides what is selected or ignored there, the others add.
 
         Raises RulebookError for an unknown code.
         """
-        config = replace(config, exclude=config.exclude + self.exclude, fail_level=self.fail_level or config.fail_level)
+        config = replace(
+            config,
+            exclude=config.exclude + self.exclude,
+            fail_level=self.fail_level or config.fail_level,
+            region=self.region or config.region,
+        )
         if self.select or self.extend_select:
             chosen = rulebook.codes(self.select, "--select") or rulebook.selected(config.select, config.ignore)
             chosen |= rulebook.codes(self.extend_select, "--extend-select")
@@ -65,6 +71,7 @@ def settings(
         listed = ", ".join(sorted(codes) if few else left_out) or "none"
         yield Setting("  only" if few else "  all but", listed, " and ".join(said))
     yield Setting("fail-level", config.fail_level, _origin("fail-level", configured, bool(asked.fail_level)))
+    yield Setting("region", config.region or "all", _origin("region", configured, bool(asked.region)))
     hot = [f"{each.where}:{each.function}{' (compiled)' * each.compiled}" for each in config.hot_paths]
     excluded = [source or ""] * bool(configured.exclude) + [_COMMAND_LINE] * bool(asked.exclude)
     rows: list[tuple[str, Iterable[str], str]] = [

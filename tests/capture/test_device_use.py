@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from graphsafe.capture.processes.device_use import DeviceUse, Stay, ran_out_of_memory
@@ -95,3 +97,18 @@ def test_who_gives_up_waiting_does_not_stand_in_the_way() -> None:
 )
 def test_only_a_lack_of_memory_is_tried_again_alone(told: object, is_so: bool) -> None:
     assert ran_out_of_memory(told) is is_so
+
+
+def test_who_waits_for_long_measures_beside_one_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    use = DeviceUse()
+    waiting, slow, other = stay("a", GIB), stay("b", GIB), stay("c", GIB)
+    assert use.enter(waiting) and use.enter(slow) and use.enter(other)
+    assert not use.have_alone(waiting)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 30)
+    assert use.have_alone(waiting) and waiting.shared
+    assert not use.have_alone(other), "one after another all the same"
+    use.leave(waiting)
+    assert not use.have_alone(other), "it has not waited for long yet"
+    use.leave(slow)
+    assert use.have_alone(other) and not other.shared

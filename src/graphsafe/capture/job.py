@@ -59,7 +59,7 @@ IMPORTS = "imports"
 "The file in which a build child tells what it has imported."
 WAITS_ALONE = "wait to have the device alone"
 "The phase of a child that is ready to measure."
-_ALONE = "alone"
+_ALONE, _SHARED = "alone", "shared"
 _POLL = 0.005
 
 
@@ -79,11 +79,13 @@ class Channel:
         self._result.update(result)
         write_json(self.folder / f"{self.name}.result", self._result)
 
-    def wait_to_be_alone(self) -> None:
-        """Until no other child uses the device; others of this command are then ready to wait for this one."""
+    def wait_to_be_alone(self) -> bool:
+        """Until no other child of this command uses the device; False where it was not to be had in good time."""
         self.phase(WAITS_ALONE)
-        while not (self.folder / f"{self.name}.{_ALONE}").exists():
+        alone, shared = (self.folder / f"{self.name}.{how}" for how in (_ALONE, _SHARED))
+        while not (alone.exists() or shared.exists()):
             sleep(_POLL)
+        return alone.exists()
 
     def share(self, name: str) -> Path:
         """The path under which to write a file for siblings, with `publish` when it is complete."""
@@ -93,14 +95,14 @@ class Channel:
         rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
 
 
-def tell_alone(job: Job) -> None:
-    """The parent's side of `wait_to_be_alone`."""
-    Path(job.folder, f"{job.child}.{_ALONE}").touch()
+def tell_alone(job: Job, *, shared: bool) -> None:
+    """The parent's side of `wait_to_be_alone`; `shared`: others go on."""
+    Path(job.folder, f"{job.child}.{_SHARED if shared else _ALONE}").touch()
 
 
 def forget(job: Job) -> None:
     """What a child has answered, before the same is run again."""
-    for kind in ("result", "phases", _ALONE):
+    for kind in ("result", "phases", _ALONE, _SHARED):
         Path(job.folder, f"{job.child}.{kind}").unlink(missing_ok=True)
 
 

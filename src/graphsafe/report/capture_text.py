@@ -204,6 +204,8 @@ def _timing(probe: Probe) -> str:
     parts = [f"{name} {ms:.3g} ms" for name, ms in (("eager", eager), ("graph", graph)) if ms is not None]
     if eager is not None and graph:
         parts.append(f"{eager / graph:.1f} times as fast")
+    if probe.get("shared"):
+        parts.append("measured beside another target")
     return ", ".join(parts)
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from graphsafe.errors import RequestError
 
@@ -21,6 +21,7 @@ Level = Literal["error", "warning", "note"]
 Confidence = Literal["proven", "likely", "possible"]
 Source = Literal["scan", "capture", "simulate"]
 Region = Literal["captured", "step"]
+REGIONS: tuple[Region, ...] = get_args(Region)
 JoinStatus = Literal["confirmed", "refuted", "not-executed"]
 Verdict = Literal["ready", "ready-with-breaks", "inconclusive", "not-ready"]
 ProbeStatus = Literal["pass", "fail", "skipped", "crashed", "timeout"]

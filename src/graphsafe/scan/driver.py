@@ -18,7 +18,7 @@ from graphsafe.scan.checks import replay_site
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.record import ENTRY_POINT, Place, Record, reason_weight
+from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, Place, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Summary
 from graphsafe.scan.domain.values import NONE, Tensor, Value
 from graphsafe.scan.interpreter import statements
@@ -177,7 +177,7 @@ class Driver:
     def _told(self, ref: str) -> dict[str, Value]:
         """What calls of an entry point's name have shown of its parameters."""
         on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
-        if not on_host or self._whys.get(ref, NO_REASON)[2] != ENTRY_POINT:
+        if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
             return {}
         node = self.project.function_node(ref)
         names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []

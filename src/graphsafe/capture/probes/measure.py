@@ -24,7 +24,7 @@ def run(job: Job, channel: Channel) -> None:
         # Before any probe of ours allocates on the device.
         peak = session.device.memory().peak
         state = Snapshot(session.device, session.subject)
-        channel.wait_to_be_alone()
+        shared = not channel.wait_to_be_alone()
         channel.phase("time eager steps")
         eager = eager_ms(session, state)
         kernels = session.device.kernels(session.subject)
@@ -46,6 +46,7 @@ def run(job: Job, channel: Channel) -> None:
                 "eager_ms": eager,
                 "graph_ms": graph,
                 "launches": None if kernels is None else kernels.total,
+                "shared": shared,
             },
         )
         if job.replays is not None:

@@ -10,6 +10,8 @@ _SHARE = 0.8
 "Of a device's memory, that children of several targets may take together."
 _PATIENCE = 10.0
 "Seconds after which nobody enters a device while one of its children waits to have it alone."
+_LONGEST = 20.0
+"Seconds after which it does not wait any longer: another target may take minutes to build on the host."
 _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
 
 
@@ -25,6 +27,9 @@ class Stay:
     total: int | None
     "The device's memory, where known."
     alone: bool = False
+    "Nobody enters beside it."
+    shared: bool = False
+    "Whether others who were there go on while it measures."
     company: bool = False
     "Whether a child of another owner was there too, at any time."
     idle_since: float | None = None
@@ -55,15 +60,18 @@ class DeviceUse:
             return True
 
     def have_alone(self, stay: Stay) -> bool:
-        """Whether one that has entered has the device for itself from now on; to be asked again until it has.
+        """Whether one that has entered may measure now; to be asked again until it may.
 
-        It has when all others there wait for the same. So children of several targets make ready side by side, and
-        measure one after another.
+        It may when all others there wait for the same. So children of several targets make ready side by side, and
+        measure one after another. Who has waited for long measures although others go on beside it (`shared`).
         """
         with self._lock:
             stay.idle_since = stay.idle_since or time.monotonic()
             others = self._others(stay)
-            stay.alone = all(other.idle_since is not None and not other.alone for other in others)
+            if any(other.alone for other in others):
+                return False
+            stay.shared = any(other.idle_since is None for other in others)
+            stay.alone = not stay.shared or time.monotonic() - stay.idle_since > _LONGEST
             return stay.alone
 
     def leave(self, stay: Stay) -> None:

@@ -207,7 +207,7 @@ class Supervisor:
             if stay is not None and stay.idle_since is not None:
                 child.started += time.monotonic() - stay.idle_since
             self._told_alone.add(number)
-            tell_alone(child.job)
+            tell_alone(child.job, shared=stay is not None and stay.shared)
 
     def _import_once(self, key: Key, child: Child) -> None:
         """Have the target's module imported for all children to come. Its time is the build child's, and so is its

@@ -65,7 +65,7 @@ def _captured(scope: Function | ast.ClassDef, own: bool) -> Captured:
     """What the captures in a function, or (`own`) in the methods of a class by way of `self`, read and bind."""
     found = Captured()
     for node in ast.walk(scope):
-        if not isinstance(node, (ast.With, ast.AsyncWith)) or not any(map(_is_capture, node.items)):
+        if not isinstance(node, (ast.With, ast.AsyncWith)) or not any(map(is_capture, node.items)):
             continue
         found.blocks.append(node)
         for statement in node.body:
@@ -85,7 +85,18 @@ def _captured(scope: Function | ast.ClassDef, own: bool) -> Captured:
     return found
 
 
-def _is_capture(item: ast.withitem) -> bool:
+def own_nodes(function: Function) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """The nodes of a function, each after its parent, but for those of functions and classes inside it."""
+    stack: list[ast.AST] = [function]
+    while stack:
+        node = stack.pop()
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+                yield node, child
+                stack.append(child)
+
+
+def is_capture(item: ast.withitem) -> bool:
     call = item.context_expr
     name = (dotted(call.func) or "") if isinstance(call, ast.Call) else ""
     return name.endswith(("cuda.graph", "cuda.graphs.graph"))
@@ -111,20 +122,9 @@ class _Site:
         self._inputs = set().union(*(known.inputs for known in captured))
         self._outputs = set().union(*(known.outputs for known in captured))
         self._captures = [block for known in captured for block in known.blocks]
-        self._parents: dict[ast.AST, ast.AST] = {}
-        self._own: list[ast.AST] = []
-        self._walk(function)
+        self._parents = {child: parent for parent, child in own_nodes(function)}
+        self._own = [function, *self._parents]
         self._replays = [node for node in self._own if isinstance(node, ast.Call) and _is_replay(node)]
-
-    def _walk(self, function: Function) -> None:
-        stack: list[ast.AST] = [function]
-        while stack:
-            node = stack.pop()
-            self._own.append(node)
-            for child in ast.iter_child_nodes(node):
-                if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-                    self._parents[child] = node
-                    stack.append(child)
 
     def events(self) -> Iterator[Event]:
         if not self._replays:

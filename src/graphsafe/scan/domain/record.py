@@ -9,6 +9,7 @@ from graphsafe.scan.domain.events import CompileTest, Event, EventKind, Span
 from graphsafe.scan.domain.state_log import StateLog
 
 ENTRY_POINT = "an entry point of an engine"
+AROUND_GRAPHS = "an entry point of an engine, around its graphs"
 TARGET = "target "
 "Before a configured target's name."
 COMPILED = "torch.compile"

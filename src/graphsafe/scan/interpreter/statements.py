@@ -267,6 +267,7 @@ def _try(engine: Engine, frame: Frame, node: ast.Try) -> bool:
 def _with(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool | None:
     contexts, entered_count = len(frame.contexts), len(frame.entered)
     hot, around = frame.hot, frame.conditions
+    guards, lazy = frame.guards, frame.lazy
     for item in node.items:
         value = engine.evaluate(frame, item.context_expr)
         entered = _enter(engine, frame, node, item.context_expr, value)
@@ -275,6 +276,7 @@ def _with(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool 
             assign(engine, frame, item.optional_vars, entered, node)
     runs_on = execute(engine, frame, node.body)
     frame.hot = hot
+    frame.guards, frame.lazy = guards, lazy
     del frame.contexts[contexts:]
     del frame.entered[entered_count:]
     if not runs_on:
@@ -288,6 +290,8 @@ def _enter(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, express
         frame.contexts.append("device" if value.where != "host" else "host")
     elif type(value) is RuntimeObject and value.kind == "capture":
         capture_site.entered(engine, frame, node, expression)
+        # `if self.graph is None:` around it runs once, but what it captures then is what every step replays.
+        frame.guards, frame.lazy = [], []
         if not frame.hot and frame.level == TOP_LEVEL:
             engine.add_root_site(frame)
             frame.hot = True

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
-from graphsafe.scan.domain.record import ENTRY_POINT, Edge, Record
+from graphsafe.scan.domain.record import Edge, Record
 
 
 class CallGraph:
@@ -27,12 +27,18 @@ class CallGraph:
         """What a function calls wherever captures go."""
         return (callee for _, callee, edge in self._calls.get(caller, ()) if not edge.guarded)
 
-    def in_graphs(self) -> frozenset[str]:
-        """Functions that captured code reaches: not those that an engine only calls around its graphs."""
-        stack = [ref for ref, why in self._roots.items() if why != ENTRY_POINT]
+    def called_in(self, caller: str, blocks: Sequence[tuple[int, int]]) -> Iterator[str]:
+        """What a function calls between first and last lines."""
+        for line, callee, _ in self._calls.get(caller, ()):
+            if any(first <= line <= last for first, last in blocks):
+                yield callee
+
+    def reached(self, begun: Iterable[str], without: Set[str]) -> frozenset[str]:
+        """These functions and all that they call, but for some and what only those call."""
+        stack = [ref for ref in begun if ref not in without]
         seen = set(stack)
         while stack:
-            found = self._callees.get(stack.pop(), {}).keys() - seen
+            found = self._callees.get(stack.pop(), {}).keys() - seen - without
             seen |= found
             stack += found
         return frozenset(seen)

@@ -19,6 +19,7 @@ from graphsafe.scan.checks import declared_support, state_across_steps
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
 from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.linting.regions import Regions
 from graphsafe.scan.linting.selection import Selection
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.source import Source, Unreadable
@@ -56,7 +57,7 @@ class Linter:
         self._texts: dict[tuple[str, int], str] = {}
         "The lines of findings, by the paths that are shown."
         self._hidden: dict[str, list[tuple[int, int, str]]] = {}
-        "Path -> first and last lines, and codes, of what is too uncertain to be shown."
+        "Path -> first and last lines, and codes, of what is too uncertain, or in another region than asked for."
 
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """What is to be said of these files, fingerprinted and in order; what is suppressed is marked, not dropped.
@@ -69,7 +70,8 @@ class Linter:
         hazards: dict[str, list[str]] = {}
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
-        for place, event in self._events(wanted, calls.in_graphs()):
+        regions = Regions(self._project, self._record, calls)
+        for place, event in self._events(wanted, regions):
             event = _captured(event, captures.get(_ref(place)))
             self._match(place, event, wanted, found, hazards)
         for place, event in declared_support.events(self._project, calls, hazards, told):
@@ -77,7 +79,14 @@ class Linter:
         chains = calls.chains()
         counts = calls.root_counts()
         # File by file, since only the texts of the last files stay in memory.
-        findings = [self._finding(found[place], chains, counts) for place in sorted(found)]
+        findings = []
+        for key in sorted(found):
+            finding = self._finding(found[key], regions, chains, counts)
+            if self._config.region in (None, finding.region) or finding.region is None:
+                findings.append(finding)
+            else:
+                at = finding.location
+                self._hidden.setdefault(key[0], []).append((at.line, at.end_line, finding.code))
         findings += [
             self._unreadable(path, self._project.files.problems[path])
             for path in wanted
@@ -112,13 +121,12 @@ class Linter:
             elif self._enabled(rule.code, place.path):
                 found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
 
-    def _events(self, paths: Container[str], in_graphs: Set[str]) -> Iterable[tuple[Place, Event]]:
+    def _events(self, paths: Container[str], regions: Regions) -> Iterable[tuple[Place, Event]]:
         record = self._record
-        around = frozenset((*record.edges, *record.roots)) - in_graphs
         written = state_across_steps.events(record.state)
         written_events = ((Place(w.path, w.function, event.span, event.kind, event.how), event) for w, event in written)
         for place, event in chain(record.events.items(), written_events):
-            if _ref(place) in around and _needs_replay(event):
+            if _needs_replay(event) and regions.of(_ref(place), event.span[0]) == "step":
                 event = replace(event, confidence="possible")
             yield place, event
         yield from ((place, event) for place, event in record.replays.items() if place.path in paths)
@@ -149,6 +157,7 @@ class Linter:
     def _finding(
         self,
         group: Sequence[tuple[Rule, Match, Place, Event]],
+        regions: Regions,
         chains: Mapping[str, Sequence[Edge]],
         counts: Mapping[str, int],
     ) -> Finding:
@@ -166,6 +175,10 @@ class Linter:
             data["compile_test"] = event.compile_test.text
         words = _Words(event.words)
         ref = _ref(place)
+        region = regions.of(ref, event.span[0])
+        around = rule.around_graphs if region == "step" else None
+        if around is not None and level == "error":
+            level = "warning"
         chain = chains.get(ref, ())
         root = chain[0].caller if chain else ref
         if root in self._record.roots:
@@ -194,9 +207,10 @@ class Linter:
             further_roots=max(counts.get(ref, 1) - 1, 0),
             count=len({item[3].span for item in group}),
             message=(match.message or rule.message).format_map(words) + _about_compile(event),
-            why=rule.short_why,
-            fix=(match.fix_short or rule.fix_short).format_map(words),
+            why=rule.short_why if around is None else around.why,
+            fix=(match.fix_short or rule.fix_short).format_map(words) if around is None else around.fix,
             data=data,
+            region=region,
         )
 
     def _site(self, edge: Edge) -> CallSite:

@@ -11,8 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphsafe.report.model import Region
 from graphsafe.scan.domain.arguments import Call
-from graphsafe.scan.domain.record import COMPILED, ENTRY_POINT, TARGET
+from graphsafe.scan.domain.record import AROUND_GRAPHS, COMPILED, ENTRY_POINT, TARGET
 from graphsafe.scan.domain.values import Instance, Sequence, Value, options
 from graphsafe.scan.models import torch_functions
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
@@ -120,7 +121,7 @@ class HotnessRules:
 
 
 def roots_of(
-    engine: Engine, file: FileIndex, paths: HotnessRules, entry_points: frozenset[str]
+    engine: Engine, file: FileIndex, paths: HotnessRules, entry_points: Mapping[str, Region]
 ) -> Iterator[tuple[str, Value | None, str]]:
     """Function, receiver and reason of every root that a file defines."""
     for cls in file.classes.values():
@@ -140,29 +141,34 @@ def roots_of(
             continue
         if paths.is_hot(file.path, file.module, facts):
             yield ref, receiver, "marked hot" if facts.mark == "hot" else "named in hot-paths"
-        elif _is_entry_point(engine, ref, facts.name, entry_points):
-            yield ref, receiver, ENTRY_POINT
+        elif region := _region_of_entry_point(engine, ref, facts.name, entry_points):
+            yield ref, receiver, ENTRY_POINT if region == "captured" else AROUND_GRAPHS
         elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):
             yield ref, receiver, f"{COMPILED} that captures"
 
 
-def _is_entry_point(engine: Engine, ref: str, qualified: str, entry_points: frozenset[str]) -> bool:
+def _region_of_entry_point(
+    engine: Engine, ref: str, qualified: str, entry_points: Mapping[str, Region]
+) -> Region | None:
+    """None for what is no entry point."""
     name = qualified.rpartition(".")[2]
-    return name in entry_points or any(
-        fnmatchcase(qualified, pattern) and (not parameter or parameter in _parameters(engine, ref))
-        for pattern, parameter in _methods(entry_points).get(name, ())
-    )
+    if name in entry_points:
+        return entry_points[name]
+    for pattern, parameter, entry in _methods(frozenset(entry_points)).get(name, ()):
+        if fnmatchcase(qualified, pattern) and (not parameter or parameter in _parameters(engine, ref)):
+            return entry_points[entry]
+    return None
 
 
 @cache
-def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str]]]:
-    """Name -> the qualified patterns that end in it, each with the parameter that it asks for, if any."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for entry in entry_points:
+def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str, str]]]:
+    """Name -> the patterns that end in it, each with the parameter that it asks for, if any, and its entry."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for entry in sorted(entry_points):
         pattern, _, parameter = entry.rstrip(")").partition("(")
         owner, _, name = pattern.rpartition(".")
         if owner:
-            found.setdefault(name, []).append((pattern, parameter))
+            found.setdefault(name, []).append((pattern, parameter, entry))
     return found
 
 

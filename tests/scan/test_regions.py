@@ -1,0 +1,123 @@
+"""Which findings are about code that a graph will hold, and which about the host code around it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import load_config
+from graphsafe.report.model import Report
+from graphsafe.scan.api import scan_paths
+
+SERVING = """\
+    import torch
+    from torch import nn
+
+    def clipped(x: torch.Tensor):
+        return x / x.max().item()  # both
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return clipped(x) + x.min().item()  # model
+
+    class Runner:
+        def __init__(self, model: Model, device):
+            self.model, self.device = model, device
+            self.x = torch.zeros(4, device=device)
+            self.graph = torch.cuda.CUDAGraph()
+
+        def capture(self, stream):
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.out = scaled(self.model(self.x))
+
+        def execute_model(self, x: torch.Tensor):
+            if x.isnan().any():  # nan
+                raise ValueError
+            self.x.copy_(clipped(x))
+            self.lengths = torch.tensor([1, 2], device=x.device)  # lengths
+            self.graph.replay()
+            torch.cuda.synchronize()  # wait
+            return self.read(self.out)
+
+        def read(self, out: torch.Tensor):
+            return out.tolist()  # read
+
+    def scaled(x: torch.Tensor):
+        return x * x.sum().item()  # scaled
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def scan(folder: Path, source: str) -> Report:
+    (folder / "serving.py").write_text(textwrap.dedent(source))
+    return scan_paths([folder], load_config(folder))
+
+
+def by_mark(report: Report, source: str = SERVING) -> dict[str, tuple[str, str, str | None]]:
+    lines = source.splitlines()
+    return {
+        lines[f.location.line - 1].rpartition("# ")[2]: (f.code, f.level, f.region)
+        for f in report.findings
+        if f.level != "note"
+    }
+
+
+def test_what_a_graph_holds_is_an_error_and_what_stands_around_it_a_warning(folder: Path) -> None:
+    assert by_mark(scan(folder, SERVING)) == {
+        "both": ("GS101", "error", "captured"),
+        "model": ("GS101", "error", "captured"),
+        "scaled": ("GS101", "error", "captured"),
+        "nan": ("GS102", "warning", "step"),
+        "lengths": ("GS301", "warning", "step"),
+        "wait": ("GS105", "warning", "step"),
+        "read": ("GS101", "warning", "step"),
+    }
+
+
+def test_advice_around_graphs_fits_there(folder: Path) -> None:
+    found = {f.code: f for f in scan(folder, SERVING).findings if f.region == "step"}
+    assert "after the replay" not in found["GS105"].fix and "capture" not in found["GS101"].why
+    assert "pinned" in found["GS301"].fix
+
+
+def test_a_function_that_captures_and_replays_is_captured_in_its_block_alone(folder: Path) -> None:
+    source = """\
+        import torch
+
+        class Graphed(torch.nn.Module):
+            def forward(self, x):
+                if self.graph is None:
+                    self.graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(self.graph, stream=self.stream):
+                        self.out = x * x.sum().item()  # block
+                self.x.copy_(x)
+                self.graph.replay()
+                return self.out * x.max().item()  # after
+    """
+    found = by_mark(scan(folder, source), source)
+    assert found["block"] == ("GS101", "error", "captured") and found["after"] == ("GS101", "warning", "step")
+
+
+@pytest.mark.parametrize("where", ["option", "configuration"])
+def test_one_region_alone(folder: Path, where: str) -> None:
+    source = SERVING.replace("# read", "# graphsafe: ignore[GS101] read once a request")
+    (folder / "serving.py").write_text(textwrap.dedent(source))
+    (folder / "graphsafe.toml").write_text('region = "captured"\n' if where == "configuration" else "")
+
+    def codes(*options: str) -> list[str]:
+        command = [sys.executable, "-m", "graphsafe", "scan", ".", "--no-cache", "--format", "concise", *options]
+        lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+        return sorted(line.split()[1] for line in lines if ": GS4" not in line)
+
+    # The suppression covers a finding of the other region: it is not unused.
+    assert codes(*(["--region", "captured"] if where == "option" else [])) == ["GS101"] * 3
+    assert codes("--region", "step") == ["GS102", "GS105", "GS301"]
