@@ -3,18 +3,22 @@
     python benchmarks/plan_steps.py --device cuda:0 --out FOLDER [TARGET...]
 
 With --check the emitted code is run too; where it is wrong, or there is none, the row's limits say so. Without targets:
-the modules of tests/gpu/plans.yaml, whose cuts are compared with what is written there, and the examples. Each target's
-report is a line of FOLDER/plans.jsonl as soon as it is there; FOLDER/plans.md sums them up.
+the modules of tests/gpu/plans.yaml, whose cuts are compared with what is written there, and the examples; with
+--transformers the steps of transformers models that cannot be captured whole (data/transformers_capture_truth.json),
+and the same forward steps in the other dtype. After each batch FOLDER/plans.jsonl has a line a target, with its report,
+and FOLDER/plans.md sums them up.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))
 
 from graphsafe.capture.api import capture_all  # noqa: E402
@@ -31,7 +35,27 @@ EXAMPLES = [
     "hf_decode.py:qwen3_moe",
     "hf_decode.py:opt",
 ]
-AT_A_TIME = 8
+DTYPES = {"float32": "bfloat16", "bfloat16": "float32"}
+
+
+def transformers_targets():
+    """Decode and forward steps in turn, one to two."""
+    rows = json.loads((HERE / "data" / "transformers_capture_truth.json").read_text(encoding="utf-8"))
+    failed = [row["case"]["name"] for row in rows if row["oracle"]["label"] == "not-ready"]
+    decode = [name for name in failed if "__decode__" in name]
+    forward = [name for name in failed if "__forward__" in name]
+    forward += [f"{name.rpartition('__')[0]}__{DTYPES[name.rpartition('__')[2]]}" for name in forward]
+    forward = [name for name in dict.fromkeys(forward)]
+    turns = itertools.zip_longest(decode, forward[::2], forward[1::2])
+    return [f"{HERE / 'transformers_steps.py'}:{name}" for turn in turns for name in turn if name is not None]
+
+
+def cost(report):
+    """Seconds for the plan, and for the capture that it comes on top of."""
+    probes = report.devices[0].probes if report.devices else {}
+    timing = probes.get("timing") or {}
+    spent = (timing.get("children") or {}).get("plan", 0.0)
+    return (spent, timing["seconds"] - spent) if spent and timing.get("seconds") else None
 
 
 def row(report, seconds, agreed):
@@ -56,6 +80,7 @@ def row(report, seconds, agreed):
         "seconds": (probes.get("timing") or {}).get("seconds"),
         "children": (probes.get("timing") or {}).get("children"),
         "batch_seconds": seconds,
+        "cost": cost(report),
     }
 
 
@@ -63,12 +88,16 @@ def summary(rows):
     planned = [one for one in rows if one["verified"] and one["coverage"]]
     ratios = [one["eager_ms"] / one["planned_ms"] for one in planned if one["eager_ms"] and one["planned_ms"]]
     judged = [one for one in rows if one["agrees"] is not None]
+    shares = [plan / capture for plan, capture in (one["cost"] for one in rows if one["cost"]) if capture > 0]
     lines = [
         f"{len(rows)} steps, {len(planned)} planned and verified, "
         f"{sum(one['agrees'] for one in judged)} of {len(judged)} cut as plans.yaml says, "
         f"median speed-up {statistics.median(ratios):.2f}"
         if ratios
         else f"{len(rows)} steps, {len(planned)} verified",
+        f"planning took {statistics.median(shares):.2f} times the capture before it (median), at most {max(shares):.2f}"
+        if shares
+        else "",
         "",
         "| step | verdict | coverage | graphs | breaks | eager ms | planned ms | seconds | agrees | reason |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -89,16 +118,20 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no batch is begun")
     parser.add_argument("--check", action="store_true", help="run the emitted code too (breakable-cuda-graphs)")
+    parser.add_argument("--transformers", action="store_true")
+    parser.add_argument("--together", type=int, default=8, help="targets in a batch")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     named = {f"{file_of(name)}:build_{name}": name for name in PLANS}
+    if arguments.transformers:
+        arguments.targets = transformers_targets()
     targets = arguments.targets or [f"{ROOT / 'examples' / name}" for name in EXAMPLES] + list(named)
     rows, begun = [], time.monotonic()
     with (arguments.out / "plans.jsonl").open("w") as lines:
-        for at in range(0, len(targets), AT_A_TIME):
+        for at in range(0, len(targets), arguments.together):
             if time.monotonic() - begun > arguments.budget:
                 break
-            chosen = targets[at : at + AT_A_TIME]
+            chosen = targets[at : at + arguments.together]
             started = time.monotonic()
             requests = [
                 CaptureRequest(

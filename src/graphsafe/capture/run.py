@@ -110,7 +110,7 @@ class Run:
     def _ended(self, child: Child) -> Mapping[str, Any]:
         """Note how a child ended; what it told is its answer, however far it came."""
         result = child.result
-        self.seconds[child.name] = round(child.seconds, 2)
+        self.seconds[child.name] = round(self.seconds.get(child.name, 0.0) + child.seconds, 2)
         self.spent[child.name] = child.spent
         self._results[child.name] = result
         if child.ending == "failed":
@@ -285,7 +285,7 @@ class Run:
                 self._probes["memory"]["growth"] = measured["growth"]
 
     def _plan(self) -> None:
-        own = self._results.get("step", {}).get("own") or {}
+        own = {**(self._results["build"].get("own") or {}), "marks": self._results.get("step", {}).get("marks")}
         if not self._plain and (own.get("replays") or own.get("compiled")):
             self._plan_without_own_graphs(own)
             return

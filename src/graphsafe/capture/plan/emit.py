@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import re
 import sys
 import textwrap
@@ -100,7 +101,8 @@ class _Writer:
         name = source.name.replace(".", "_")
         lines = list(file_lines(source.path) or ())
         bodies: list[str] = []
-        starts = source.line - 1
+        # A method is bound anew in its class, with what decorates it; of a function the code within is replaced.
+        starts = (source.line if "." in source.name else source.node.lineno) - 1
         for number in sorted(numbers, key=lambda number: -self._chosen[number].first):
             body, call, first, last = self._break(source, number, lines)
             bodies.insert(0, body)
@@ -209,13 +211,10 @@ class _Writer:
         if "." in source.name:
             self._installed.append(f"{module}.{source.name} = {name}  # type: ignore[method-assign]")
             return
-        held = getattr(sys.modules.get(function.__module__), source.name, function)
-        holders = {module}
-        for other, loaded in list(sys.modules.items()):
-            if isinstance(loaded, ModuleType) and vars(loaded).get(source.name) is held:
-                holders.add(other.removeprefix(_TARGET))
-        self._modules |= holders
-        self._installed += [f"{holder}.{source.name} = {name}" for holder in sorted(holders)]
+        held = getattr(sys.modules.get(function.__module__), source.name, None)
+        if held is None or inspect.unwrap(held) is not function:
+            raise Unemittable(f"{source.name} cannot be reached by its name")
+        self._installed.append(f"_replace({module}.{source.name}, {name})")
 
 
 def _module(function: FunctionType) -> str:

@@ -36,8 +36,7 @@ class Planning:
         probes: Mapping[str, Told],
         own: Told,
     ) -> None:
-        """`run` runs a child and notes how it ended; `own`: what the step child told of graphs that the step has of its
-        own."""
+        """`run` runs a child and notes how it ended; `own`: graphs and marks that the step has itself."""
         self._request = request
         self._folder = folder
         self._job = job

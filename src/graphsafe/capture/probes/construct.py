@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.buckets.declared import declaration_of
 from graphsafe.capture.frames import absolute, function_name, is_user_file
+from graphsafe.capture.given.own import own_graphs_watched
 from graphsafe.capture.session import opened
 from graphsafe.capture.state import Snapshot, StateError, reach_of
 from graphsafe.capture.state.objects import code_of
@@ -48,15 +49,17 @@ def _look(job: Job, channel: Channel, attempts: list[CaptureAttempt], threads: s
         channel.tell(declared=None if declared is None else asdict(declared))
         snapshot = Snapshot(device, session.subject)
         channel.tell(digests=snapshot.digests, unreadable=reach_of(session.subject).unreadable)
+        own: dict[str, Any] = {}
         try:
-            tried = try_inputs(session, snapshot)
+            with own_graphs_watched(session, own):
+                tried = try_inputs(session, snapshot)
             channel.tell(limits=tried.limits, unvaried=tried.unvaried)
         except Broken as broken:
             channel.tell(broken_by=broken.path)
         except StateError as error:
             channel.tell(limits=[{"kind": "not-varied", "what": "all inputs", "why": str(error)}])
         memory = device.memory()
-        channel.tell(memory=asdict(memory))
+        channel.tell(memory=asdict(memory), own=own)
 
 
 def construct(session: Session, attempts: list[CaptureAttempt], threads: set[threading.Thread]) -> dict[str, Any]:

@@ -3,7 +3,6 @@ run, without stopping the step; and what becomes of the state that it can reach.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ from graphsafe.capture.targets import users_code
 if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import StepEvent
     from graphsafe.capture.job import Channel, Job
-    from graphsafe.report.model import CallSite
 
 _SYNCS = frozenset({"read", "wait", "query", "extent", "hidden-sync"})
 _COPIES = frozenset({"copy-to-host", "copy-to-device"})
@@ -35,11 +33,10 @@ def run(job: Job, channel: Channel) -> None:
         first = _watched(session, ran)
         census.append(_reached(session))
         calls: list[HostCall] = []
-        replays: list[tuple[CallSite, ...]] = []
         for k in (1, 2):
             channel.phase(f"step {k + 1}")
             session.seed(FIRST_SEED + k)
-            with lines_traced(ran), host_calls_watched(calls.append), session.device.watch_replays(replays.append):
+            with lines_traced(ran), host_calls_watched(calls.append):
                 session.step()
             census.append(_reached(session))
         session.warm_up(done=3)
@@ -65,28 +62,14 @@ def run(job: Job, channel: Channel) -> None:
             state={"status": "fail" if changed else "pass", "changed": changed},
             lines={file: sorted(lines) for file, lines in ran.lines.items()},
             host_calls=[asdict(call) for call in dict.fromkeys(calls)],
-            own=_own_graphs(replays, ran),
+            marks=_marks(ran),
         )
 
 
-def _own_graphs(replays: Iterable[tuple[CallSite, ...]], ran: Executed) -> dict[str, Any]:
-    """What the target itself does with CUDA graphs: where it replays some, which functions that ran are marked to run
-    eagerly between them, and whether code was compiled that may make its own."""
-    marks = [
-        mark for mark in eager_marks() if ran.lines.get(mark.path, set()) & set(range(mark.line + 1, mark.last + 1))
-    ]
-    trees = sys.modules.get("torch._inductor.cudagraph_trees")
-    return {
-        "replays": [[asdict(frame) for frame in frames] for frames in dict.fromkeys(replays)],
-        "marks": [asdict(mark) for mark in marks],
-        "compiled": trees is not None and bool(replays or _skipped()),
-    }
-
-
-def _skipped() -> bool:
-    """Whether Inductor wanted a CUDA graph and left it out."""
-    dynamo: Any = sys.modules.get("torch._dynamo.utils")
-    return dynamo is not None and dynamo.counters["inductor"]["cudagraph_skips"] > 0
+def _marks(ran: Executed) -> list[dict[str, Any]]:
+    """Functions that ran and that the target marks to run eagerly between graphs."""
+    inside = [(mark, set(range(mark.line + 1, mark.last + 1))) for mark in eager_marks()]
+    return [asdict(mark) for mark, lines in inside if lines & ran.lines.get(mark.path, set())]
 
 
 def _reached(session: Session) -> Reach:
