@@ -349,7 +349,7 @@ def main() -> int:
     quick: Counter[str] = Counter()
     broken = different = 0
     scans: list[bool] = []
-    original = api._scan
+    original = api._report
 
     def noted(*arguments: object) -> Report:
         scans.append(True)
@@ -367,9 +367,9 @@ def main() -> int:
             what = edit(project, read, draw)
             kind = what.partition(" ")[0]
             scans.clear()
-            api._scan = noted
+            api._report = noted
             found = project.scan(True)
-            api._scan = original
+            api._report = original
             quick[kind] += not scans
             expected = project.scan(False)
             edits[kind] += 1

@@ -27,17 +27,17 @@ def write_project(root: Path, files: Mapping[str, str]) -> Path:
 def scans_again(root: Path, monkeypatch: pytest.MonkeyPatch, confidence: Confidence = "likely") -> Again:
     """Scan with the cache: the report, which is that of a scan without one, and whether it took a whole scan."""
     scans: list[bool] = []
-    original = api._scan
+    original = api._report
 
     def noted(*arguments: object) -> object:
         scans.append(True)
         return original(*arguments)  # type: ignore[arg-type]
 
     def scan() -> tuple[Report, bool]:
-        monkeypatch.setattr(api, "_scan", noted)
+        monkeypatch.setattr(api, "_report", noted)
         scans.clear()
         report = api.scan_paths([root], Config(root=root), confidence=confidence, cache=root / FOLDER)
-        monkeypatch.setattr(api, "_scan", original)
+        monkeypatch.setattr(api, "_report", original)
         assert text(report) == text(api.scan_paths([root], Config(root=root), confidence=confidence))
         return report, bool(scans)
 

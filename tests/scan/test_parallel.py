@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
-from graphsafe.config import load_config
+import pytest
+
+from graphsafe.config import Config, load_config
 from graphsafe.report.forms import render
 from graphsafe.scan.api import scan_paths
+from graphsafe.scan.driver import Driver
+from graphsafe.scan.incremental.cache import FOLDER
+
+from .editing import edit, scans_again, write_project
+from .test_dependencies import FILES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -16,6 +24,31 @@ def test_two_processes_write_the_same_report() -> None:
     one, two = (replace(scan_paths([EXAMPLES], load_config(EXAMPLES), jobs=jobs), created="") for jobs in (1, 2))
     assert render(one, "json") == render(two, "json")
     assert one.findings
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="elsewhere one process reads")
+def test_a_process_that_is_killed_costs_time_and_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, own, read = load_config(EXAMPLES), os.getpid(), Driver.read
+    expected = scan_paths([EXAMPLES], config)
+
+    def dying(driver: Driver, path: str) -> None:
+        if os.getpid() != own and path.endswith("decoder_bad.py"):
+            os._exit(9)
+        read(driver, path)
+
+    monkeypatch.setattr(Driver, "read", dying)
+    found = scan_paths([EXAMPLES], config, jobs=2)
+    assert render(replace(found, created=""), "json") == render(replace(expected, created=""), "json")
+
+
+def test_an_edit_counts_as_after_a_scan_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_project(tmp_path, FILES)
+    again = scans_again(root, monkeypatch)
+    scan_paths([root], Config(root=root), cache=root / FOLDER, jobs=3)
+    edit(root, "helper.py", "def unused(x):\n    return x\n", "def unused(x):\n    return x + 1\n")
+    assert not again()[1]
+    edit(root, "helper.py", "x.sum().item() * LIMIT", "x.sum() * LIMIT")
+    assert again()[1]
 
 
 def test_files_that_cannot_be_read_are_reported_as_by_one_process(tmp_path: Path) -> None:

@@ -20,10 +20,11 @@ from graphsafe.scan.driver import Driver
 from graphsafe.scan.incremental.incremental_scan import IncrementalScan
 from graphsafe.scan.linting.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.linting.lint import Linter
+from graphsafe.scan.reading_pool import read_shared
 from graphsafe.scan.roots.candidate_files import Candidates, find_candidates, root_patterns
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.find import Complaint, python_files
-from graphsafe.scan.symbols.index_pool import build_indexes
+from graphsafe.scan.symbols.index_pool import build_indexes, process_count
 from graphsafe.scan.symbols.project_files import Files, outermost_package
 
 Progress = Callable[[int, int], None]
@@ -69,14 +70,15 @@ def scan_paths(
         for path in candidates.paths
         if path in files.names and path not in files.indexes and Path(path) not in buffers
     }
-    files.indexes.update(build_indexes(missing, jobs))
+    files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
     others = [path for path in wanted if path not in settled]
     driver = Driver(files, config, rulebook, candidates)
+    _read(driver, candidates, jobs, progress)
 
     def linter() -> Linter:
         return Linter(driver.project, driver.record, rulebook, config, confidence, is_whole=candidates.scope is None)
 
-    report = run_deep(lambda: _scan(driver, linter, candidates, others, wanted, rulebook.ops.name, progress))
+    report = run_deep(lambda: _report(driver, linter, candidates, others, wanted, rulebook.ops.name))
     earlier.keep(report, driver.project, others)
     return replace(report, limits=(*report.limits, *left_out))
 
@@ -93,9 +95,9 @@ def explain_path(
     wanted = definitions(files, config.root, name)
     candidates = find_candidates(files, list(files.paths), config, root_patterns(config, rulebook))
     missing = {path: files.names[path] for path in candidates.paths if path in files.names}
-    files.indexes.update(build_indexes(missing, jobs))
+    files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
     driver = Driver(files, config, rulebook, candidates)
-    run_deep(lambda: _read(driver, candidates, progress))
+    _read(driver, candidates, jobs, progress)
     return hotness_of(wanted, files, driver.record, HotnessRules(config), frozenset(map(str, given)))
 
 
@@ -167,17 +169,38 @@ def _is_project(config: Config) -> bool:
     return config.source is not None or is_project_root(config.root)
 
 
-def _scan(
+def _read(driver: Driver, candidates: Candidates, jobs: int | None, progress: Progress | None) -> None:
+    """Read the candidates, in several processes where there are many."""
+    paths, done = candidates.paths, 0
+
+    def reading() -> None:
+        nonlocal done
+        if progress is not None:
+            progress(done, len(paths))
+        done += 1
+
+    def read_alone() -> None:
+        for path in paths:
+            reading()
+            driver.read(path)
+        driver.finish()
+
+    # What is read of a few files alone is counted, and so has an order.
+    count = process_count(jobs, len(paths)) if candidates.scope is None else 1
+    if not read_shared(driver, paths, count, reading):
+        done = 0
+        run_deep(read_alone)
+
+
+def _report(
     driver: Driver,
     lint: Callable[[], Linter],
     candidates: Candidates,
     others: Iterable[str],
     wanted: Sequence[str],
     op_table: str,
-    progress: Progress | None,
 ) -> Report:
-    """`candidates` are read; `others` of the wanted files hold no word of a root, and need only be legal Python."""
-    _read(driver, candidates, progress)
+    """`others` of the wanted files hold no word of a root, and need only be legal Python."""
     for path in others:
         driver.project.files.check(path)
     linter = lint()
@@ -193,14 +216,6 @@ def _scan(
         limits=tuple(_limits(driver, linter, candidates, wanted)),
         devices=None,
     )
-
-
-def _read(driver: Driver, candidates: Candidates, progress: Progress | None) -> None:
-    for done, path in enumerate(candidates.paths):
-        if progress is not None:
-            progress(done, len(candidates.paths))
-        driver.read(path)
-    driver.finish()
 
 
 def _now() -> str:

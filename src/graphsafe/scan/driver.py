@@ -1,14 +1,14 @@
 """Reading a project: from what each file makes hot to a record of all that this leads to.
 
 All files share one engine, since nearly all of what a model runs it shares with others. Its answers do not depend on
-the order in which files and roots are read. Two things are known only when all roots have been read: what calls put
-into the fields of plain classes, and what they pass to methods of which only the name is known. So there is a second
-round, which reads again what rests on these.
+the order in which files and roots are read, so several processes can read a part each (`sharing.py`). What is known
+only when all roots have been read they tell each other: which functions are called, what calls put into the fields of
+plain classes, and what they pass to methods of which only the name is known. On the last two rests a second round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,12 +19,12 @@ from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, Place, Record, reason_weight
-from graphsafe.scan.domain.summary import CallEdge, Summary
+from graphsafe.scan.domain.summary import CallEdge, Field, Summary
 from graphsafe.scan.domain.values import NONE, Tensor, Value
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.engine import Engine
-from graphsafe.scan.linting.gather import constructions, gather, included, new_roots, passed_by_name
+from graphsafe.scan.linting.gather import constructions, gather, included, joined, new_roots, passed_by_name
 from graphsafe.scan.roots.assumed_roots import assumed_roots_of
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.hot_roots import HotnessRules, capture_sites, roots_of, target_roots
@@ -33,7 +33,9 @@ from graphsafe.scan.symbols.index import FunctionFacts
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
-NO_REASON = (0, 0, "")
+Reason = tuple[int, int, str]
+"Why a function is a root, in words; the smallest says most, and of its own lines comes before that of callers."
+NO_REASON: Reason = (0, 0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,47 @@ class Step:
     guarded: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What the first round has shown, for the second."""
+
+    whys: Mapping[str, Reason]
+    "Root -> why it is one."
+    passed: Mapping[str, Mapping[str, Sequence[Tensor]]]
+    "Method -> parameter -> the tensors that calls pass of which only the method's name is known."
+    constructions: Mapping[Field, Sequence[Value]]
+    "What calls of classes of plain fields put into these."
+
+
+def learnt_together(parts: Sequence[Learnt]) -> Learnt:
+    passed: dict[str, dict[str, list[Tensor]]] = {}
+    built: dict[Field, dict[str, Value]] = {}
+    for part in parts:
+        for method, parameters in part.passed.items():
+            for name, tensors in parameters.items():
+                passed.setdefault(method, {}).setdefault(name, []).extend(tensors)
+        for key, values in part.constructions.items():
+            built.setdefault(key, {}).update((repr(value), value) for value in values)
+    constructions = {key: [values[text] for text in sorted(values)] for key, values in built.items()}
+    return Learnt(whys_together([part.whys for part in parts]), passed, constructions)
+
+
+def whys_together(parts: Iterable[Mapping[str, Reason]]) -> dict[str, Reason]:
+    found: dict[str, Reason] = {}
+    for whys in parts:
+        for ref, reason in whys.items():
+            found[ref] = min(found.get(ref, reason), reason)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one process has found when all is read."""
+
+    record: Record
+    whys: Mapping[str, Reason]
+
+
 class Driver:
     def __init__(self, files: Files, config: Config, rulebook: Rulebook, candidates: Candidates) -> None:
         self.project = Project(files)
@@ -58,8 +101,9 @@ class Driver:
         self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries, candidates.scope)
         self._replaying: set[str] = set()
         "Files that replay a graph."
-        self._whys: dict[str, tuple[int, int, str]] = {}
-        "Root -> the reason that says most; of equal ones, that of its own lines before that of callers."
+        self._whys: dict[str, Reason] = {}
+        self._looked_for_roots: list[str] = []
+        "The files that this process was given to read."
         self._read: dict[Step, Summary] = {}
         self._looked_into: set[int] = set()
         "The ids of summaries whose new roots are known; those that have been read keep them alive."
@@ -77,6 +121,7 @@ class Driver:
         if path == TARGETS:
             self._follow([Step("targets", path)])
         else:
+            self._looked_for_roots.append(path)
             steps: list[Step] = []
             found = self._engine.collect(lambda: self._look_into(path, steps), f"{path}::")
             if found.items:
@@ -85,27 +130,51 @@ class Driver:
 
     def finish(self) -> None:
         """What no known step calls but is likely to run in one; the second round; and the record of all."""
+        self.read_assumed(self.reached())
+        self.read_again(self.learnt())
+        self.conclude([self.outcome()])
+
+    def reached(self) -> frozenset[str]:
+        """The functions that are called from hot code or are roots, as far as this process has read."""
+        summaries = included(self._read.values())
+        called = {item.callee for summary in summaries for item in summary.items if type(item) is CallEdge}
+        return frozenset(called.union(self._whys))
+
+    def read_assumed(self, reached: Set[str]) -> None:
+        """Follow what runs in a step by its form, of the files that were read, where no hot code calls it."""
+        self._follow([*self._assumed(reached)])
+
+    def learnt(self) -> Learnt:
+        summaries = [*included(self._read.values())]
+        return Learnt(self._whys, passed_by_name(summaries), constructions(summaries))
+
+    def read_again(self, learnt: Learnt) -> None:
+        """The second round."""
         engine = self._engine
-        self._follow([*self._assumed()])
-        first = [*included(self._read.values())]
-        self._on_host = _on_host(passed_by_name(first))
-        engine.attributes.constructions = constructions(first)
+        self._whys = dict(learnt.whys)
+        self._on_host = _on_host(learnt.passed)
+        engine.attributes.constructions = learnt.constructions
         engine.invalidate(self._may_be_other)
         steps = [step for step in self._read if step.kind != "file"]
         self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}
         self._looked_into.clear()
         self._follow(steps)
-        whys = {ref: why for ref, (*_, why) in self._whys.items()}
-        self.record = gather(self.project, [self._read[step] for step in sorted(self._read, key=repr)], whys)
-        for path in sorted(self._replaying):
-            self.record.replays.update(replays_of(self.project, path))
 
-    def _assumed(self) -> Iterator[Step]:
-        """What runs in a step by its form, where no hot code calls it."""
-        summaries = included(self._read.values())
-        called = {item.callee for summary in summaries for item in summary.items if type(item) is CallEdge}
-        for path in self._candidates.paths:
-            file = self.project.index(path) if path != TARGETS else None
+    def outcome(self) -> Outcome:
+        record = gather([self._read[step] for step in sorted(self._read, key=repr)])
+        for path in self._replaying:
+            record.replays.update(replays_of(self.project, path))
+        return Outcome(record, self._whys)
+
+    def conclude(self, outcomes: Sequence[Outcome]) -> None:
+        """Make the record, of what all processes have found."""
+        whys = whys_together([outcome.whys for outcome in outcomes])
+        texts = {ref: why for ref, (*_, why) in whys.items()}
+        self.record = joined(self.project, [outcome.record for outcome in outcomes], texts)
+
+    def _assumed(self, reached: Set[str]) -> Iterator[Step]:
+        for path in self._looked_for_roots:
+            file = self.project.index(path)
             if file is None:
                 continue
             called_in_package = self._candidates.public.get(path)
@@ -113,7 +182,7 @@ class Driver:
                 # A function that is added there may be a root, and a call that is added may make another one none.
                 self.project.files.read_whole.add(path)
             for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, called_in_package):
-                if ref not in called and ref not in self._whys and self._engine.budget.holds(ref):
+                if ref not in reached and ref not in self._whys and self._engine.budget.holds(ref):
                     self._note_why(ref, why, 1)
                     yield Step("root", ref, receiver)
 

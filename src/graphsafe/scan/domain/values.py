@@ -24,6 +24,10 @@ class _Unset:
     def __repr__(self) -> str:
         return "UNSET"
 
+    def __reduce__(self) -> str:
+        """In another process, too, there is one alone."""
+        return "UNSET"
+
 
 UNSET = _Unset()
 "A host value that is not known before the code runs."
@@ -142,6 +146,11 @@ class Function:
     closure_id: int = field(default=0, repr=False)
     cached: bool = False
     "Stands under `functools.cache` or its like."
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """What another process is told of it: nothing of the code and the environment of a nested one."""
+        given = (self.ref, self.bound, self.partial, self.partial_keywords, None, None, self.closure_id, self.cached)
+        return Function, given
 
 
 @dataclass(frozen=True, slots=True)

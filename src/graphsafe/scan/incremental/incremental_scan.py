@@ -78,6 +78,8 @@ class IncrementalScan:
         known, legal = self._cache.indexes(self._index_keys)
         self._known.update(known)
         self._files.indexes.update(known)
+        # Nothing more to look up, for this process or for one that shares the reading.
+        self._files.recall = None
         return legal
 
     def keep(self, report: Report, project: Project, checked: Iterable[str]) -> None:

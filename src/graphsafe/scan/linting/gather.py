@@ -1,6 +1,7 @@
 """Puts summaries together into the record of hot code: those of all roots, and of all that these call.
 
-Everything here is a set, or told root by root, so that it does not matter in which order the roots were read.
+Everything here is a set, or told root by root, so that it does not matter in which order the roots were read, nor
+which process read them: each gathers what it has read, and `joined` puts these records together.
 """
 
 from __future__ import annotations
@@ -65,19 +66,13 @@ def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
     return {key: [values[text] for text in sorted(values)] for key, values in found.items()}
 
 
-def gather(project: Project, steps: Sequence[Summary], whys: Mapping[str, str]) -> Record:
-    """`steps`: one for each place where reading began; `whys`: root function -> why it is one."""
-    record = Record(roots=dict(sorted(whys.items())))
-    sites: set[str] = set()
-    failures: set[Failure] = set()
+def gather(steps: Sequence[Summary]) -> Record:
+    """`steps`: one for each place where reading began. The record's roots are functions that hold a capture."""
+    record = Record()
     writes: dict[WritePlace, dict[str, Write]] = {}
     for summary, guarded, without_uses in _states(steps):
         for place, event in summary.events.items():
-            if guarded and event.guard is None:
-                event = replace(event, guard=GUARDED)
-            known = record.events.get(place)
-            if known is None or _rank(event) < _rank(known):
-                record.events[place] = event
+            _add_event(record, place, replace(event, guard=GUARDED) if guarded and event.guard is None else event)
         for item in summary.items:
             if type(item) is CallEdge:
                 edge = replace(item.edge, guarded=True) if guarded else item.edge
@@ -88,28 +83,66 @@ def gather(project: Project, steps: Sequence[Summary], whys: Mapping[str, str]) 
                 writes.setdefault(item.place, {})[repr(item)] = item
             elif type(item) is Use:
                 if not without_uses:
-                    record.state.uses[item.place] = min(item, record.state.uses.get(item.place, item), key=repr)
+                    _add_use(record, item)
             elif type(item) is StepInput:
                 record.state.inputs.add(item.attribute)
             elif type(item) is RootSite:
-                sites.add(item.ref)
+                record.roots[item.ref] = SITE
             elif type(item) is Failure:
-                failures.add(item)
-    for ref in sorted(sites):
-        record.roots.setdefault(ref, SITE)
-    for written in sorted(writes):
-        found = [writes[written][text] for text in sorted(writes[written])]
-        plain = [write for write in found if write.guard is None]
-        record.state.writes[written] = plain or found
-    record.failures = dict.fromkeys(sorted(failures, key=repr))
-    record.edges = {callee: dict.fromkeys(sorted(edges, key=repr)) for callee, edges in sorted(record.edges.items())}
+                record.failures[item] = None
+    record.state.writes = {place: _of_place(found) for place, found in writes.items()}
     _order(record.state, steps)
+    return record
+
+
+def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str]) -> Record:
+    """The record of all that several have gathered; `whys`: root function -> why it is one."""
+    record = Record(roots=dict(sorted(whys.items())))
+    writes: dict[WritePlace, dict[str, Write]] = {}
+    for part in records:
+        for place, event in part.events.items():
+            _add_event(record, place, event)
+        for callee, edges in part.edges.items():
+            record.edges.setdefault(callee, {}).update(edges)
+        for written, found in part.state.writes.items():
+            writes.setdefault(written, {}).update((repr(write), write) for write in found)
+        for use in part.state.uses.values():
+            _add_use(record, use)
+        for written, uses in part.state.used_before.items():
+            record.state.used_before.setdefault(written, set()).update(uses)
+        record.state.inputs |= part.state.inputs
+        record.state.read_before |= part.state.read_before
+        record.failures.update(part.failures)
+        record.replays.update(part.replays)
+    for ref in sorted({ref for part in records for ref in part.roots}):
+        record.roots.setdefault(ref, SITE)
+    record.state.writes = {place: _of_place(writes[place]) for place in sorted(writes)}
+    record.failures = dict.fromkeys(sorted(record.failures, key=repr))
+    record.edges = {callee: dict.fromkeys(sorted(edges, key=repr)) for callee, edges in sorted(record.edges.items())}
     draws_of_host = [place for place, event in record.events.items() if event.how == "host-random" and not event.guard]
     for at in draws_of_host:
         if draws.called_in_training(project, record, f"{at.path}::{at.function}"):
             record.events[at] = replace(record.events[at], guard=draws.IN_TRAINING)
     record.events = {place: record.events[place] for place in sorted(record.events, key=_in_order)}
+    record.replays = {place: record.replays[place] for place in sorted(record.replays, key=_in_order)}
     return record
+
+
+def _add_event(record: Record, place: Place, event: Event) -> None:
+    known = record.events.get(place)
+    if known is None or _rank(event) < _rank(known):
+        record.events[place] = event
+
+
+def _add_use(record: Record, use: Use) -> None:
+    known = record.state.uses.get(use.place)
+    record.state.uses[use.place] = use if known is None else min(use, known, key=repr)
+
+
+def _of_place(writes: Mapping[str, Write]) -> list[Write]:
+    """In order, and without those that captures do not reach where they reach others."""
+    found = [writes[text] for text in sorted(writes)]
+    return [write for write in found if write.guard is None] or found
 
 
 GUARDED = "reached only where captures do not go"

@@ -22,12 +22,13 @@ Job = tuple[str, str, bool]
 "Path, module name, and whether it is a package."
 
 
-def build_indexes(work: Mapping[str, tuple[str, bool]], jobs: int | None) -> dict[str, FileIndex]:
-    """The indexes of files, by path: of those that Python can parse. Empty where one process does as well.
+def process_count(jobs: int | None, files: int) -> int:
+    """How many processes are to read so many files. `jobs` None: one a core, where there is enough to do for them."""
+    return jobs if jobs is not None else (os.cpu_count() or 1) if files >= ENOUGH_FILES else 1
 
-    `jobs` None: as many processes as there are cores, where there is enough to do for them.
-    """
-    count = jobs if jobs is not None else (os.cpu_count() or 1) if len(work) >= ENOUGH_FILES else 1
+
+def build_indexes(work: Mapping[str, tuple[str, bool]], count: int) -> dict[str, FileIndex]:
+    """The indexes of files, by path: of those that Python can parse. Empty where one process does as well."""
     if count <= 1 or not work:
         return {}
     # Forking is safe here: graphsafe has started no thread yet. Elsewhere a fresh process imports what it needs.

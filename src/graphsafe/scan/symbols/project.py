@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Literal
 
-from graphsafe.scan.sources.source import Source
+from graphsafe.scan.sources.source import Source, Unreadable
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.project_files import Files
 
@@ -25,6 +26,19 @@ class Binding:
     path: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What was read and looked up of a project, for what is decided by that when all is read."""
+
+    indexes: Mapping[str, FileIndex | None]
+    problems: Mapping[str, Unreadable]
+    rewritten: Set[str]
+    spans: Mapping[str, Set[tuple[int, int]]]
+    whole: Set[str]
+    searches: Mapping[str, Set[re.Pattern[str]]]
+    names: Mapping[str, Set[str]]
+
+
 class Project:
     """Resolves names across the files of a project. Answers are memoised, since files do not change during a scan."""
 
@@ -33,6 +47,8 @@ class Project:
         self.asked_bytes = 0
         "The bytes of all modules that were looked into, as far as they are in memory."
         self._asked: set[str] = set()
+        self._asked_elsewhere: dict[str, set[str]] = {}
+        "What other processes have asked for."
         self._modules = files.modules
         self._mros: dict[str, tuple[str, ...]] = {}
         self._bindings: dict[tuple[str, str], Binding | None] = {}
@@ -142,12 +158,33 @@ class Project:
                 return Binding("assign", f"{binding.name}.{name}", binding.path)
         return binding
 
-    def asked(self) -> dict[str, list[str]]:
+    def asked(self) -> dict[str, set[str]]:
         """Path -> the names that somebody has looked for at the module level, there or not."""
-        found: dict[str, list[str]] = {}
+        found = {path: set(names) for path, names in self._asked_elsewhere.items()}
         for path, name in self._bindings:
-            found.setdefault(path, []).append(name)
+            found.setdefault(path, set()).add(name)
         return found
+
+    def used(self, but: Set[str]) -> Used:
+        """All that was used, for another process; that one has the indexes of `but` already."""
+        files = self.files
+        indexes = {path: index for path, index in files.indexes.items() if path not in but}
+        spans, whole, searches = files.read_spans, files.read_whole, files.searches
+        return Used(indexes, files.problems, files.rewritten, spans, whole, searches, self.asked())
+
+    def add_used(self, used: Used) -> None:
+        """Take what another process has used for used here."""
+        files = self.files
+        files.indexes.update(used.indexes)
+        files.problems.update(used.problems)
+        files.rewritten |= used.rewritten
+        files.read_whole |= used.whole
+        for path, spans in used.spans.items():
+            files.read_spans.setdefault(path, set()).update(spans)
+        for path, patterns in used.searches.items():
+            files.searches.setdefault(path, set()).update(patterns)
+        for path, names in used.names.items():
+            self._asked_elsewhere.setdefault(path, set()).update(names)
 
     # classes and functions, by `path::Qual.name`
 
