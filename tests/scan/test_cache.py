@@ -66,7 +66,7 @@ def test_a_second_scan_says_the_same_without_reading(project: Path, monkeypatch:
     def refuse(*_: object) -> Report:
         raise AssertionError("read again")
 
-    monkeypatch.setattr(api, "_scan", refuse)
+    monkeypatch.setattr(api, "_report", refuse)
     assert text(scan(project, project / FOLDER)) == text(cold) == text(cold)
 
 
