@@ -70,11 +70,16 @@ def test_a_long_way_is_told_once_in_a_row() -> None:
     ]
 
 
-def test_many_findings_are_counted_by_code() -> None:
-    first = samples.FINDINGS[0]
+def test_many_findings_are_a_line_a_function_and_end_on_where_to_start() -> None:
+    first, other = samples.FINDINGS[:2]
     findings = tuple(replace(first, location=replace(first.location, line=line, end_line=line)) for line in range(60))
-    text = terminal(replace(samples.SCAN, findings=(*findings, samples.FINDINGS[1])))
-    assert "\n\n60  GS101  scalar-read\n 1  GS102  device-value-branch\n\n61 errors in 1 file" in text
+    central = replace(other, further_roots=7, location=replace(other.location, function="shared"))
+    text = terminal(replace(samples.SCAN, findings=(*findings, central)))
+    assert text.count("GS101 error") == 2 and "57, 58 and 59" in text, "one line, and the proposal to start with"
+    assert "\n\n60  GS101  scalar-read\n 1  GS102  device-value-branch\n\nStart here" in text
+    start = text[text.index("Start here") :].splitlines()
+    assert "GS102 error, reached from 8 roots" in start[1] and "GS101 error, reached from" in start[2]
+    assert start[-1] == "61 errors in 1 file"
 
 
 def test_a_root_begins_a_step() -> None:
@@ -95,7 +100,7 @@ def test_what_capture_saw_is_not_called_hot() -> None:
     assert "hot because" not in text
 
 
-def test_order_is_place_then_folded_buffers_then_notes_then_limits_then_the_sum() -> None:
+def test_order_is_place_then_notes_then_fresh_buffers_then_limits_then_the_sum() -> None:
     text = terminal(samples.SCAN)
     begins = [part.split()[0] for part in text.strip().split("\n\n")]
     assert begins == [
@@ -105,22 +110,22 @@ def test_order_is_place_then_folded_buffers_then_notes_then_limits_then_the_sum(
         "GS101",
         "GS703",
         "GS104",
-        "GS401",
         "engine/routing.py:3:12:",
+        "GS401",
         "Not",
         "5",
     ]
     assert text.endswith("\n\n5 errors, 3 warnings and 1 note in 2 files; 1 suppressed\n")
 
 
-def test_fresh_buffers_are_one_line_a_function() -> None:
+def test_fresh_buffers_are_one_line_a_file() -> None:
     fresh = samples.FINDINGS[4]
-    elsewhere = replace(fresh, location=replace(fresh.location, line=2, function="DecoderLayer.other"))
+    elsewhere = replace(fresh, location=replace(fresh.location, path="engine/cache.py", line=2))
     report = replace(samples.SCAN, findings=(*samples.FINDINGS, elsewhere))
     assert block(terminal(report), "GS401").splitlines() == [
-        "GS401 warning: 3 fresh buffers every step",
-        "  --> engine/layer.py:2 in DecoderLayer.other",
-        "  --> engine/layer.py:9 in DecoderLayer.forward, and line 10",
+        "GS401 warning: 3 fresh buffers every step, in 2 files",
+        "  --> engine/layer.py:9 lines 9 and 10",
+        "  --> engine/cache.py:2 line 2",
         "  fix: Allocate it once, in `__init__`, and fill it in place.",
     ]
 

@@ -15,10 +15,15 @@ from graphsafe.report.text import Paint, cells, chained, count, listed, painter,
 
 STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _FOLDED = "GS401"
-"""A function that allocates does so on many lines, and one repair mends them all: one line a function."""
+"""Captures allow it, code that allocates does so on many lines, and one repair mends them all: one line a file."""
 _MOST_LIMITS = 20
+_MOST_FILES = 20
+_MOST_LINES = 8
+"""Of notes, which need not all be found."""
 _MANY = 50
-"""From here on one wants to know which codes there are."""
+"""From here on findings are a line each, without their code, and one wants to know which there are."""
+_FIRST = 5
+"""So many are proposed to start with."""
 
 
 def render_terminal(reports: Sequence[Report], source: Lines, *, colour: bool, width: int) -> str:
@@ -30,21 +35,24 @@ def render_terminal(reports: Sequence[Report], source: Lines, *, colour: bool, w
 
 def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[list[str]]:
     shown = unsuppressed(report)
-    notes = [finding for finding in shown if finding.level == "note"]
-    folded = [finding for finding in shown if finding.level != "note" and finding.code == _FOLDED]
-    framed = [finding for finding in shown if finding.level != "note" and finding.code != _FOLDED]
+    folded = [finding for finding in shown if finding.code == _FOLDED]
+    notes = [finding for finding in shown if finding.level == "note" and finding.code != _FOLDED]
+    main = [finding for finding in shown if finding.level != "note" and finding.code != _FOLDED]
     told = _Told(set(), [])
-    blocks = [_finding(same, source, width, paint, told) for same in _by_place(framed)]
-    if folded:
-        blocks.append(_functions(folded, width, paint))
+    if len(main) <= _MANY:
+        blocks = [_finding(same, source, width, paint, told) for same in _by_place(main)]
+    else:
+        blocks = [_lines(main, width, paint), _advice(main, width, paint)]
     if notes:
-        blocks.append([line for group in _by_function(notes) for line in _note(group, width, paint)])
+        blocks.append(_lines(notes, width, paint))
+    if folded:
+        blocks.append(_files(folded, width, paint))
     if report.limits:
         blocks.append(_limits(report.limits, width, paint))
     if report.devices is not None:
         blocks += capture_blocks(report, width, paint)
-    if len(shown) > _MANY:
-        blocks.append(_by_code(shown))
+    if len(main) > _MANY:
+        blocks += [_by_code(shown), _start(main, width, paint)]
     return [*blocks, _summary(report, shown, width, paint)]
 
 
@@ -139,16 +147,51 @@ def _again(chain: list[str], told: _Told) -> list[str]:
     return [f"{chain[0].partition(':')[0]}: as above"] if same else chain
 
 
-def _functions(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+def _files(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+    """Fresh buffers: the files with most of them, a line each."""
     first = findings[0]
-    text = f"{count(len(findings), 'fresh buffer')} every step"
+    by_file: dict[str, list[int]] = {}
+    for finding in findings:
+        by_file.setdefault(finding.location.path, []).append(finding.location.line)
+    text = f"{count(len(findings), 'fresh buffer')} every step, in {count(len(by_file), 'file')}"
     lines = _titled(f"{first.code} {first.level}:", text, width, paint, STYLES[first.level])
-
-    for group in _by_function(findings):
-        at = group[0].location
-        where = f"in {at.function or 'module level'}{_further_lines(group)}"
-        lines += _pointed(printable(f"{at.path}:{at.line}"), where, width, paint)
+    most = sorted(by_file, key=lambda path: -len(by_file[path]))[:_MOST_FILES]
+    for path in most:
+        numbers = sorted(set(by_file[path]))
+        where = f"line{'s' * (len(numbers) > 1)} {listed(map(str, numbers), most=_MOST_LINES)}"
+        lines += _pointed(printable(f"{path}:{numbers[0]}"), where, width, paint)
+    if len(by_file) > len(most):
+        lines.append(f"  and {count(len(by_file) - len(most), 'more file')}")
     return [*lines, *_labelled("fix", _first_paragraph(first.fix), width, paint)]
+
+
+def _lines(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+    """A line for each function and code."""
+    return [line for group in _by_function(findings) for line in _line(group, width, paint)]
+
+
+def _advice(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+    """What to do about each code, once; for its gravest findings."""
+    first = {finding.code: finding for finding in sorted(findings, key=lambda finding: LEVELS.index(finding.level))}
+    lines = [paint("bold", "What to write instead (`graphsafe explain CODE` says why):")]
+    for code in sorted(first):
+        lines += wrapped(_first_paragraph(first[code].fix), width, f"  {code}  ", "         ")
+    return lines
+
+
+def _start(findings: Iterable[Finding], width: int, paint: Paint) -> list[str]:
+    """The gravest findings, one a function, that most roots lead to."""
+    ranked = sorted(findings, key=lambda finding: (-LEVELS.index(finding.level), -finding.further_roots))
+    lines = [paint("bold", "Start here, where most steps come by:")]
+    for finding, *_ in [*_by_function(ranked)][:_FIRST]:
+        at = finding.location
+        lines += _pointed(
+            printable(f"{at.path}:{at.line}:{at.column}"),
+            f"{finding.code} {finding.level}, reached from {count(finding.further_roots + 1, 'root')}",
+            width,
+            paint,
+        )
+    return lines
 
 
 def _by_function(findings: Iterable[Finding]) -> Iterable[Sequence[Finding]]:
@@ -161,13 +204,14 @@ def _by_function(findings: Iterable[Finding]) -> Iterable[Sequence[Finding]]:
 
 def _further_lines(group: Sequence[Finding]) -> str:
     numbers = list(dict.fromkeys(str(finding.location.line) for finding in group))[1:]
-    return f", and line{'s' * (len(numbers) > 1)} {listed(numbers, most=8)}" if numbers else ""
+    most = _MOST_LINES if group[0].level == "note" else len(numbers)
+    return f", and line{'s' * (len(numbers) > 1)} {listed(numbers, most=most)}" if numbers else ""
 
 
-def _note(group: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+def _line(group: Sequence[Finding], width: int, paint: Paint) -> list[str]:
     finding, at = group[0], group[0].location
     place = printable(f"{at.path}:{at.line}:{at.column}:")
-    text = f"{finding.code} note: {finding.message}{_further_lines(group)}"
+    text = f"{finding.code} {finding.level}: {finding.message}{_further_lines(group)}"
     line, *rest = wrapped(text, width, f"{place} ", "    ")
     return [line.replace(place, paint("cyan", place), 1), *rest]
 
