@@ -61,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif hasattr(getattr(sys, name), "reconfigure"):
             getattr(sys, name).reconfigure(errors="backslashreplace")
     try:
-        code = commands.main(args=argv, prog_name="graphsafe", standalone_mode=False)
+        words = list(sys.argv[1:] if argv is None else argv)
+        code = commands.main(args=words, prog_name="graphsafe", standalone_mode=False, obj=words)
         sys.stdout.flush()
         return int(code or OK)
     except click.ClickException as error:

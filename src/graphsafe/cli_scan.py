@@ -129,6 +129,7 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 @click.option(
     "--stdin-filename", type=PATH, metavar="FILE", help="With `-`: the file of the project that stdin stands for."
 )
+@click.option("--watch", is_flag=True, help="Scan again whenever a file of the project changes, until Ctrl-C.")
 @click.option("--statistics", is_flag=True, help="Instead of a report: how many findings each rule has.")
 @click.option("--show-settings", is_flag=True, help="Instead of a report: what is in force, and where it comes from.")
 @click.option("--no-cache", is_flag=True, help="Neither use nor keep what earlier scans found.")
@@ -167,6 +168,7 @@ def scan(
     cache_dir: Path | None,
     jobs: int | None,
     explain_path: str | None,
+    watch: bool,
 ) -> int:
     """Lint the hot path: name the lines that stand in the way of a CUDA graph.
 
@@ -195,6 +197,10 @@ def scan(
     there = tuple(path for path in paths if path not in missing)
     if not there:
         return BAD_REQUEST
+    if watch:
+        if buffers or write_baseline or add_ignore is not None or fix:
+            raise RequestError("scan --watch: takes neither `-` nor what changes files")
+        return _watch(there)
     modes = {
         "--explain-path": explain_path is not None,
         "--write-baseline": write_baseline,
@@ -289,6 +295,28 @@ def scan(
         if limit.kind in ("no-root", "internal-error"):
             complain(f"{limit.what}: {limit.why}")
     return BAD_REQUEST if missing else code
+
+
+def _watch(paths: Sequence[Path]) -> int:
+    """Run the same command again and again, each time as a process of its own, which forgets all that it read."""
+    import subprocess
+
+    from graphsafe.config import config_over
+    from graphsafe.watch import state_of, wait_for_change
+
+    command: list[str] = click.get_current_context().find_object(list) or []
+    again = [sys.executable, "-m", "graphsafe", *(word for word in command if word != "--watch")]
+    folders = {config_over(path).root for path in paths}
+    try:
+        while True:
+            state = state_of(folders)
+            if is_live(sys.stdout):
+                click.clear()
+            subprocess.run(again, check=False)
+            complain("waiting for changes; Ctrl-C ends")
+            wait_for_change(folders, state)
+    except KeyboardInterrupt:
+        return OK
 
 
 def _fixed(scan: Callable[[Mapping[Path, bytes]], Report], unsafe: bool, is_written: bool) -> tuple[Report, bool]:

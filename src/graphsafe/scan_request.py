@@ -219,12 +219,13 @@ def joined(reports: Sequence[Report]) -> Report:
 
 def source_over(buffers: Buffers) -> Lines:
     """The lines of a file, or of what an editor holds in place of it."""
+    from functools import lru_cache
+
     from graphsafe.report.source import lines_in, read_lines
 
-    if not buffers:
-        return read_lines
+    saved = lru_cache(maxsize=256)(read_lines)
     held = {os.path.abspath(path): lines_in(data) for path, data in buffers.items()}
-    return lambda path: held[at] if (at := os.path.abspath(path)) in held else read_lines(path)
+    return lambda path: held[at] if (at := os.path.abspath(path)) in held else saved(path)
 
 
 def check_paths(paths: Sequence[Path]) -> None:
