@@ -27,7 +27,7 @@ def scan(
     confidence: Confidence = "likely",
     baseline: StrPath | None = None,
     diff: str | None = None,
-    buffers: Mapping[StrPath, str | bytes] | None = None,
+    buffers: Mapping[str, str | bytes] | Mapping[Path, str | bytes] | None = None,
     cache: bool = True,
     jobs: int | None = None,
 ) -> Report:

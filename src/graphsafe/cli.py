@@ -213,3 +213,18 @@ def schema() -> None:
     from graphsafe.report.schema import SCHEMA_PATH
 
     click.echo(SCHEMA_PATH.read_text(encoding="utf-8"), nl=False)
+
+
+@commands.command()
+def lsp() -> None:
+    """Serve an editor over the language server protocol, on stdin and stdout.
+
+    Findings while you type, the rule's page on hover, and fixes as code actions. Needs `graphsafe[lsp]`.
+    """
+    import importlib.util
+
+    if importlib.util.find_spec("pygls") is None:
+        raise RequestError('lsp needs pygls: pip install "graphsafe[lsp]"')
+    from graphsafe.lsp.server import serve
+
+    serve()

@@ -1,0 +1,205 @@
+"""`graphsafe lsp`: diagnostics, explanations and fixes over the language server protocol, on stdin and stdout.
+
+One worker thread scans, since a scan may take seconds. A document is scanned as the editor holds it; the answer is
+dropped if the document has changed since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.uris import to_fs_path
+
+import graphsafe
+from graphsafe.api import scan
+from graphsafe.config import config_over
+from graphsafe.errors import RequestError
+from graphsafe.explain import page_for
+from graphsafe.lsp import shapes
+from graphsafe.report.model import Finding, Location, unsuppressed
+from graphsafe.rulebook import load_rulebook
+
+PATIENCE = 0.3
+"Seconds without a key stroke before a scan begins."
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was found in one version of a document."""
+
+    version: int | None
+    findings: Sequence[Finding]
+
+
+class Session:
+    """The documents that are open, and what is known of them."""
+
+    def __init__(self, server: LanguageServer) -> None:
+        self._server = server
+        self._worker = ThreadPoolExecutor(max_workers=1)
+        self._waiting: dict[str, asyncio.TimerHandle] = {}
+        self._answers: dict[str, Answer] = {}
+        self._said: set[str] = set()
+
+    def changed(self, uri: str, patience: float = PATIENCE) -> None:
+        """Scan a document soon."""
+        loop = asyncio.get_running_loop()
+        if uri in self._waiting:
+            self._waiting.pop(uri).cancel()
+        self._waiting[uri] = loop.call_later(patience, lambda: loop.create_task(self._scan(uri)))
+
+    def closed(self, uri: str) -> None:
+        if uri in self._waiting:
+            self._waiting.pop(uri).cancel()
+        self._answers.pop(uri, None)
+        self._publish(uri, [], None)
+
+    async def _scan(self, uri: str) -> None:
+        self._waiting.pop(uri, None)
+        path = to_fs_path(uri) if uri.startswith("file:") else None
+        document = self._server.workspace.text_documents.get(uri)
+        if path is None or document is None:
+            return
+        buffers = dict(self._unsaved())
+        try:
+            work = asyncio.get_running_loop().run_in_executor(self._worker, _findings, path, buffers)
+            answer = Answer(document.version, await work)
+        except RequestError as error:
+            answer = Answer(document.version, ())
+            self._say(str(error))
+        now = self._server.workspace.text_documents.get(uri)
+        if now is None or now.version != answer.version:
+            return
+        self._answers[uri] = answer
+        lines = shapes.lines_of(now.source)
+        self._publish(uri, [shapes.diagnostic(one, lines, self._units) for one in answer.findings], answer.version)
+
+    def _unsaved(self) -> Iterator[tuple[str, str]]:
+        """What the editor holds of files, where it is not what is saved: a scan of saved files uses the cache."""
+        for uri, document in self._server.workspace.text_documents.items():
+            path = to_fs_path(uri) if uri.startswith("file:") else None
+            if path is not None and path.endswith(".py") and document.source.encode() != _saved(path):
+                yield path, document.source
+
+    def _units(self, lines: Sequence[str], span: Any) -> Any:
+        return self._server.workspace.position_codec.range_to_client_units(lines, span)
+
+    def _publish(self, uri: str, diagnostics: Sequence[Any], version: int | None) -> None:
+        self._server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, version))
+
+    def _say(self, text: str) -> None:
+        """Once: a bad configuration is bad at every key stroke."""
+        if text not in self._said:
+            self._said.add(text)
+            self._server.window_show_message(types.ShowMessageParams(types.MessageType.Warning, f"graphsafe: {text}"))
+
+    def hover(self, uri: str, position: Any) -> Any | None:
+        """The page of the rule of the finding there."""
+        for finding, span, _ in self._found(uri):
+            if _place(span.start) <= _place(position) <= _place(span.end):
+                book = load_rulebook(config_over(Path(finding.location.path)).rule_packs)
+                text = f"**{finding.code}** {finding.message}\n\n---\n\n{page_for(finding.code, book)}"
+                return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text), span)
+        return None
+
+    def actions(self, uri: str, wanted: Any, only: Sequence[str] | None) -> list[Any]:
+        """The fixes of the findings on the wanted lines, and one for all that are safe."""
+        found = list(self._found(uri))
+        if not found:
+            return []
+        lines = found[0][2]
+        version = self._answers[uri].version
+        document = types.OptionalVersionedTextDocumentIdentifier(uri, version)
+        actions = [
+            shapes.quick_fix(finding, document, lines, self._units)
+            for finding, span, _ in found
+            if finding.edits and span.start.line <= wanted.end.line and wanted.start.line <= span.end.line
+        ]
+        every = shapes.fix_all((finding for finding, _, _ in found), document, lines, self._units)
+        if every.edit.document_changes[0].edits:
+            actions.append(every)
+        return [one for one in actions if not only or any(one.kind.startswith(kind) for kind in only)]
+
+    def _found(self, uri: str) -> Iterator[tuple[Finding, Any, Sequence[str]]]:
+        """The findings of a document as it is now, with their spans and its lines; none while it is being changed."""
+        answer = self._answers.get(uri)
+        document = self._server.workspace.text_documents.get(uri)
+        if answer is None or document is None or document.version != answer.version:
+            return
+        lines = shapes.lines_of(document.source)
+        for finding in answer.findings:
+            yield finding, shapes.range_of(finding.location, lines, self._units), lines
+
+
+def _findings(path: str, buffers: Mapping[str, str]) -> Sequence[Finding]:
+    try:
+        report = scan(path, buffers=buffers)
+        return [finding for finding in unsuppressed(report) if _is_in(finding.location, path)]
+    finally:
+        gc.collect()
+
+
+def _is_in(location: Location, path: str) -> bool:
+    return os.path.realpath(location.path) == os.path.realpath(path)
+
+
+def _saved(path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return None
+
+
+def _place(position: Any) -> tuple[int, int]:
+    return position.line, position.character
+
+
+def make_server() -> LanguageServer:
+    server = LanguageServer("graphsafe", graphsafe.__version__)
+    session = Session(server)
+
+    def opened(params: Any) -> None:
+        session.changed(params.text_document.uri, patience=0)
+
+    def changed(params: Any) -> None:
+        session.changed(params.text_document.uri)
+
+    def saved(params: Any) -> None:
+        """One file's text decides what is found in the others."""
+        for uri in server.workspace.text_documents:
+            session.changed(uri, patience=0)
+
+    def closed(params: Any) -> None:
+        session.closed(params.text_document.uri)
+
+    def hover(params: Any) -> Any:
+        return session.hover(params.text_document.uri, params.position)
+
+    def actions(params: Any) -> Any:
+        return session.actions(params.text_document.uri, params.range, params.context.only)
+
+    kinds = types.CodeActionOptions([types.CodeActionKind.QuickFix, shapes.FIX_ALL])
+    server.feature(types.TEXT_DOCUMENT_DID_OPEN)(opened)
+    server.feature(types.TEXT_DOCUMENT_DID_CHANGE)(changed)
+    server.feature(types.TEXT_DOCUMENT_DID_SAVE)(saved)
+    server.feature(types.TEXT_DOCUMENT_DID_CLOSE)(closed)
+    server.feature(types.TEXT_DOCUMENT_HOVER)(hover)
+    server.feature(types.TEXT_DOCUMENT_CODE_ACTION, kinds)(actions)
+    return server
+
+
+def serve() -> None:
+    """Answer an editor until it says goodbye."""
+    gc.enable()  # the command line goes without, since its processes are short
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what anybody else prints must not get in between; pygls also closes what it is given
+    make_server().start_io(os.fdopen(os.dup(0), "rb"), os.fdopen(answers, "wb"))

@@ -1,0 +1,85 @@
+"""Findings in the shapes of the language server protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+
+from graphsafe.fixes.apply import apart
+from graphsafe.fixes.proposals import SAFE
+from graphsafe.report.model import Edit, Finding, Level, Location
+
+FIX_ALL = "source.fixAll.graphsafe"
+_SEVERITIES: Mapping[Level, Any] = {
+    "error": types.DiagnosticSeverity.Error,
+    "warning": types.DiagnosticSeverity.Warning,
+    "note": types.DiagnosticSeverity.Information,
+}
+_LINE_END = re.compile(r"\r\n|\r|\n")
+Units = Callable[[Sequence[str], Any], Any]
+"""A range in code points -> in the units that the editor counts columns in, given the lines."""
+
+
+def lines_of(text: str) -> Sequence[str]:
+    """As Python and the protocol count them: a form feed ends no line."""
+    return _LINE_END.split(text)
+
+
+def range_of(at: Location | Edit, lines: Sequence[str], units: Units) -> Any:
+    """The protocol counts from 0."""
+    start, end = types.Position(at.line - 1, at.column - 1), types.Position(at.end_line - 1, at.end_column - 1)
+    return units(lines, types.Range(start, end))
+
+
+def diagnostic(finding: Finding, lines: Sequence[str], units: Units) -> Any:
+    related = [
+        types.DiagnosticRelatedInformation(
+            types.Location(Path(call.path).resolve().as_uri(), _line(call.line)),
+            f"{call.function or 'the module level'} leads to it",
+        )
+        for call in finding.call_chain
+    ]
+    return types.Diagnostic(
+        range=range_of(finding.location, lines, units),
+        severity=_SEVERITIES[finding.level],
+        code=finding.code,
+        source="graphsafe",
+        message=f"{finding.message}\n{finding.fix}" if finding.fix else finding.message,
+        related_information=related or None,
+    )
+
+
+def _line(line: int) -> Any:
+    return types.Range(types.Position(line - 1, 0), types.Position(line, 0))
+
+
+def quick_fix(finding: Finding, document: Any, lines: Sequence[str], units: Units) -> Any:
+    """The fix of a finding, for one version of a document."""
+    is_safe = finding.data.get("edits") == SAFE
+    title = str(finding.data.get("edits_title", finding.fix))
+    return types.CodeAction(
+        title=f"{finding.code}: {title}" + ("" if is_safe else " (unsafe)"),
+        kind=types.CodeActionKind.QuickFix,
+        diagnostics=[diagnostic(finding, lines, units)],
+        is_preferred=is_safe,
+        edit=_edit(finding.edits, document, lines, units),
+    )
+
+
+def fix_all(findings: Iterable[Finding], document: Any, lines: Sequence[str], units: Units) -> Any:
+    """All safe fixes that do not touch each other, in one action."""
+    edits, _ = apart(one for one in findings if one.data.get("edits") == SAFE)
+    return types.CodeAction(
+        title="graphsafe: make all safe fixes",
+        kind=FIX_ALL,
+        edit=_edit(edits, document, lines, units),
+    )
+
+
+def _edit(edits: Sequence[Edit], document: Any, lines: Sequence[str], units: Units) -> Any:
+    changes = [types.TextEdit(range_of(edit, lines, units), edit.text) for edit in edits]
+    return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(document, changes)])
