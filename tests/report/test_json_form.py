@@ -61,7 +61,7 @@ def test_keys_are_those_of_the_design_in_their_order() -> None:
         "code rule level confidence source device location region call_chain further_roots count "
         "message why fix edits data fingerprint suppressed status"
     )
-    assert list(report["devices"][0]) == ["device", "verdict", "buckets", "probes", "rank"]
+    assert list(report["devices"][0]) == ["device", "verdict", "buckets", "probes", "rank", "pool"]
 
 
 def test_no_key_of_a_probe_is_ever_absent() -> None:

@@ -25,6 +25,7 @@ CHILDREN: Mapping[str, str] = {
     "capture": "graphsafe.capture.probes.capture",
     "diagnose": "graphsafe.capture.probes.diagnose",
     "measure": "graphsafe.capture.probes.measure",
+    "pool": "graphsafe.capture.buckets.pool",
     "plan": "graphsafe.capture.plan.probe",
     "check": "graphsafe.capture.plan.check",
     "given": "graphsafe.capture.given.probe",

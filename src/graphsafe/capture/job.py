@@ -36,6 +36,9 @@ class Job:
     kept: tuple[str, ...] = ()
     "Inputs that must keep their values: new ones broke the process in an earlier attempt."
 
+    buckets: tuple[Mapping[str, Any], ...] = ()
+    "For the child that captures several buckets in one pool: the `axes` and the `folder` of each, in order."
+
     @property
     def where(self) -> str:
         """The target's file or module."""
@@ -52,7 +55,7 @@ class Job:
     @staticmethod
     def from_json(text: str) -> Job:
         data = decode(text)
-        return Job(**{**data, "inputs": tuple(data["inputs"]), "kept": tuple(data["kept"])})
+        return Job(**{**data, **{name: tuple(data[name]) for name in ("inputs", "kept", "buckets")}})
 
 
 IMPORTS = "imports"

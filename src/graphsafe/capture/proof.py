@@ -14,6 +14,7 @@ from typing import Any
 from graphsafe import __version__
 from graphsafe.capture.buckets.declared import Declaration
 from graphsafe.capture.buckets.mismatch import mismatches, support_of
+from graphsafe.capture.buckets.sharing import Candidate, Sharing
 from graphsafe.capture.buckets.support import Tried
 from graphsafe.capture.environment import environment
 from graphsafe.capture.findings import Seen, findings_of, merged
@@ -26,6 +27,7 @@ from graphsafe.failure import in_one_line
 from graphsafe.files import ensure_working_directory
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit, Report, Support, Tool, in_order
+from graphsafe.report.pool import pool_verdict
 from graphsafe.report.source import file_line
 from graphsafe.report.verdict import worst
 from graphsafe.rulebook import Rulebook
@@ -35,6 +37,9 @@ from graphsafe.rulebook import Rulebook
 class _Device:
     name: str
     runs: list[tuple[Mapping[str, Any], Seen]] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
+    pool: dict[str, Any] | None = None
+    "What its buckets did in one pool."
 
 
 class Proof:
@@ -103,12 +108,14 @@ class Proof:
                     device.runs.append((axes, run.seen()))
                     raise
                 seen = _timed(seen, run, time.monotonic() - started)
+                device.folders.append(place)
                 if any(limit.kind == INTERNAL for limit in run.limits):
                     seen = replace(seen, verdict=worst((seen.verdict, "inconclusive")))
                 device.runs.append((axes, seen))
                 self._take(seen, run.limits)
                 if (seen.build.get("target_error") or {}).get("stage") == "import":
                     return
+            self._share_a_pool(supervisor, device, folder)
         self._compare_with_declared()
 
     def _take(self, seen: Seen, limits: Sequence[Limit]) -> None:
@@ -120,6 +127,22 @@ class Proof:
         self._built.append(seen.build.get("environment") or {})
         for file, numbers in (seen.step.get("lines") or {}).items():
             self._lines.setdefault(file, set()).update(numbers)
+
+    def _share_a_pool(self, supervisor: Supervisor, device: _Device, folder: Path) -> None:
+        """Capture the buckets that are ready by themselves together."""
+        ready = [
+            (Candidate(axes, place, (seen.probes.get("memory") or {}).get("pool_bytes")), seen)
+            for (axes, seen), place in zip(device.runs, device.folders, strict=True)
+            if seen.verdict == "ready" and axes
+        ]
+        if len(ready) < 2:
+            return
+        sharing = Sharing(supervisor, self._request, device.name, folder / device.name.replace(":", "-"))
+        sharing.run([candidate for candidate, _ in ready])
+        device.pool = sharing.pool
+        self.limits += sharing.limits
+        seen = ready[0][1]
+        self._findings += sharing.findings(seen.build.get("entry"), self._book, seen.source)
 
     def _compare_with_declared(self) -> None:
         """What the buckets prove, over all devices, with what the step's classes or the configuration declare."""
@@ -235,7 +258,9 @@ def _device_result(device: _Device) -> DeviceResult:
     verdict = worst(bucket.verdict for bucket in buckets)
     probes = next((bucket.probes for bucket in buckets if bucket.verdict == verdict), {})
     named = buckets if any(axes for axes, _ in device.runs) else ()
-    return DeviceResult(device.name, verdict, named, probes)
+    if device.pool is not None:
+        verdict = worst((verdict, pool_verdict(device.pool)))
+    return DeviceResult(device.name, verdict, named, probes, pool=device.pool)
 
 
 def _bucket(axes: Mapping[str, Any], seen: Seen) -> Bucket:

@@ -45,6 +45,8 @@ class Session:
     "Whether `path_step` runs as a capture would: code that asks whether a capture is under way is told yes."
     asked: Callable[[Asked], None] | None = None
     "Told of each time that the user's code asks so in `path_step`."
+    factory: Callable[..., Any] | None = None
+    "What made the subject."
 
     def seed(self, k: int) -> None:
         value = self.job.seed * 1_000_003 + k
@@ -93,9 +95,20 @@ class Session:
     def outputs_of(self, outputs: Any) -> Reach:
         return walk({"output": outputs})
 
-    def load_sets(self) -> None:
+    def of_bucket(self, axes: Mapping[str, Any], folder: Path) -> Session:
+        """Another bucket of the same target, built in this process from the same seed, with its own inputs. Raises
+        TargetError."""
+        assert self.factory is not None
+        self.channel.phase("build " + " ".join(f"{axis}={value}" for axis, value in axes.items()))
+        seed_all(self.device, first_seed(self.job))
+        subject = build(self.factory, self.device.torch_device, axes, self.job.inputs)
+        other = Session(self.job, self.channel, self.device, subject, factory=self.factory)
+        other.load_sets(folder)
+        return other
+
+    def load_sets(self, folder: Path | None = None) -> None:
         """What the build child found to change the step's results."""
-        path = self.channel.folder / "inputs.pt"
+        path = (folder or self.channel.folder) / "inputs.pt"
         if path.exists():
             self.sets = tuple(load_values(path)["sets"])
 
@@ -138,7 +151,7 @@ def opened(job: Job, channel: Channel, watched: list[CaptureAttempt] | None = No
             for name in device.random_states():
                 if device.draw(name) is not None:
                     device.repair_generator(name)
-        yield Session(job, channel, device, subject)
+        yield Session(job, channel, device, subject, factory=factory)
 
 
 def first_seed(job: Job) -> int:

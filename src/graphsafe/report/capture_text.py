@@ -7,8 +7,9 @@ from typing import Any
 
 from graphsafe.report.model import PROBE_KEYS, DeviceResult, Report, Verdict
 from graphsafe.report.plan_text import plan_lines
+from graphsafe.report.pool import pool_texts
 from graphsafe.report.support_text import support_texts
-from graphsafe.report.text import Paint, count, first_line, listed, printable, wrapped
+from graphsafe.report.text import Paint, bytes_text, count, first_line, listed, printable, wrapped
 from graphsafe.report.verdict import judge
 
 Probe = Mapping[str, Any]
@@ -103,6 +104,8 @@ def _device(device: DeviceResult, plan: Any, width: int, paint: Paint) -> list[s
         lines += verdict_lines(bucket_name(bucket.axes), bucket.verdict, then, "  ", width, paint)
         if bucket is worst:
             lines += _probes(bucket.probes, "    ", width, paint)
+    for text in pool_texts(device.pool) if device.pool is not None else ():
+        lines += wrapped(text.strip(), width, "    " if text.startswith(" ") else "  ", "      ")
     return lines
 
 
@@ -196,7 +199,7 @@ def _twin(probe: Probe) -> str:
 
 def _memory(probe: Probe) -> str:
     keys = (("pool_bytes", "pool"), ("peak_bytes", "peak"))
-    return ", ".join(f"{name} {_size(probe[key])}" for key, name in keys if probe.get(key) is not None)
+    return ", ".join(f"{name} {bytes_text(probe[key])}" for key, name in keys if probe.get(key) is not None)
 
 
 def _timing(probe: Probe) -> str:
@@ -219,12 +222,3 @@ _TEXTS: Mapping[str, Callable[[Probe], str]] = {
     "memory": _memory,
     "timing": _timing,
 }
-
-
-def _size(number: int) -> str:
-    size = float(number)
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

@@ -12,6 +12,7 @@ from graphsafe.report.capture_text import bucket_name, probe_text, reason
 from graphsafe.report.html_style import STYLE
 from graphsafe.report.model import LEVELS, PROBE_KEYS, CallSite, DeviceResult, Finding, Report, Verdict, in_order
 from graphsafe.report.plan_text import fix_texts, headline, piece_texts, tree
+from graphsafe.report.pool import pool_texts
 from graphsafe.report.source import Lines
 from graphsafe.report.support_text import support_texts
 from graphsafe.report.text import count, listed
@@ -79,6 +80,8 @@ def _device(device: DeviceResult, plan: Any) -> str:
         why = _words(reason(bucket.probes, plan, bucket.verdict))
         opened = " open" if bucket.verdict != "ready" else ""
         parts.append(f"<details{opened}><summary>{title} {why}</summary>{_probes(bucket.probes)}</details>")
+    if device.pool is not None:
+        parts.append("<p>" + "<br>".join(_words(text) for text in pool_texts(device.pool)) + "</p>")
     return "".join(parts)
 
 

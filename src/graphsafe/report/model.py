@@ -170,6 +170,8 @@ class DeviceResult:
     probes: Mapping[str, Mapping[str, Any]]
     rank: int | None = None
     "The rank that ran on it, where several did."
+    pool: Any = None
+    "What its buckets did when they were captured in one pool, None where that was not tried."
 
 
 @dataclass(frozen=True, slots=True)

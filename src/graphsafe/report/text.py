@@ -98,3 +98,12 @@ def _head(word: str, room: int) -> str:
         if taken > room:
             return word[: max(at, 1)]
     return word
+
+
+def bytes_text(number: int) -> str:
+    size = float(number)
+    for unit in ("bytes", "KiB", "MiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

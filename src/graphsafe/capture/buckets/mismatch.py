@@ -8,9 +8,10 @@ from typing import Any
 
 from graphsafe.capture.buckets.axes import bucket_text
 from graphsafe.capture.buckets.declared import Declaration
+from graphsafe.capture.buckets.finding import finding_at
 from graphsafe.capture.buckets.support import Tried, over_declared, proven_by, under_declared
-from graphsafe.capture.places import location, shown
-from graphsafe.report.model import Finding, Level, Source, Support
+from graphsafe.capture.places import shown
+from graphsafe.report.model import Finding, Source, Support
 from graphsafe.rulebook import Rule
 
 _CODE = "GS801"
@@ -48,8 +49,9 @@ def mismatches(
         if failure is not None:
             at = failure.location
             data |= {"code": failure.code, "path": at.path, "line": at.line}
-            because = f" Here {_named(over)} fails at {at.path}:{at.line}: {failure.message} ({failure.code})."
-        return [_finding(rule, "over-declared", "error", frame, declared, over, data, because, source)]
+            because = f"Here {_named(over)} fails at {at.path}:{at.line}: {failure.message} ({failure.code})."
+        words = {"expr": declared.words, "value": _named(over)}
+        return [finding_at(frame, rule, "over-declared", "error", words, because, data, None, source)]
     under = under_declared(declared.level, tried) if declared.exact else None
     if under is None:
         return []
@@ -57,39 +59,9 @@ def mismatches(
     data = {"declared": declared.level, "bucket": dict(under.axes), "times_as_fast": under.faster}
     data["proven"] = None if proven is None else proven.level
     gain = "" if under.faster is None else f", {under.faster:.1f} times as fast as eager"
-    because = f" Here {_named(under)} was captured and replayed right{gain}."
-    return [_finding(rule, "under-declared", "warning", frame, declared, under, data, because, source)]
-
-
-def _finding(
-    rule: Rule,
-    how: str,
-    level: Level,
-    frame: Mapping[str, Any],
-    declared: Declaration,
-    bucket: Tried,
-    data: Mapping[str, Any],
-    because: str,
-    source: Source,
-) -> Finding:
-    match = next((match for match in rule.matches if how in match.how), None)
-    words = {"expr": declared.words, "value": _named(bucket)}
-    message = (match and match.message) or rule.message
-    fix = (match and match.fix_short) or rule.fix_short
-    return Finding(
-        code=_CODE,
-        rule=rule.name,
-        level=level,
-        confidence="proven" if source == "capture" else "likely",
-        source=source,
-        device=None,
-        location=location(frame, None),
-        call_chain=(),
-        message=message.format_map(words),
-        why=rule.short_why + because,
-        fix=fix.format_map(words),
-        data=data,
-    )
+    because = f"Here {_named(under)} was captured and replayed right{gain}."
+    words = {"expr": declared.words, "value": _named(under)}
+    return [finding_at(frame, rule, "under-declared", "warning", words, because, data, None, source)]
 
 
 def _named(bucket: Tried) -> str:

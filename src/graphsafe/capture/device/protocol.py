@@ -242,9 +242,15 @@ class Device(Protocol):
         """Code that asks whether a capture is under way is told yes; `asked` is told where. Nothing is captured."""
         ...
 
-    def record(self, step: Callable[[], Any], traced: bool = False) -> Recording | CaptureFailure:
+    def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
         """Capture on the capture stream: the plain, uninstrumented attempt. A process may record again only after a
-        recording that succeeded. `traced`: every operation is watched, so that nodes know their lines."""
+        recording that succeeded. `traced`: every operation is watched, so that nodes know their lines. `pool`: where
+        the graph's memory comes from, as `shared_pool` gave it; else a pool of its own."""
+        ...
+
+    def shared_pool(self) -> Any:
+        """A pool that several recordings may use. What one frees the next may take, so they are replayed one at a
+        time."""
         ...
 
     def pieces(self) -> Pieces:

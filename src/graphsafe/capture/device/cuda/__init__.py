@@ -139,11 +139,14 @@ class CudaDevice:
         finally:
             graphs._cuda_isCurrentStreamCapturing = original
 
-    def record(self, step: Callable[[], Any], traced: bool = False) -> Recording | CaptureFailure:
+    def shared_pool(self) -> Any:
+        return torch.cuda.graph_pool_handle()
+
+    def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         places = NodePlaces(self._side_stream()) if traced else None
         try:
-            with torch.cuda.graph(graph, stream=self._side_stream()):
+            with torch.cuda.graph(graph, pool=pool, stream=self._side_stream()):
                 outputs = step() if places is None else places.watch(step)
             graph.instantiate()
         except BaseException as error:

@@ -27,7 +27,7 @@ from graphsafe.capture.device.sim import generators, substitutes
 from graphsafe.capture.device.sim.differences import differences
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
-from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph
+from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph, graph_pool_handle
 from graphsafe.capture.device.sim.legality import Refusal
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import HOST, index_of
@@ -203,13 +203,16 @@ class SimDevice:
         finally:
             self.world.asked = before
 
-    def record(self, step: Callable[[], Any], traced: bool = False) -> SimRecording | CaptureFailure:
+    def shared_pool(self) -> Any:
+        return graph_pool_handle()
+
+    def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> SimRecording | CaptureFailure:
         """`traced` changes nothing: nodes know their lines here."""
         self.world.stepping = True
         recorded = CUDAGraph()
         before, self.world.attempts = self.world.attempts, None
         try:
-            with graph(recorded, stream=self.side):
+            with graph(recorded, pool=pool, stream=self.side):
                 outputs = step()
         except BaseException as error:
             self.guilty = recorded.guilty

@@ -1,0 +1,42 @@
+"""A finding about several buckets, in the words of its rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphsafe.capture.places import location
+from graphsafe.report.model import Finding, Level, Source
+from graphsafe.rulebook import Rule
+
+
+def finding_at(
+    frame: Mapping[str, Any],
+    rule: Rule,
+    how: str | None,
+    level: Level,
+    words: Mapping[str, str],
+    because: str,
+    data: Mapping[str, Any],
+    device: str | None,
+    source: Source,
+) -> Finding:
+    """`how`: whose message of the rule; `words`: what its placeholders stand for; `because`: what was seen here."""
+    match = next((match for match in rule.matches if how in match.how), None)
+    message = (match and match.message) or rule.message
+    fix = (match and match.fix_short) or rule.fix_short
+    words = {"expr": "the step", "value": "a value", **words}
+    return Finding(
+        code=rule.code,
+        rule=rule.name,
+        level=level,
+        confidence="proven" if source == "capture" else "likely",
+        source=source,
+        device=device,
+        location=location(frame, None),
+        call_chain=(),
+        message=message.format_map(words),
+        why=f"{rule.short_why} {because}".rstrip(),
+        fix=fix.format_map(words),
+        data=data,
+    )

@@ -1,0 +1,73 @@
+"""What the buckets of a device did in one pool: judged from its numbers alone, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from graphsafe.report.model import Verdict
+from graphsafe.report.text import bytes_text, count, listed
+
+Pool = Mapping[str, Any]
+Padding = Literal["clean", "unless filled", "nan only", "always"]
+
+
+def pool_verdict(pool: Pool | None) -> Verdict:
+    """What it adds to the verdicts of the buckets. One that was not captured so at all adds nothing."""
+    status = "pass" if pool is None else pool["status"]
+    return "not-ready" if status == "fail" else "inconclusive" if status in ("crashed", "timeout") else "ready"
+
+
+def padding_of(entry: Mapping[str, Any]) -> Padding | None:
+    """How the rows of live requests follow those behind them; None where it could not be found out."""
+    if entry["follows"] is None:
+        return None
+    if not entry["follows"]:
+        return "nan only" if entry["nan"] else "clean"
+    wrong = [entry["wrong"][fill] for fill in ("zeros", "dummy")]
+    if [] in wrong:
+        return "unless filled"
+    return None if None in wrong else "always"
+
+
+def pool_texts(pool: Pool) -> list[str]:
+    """One line on memory and order, and one for each thing that is wrong."""
+    if pool["status"] == "skipped":
+        return [f"pool: not shared, {pool['reason']}"]
+    parts = [f"{count(len(pool['buckets']), 'bucket')}, largest first"]
+    if pool["pool_bytes"] is not None:
+        parts.append(bytes_text(pool["pool_bytes"]))
+    if pool["saved_bytes"] is not None:
+        parts.append(f"{bytes_text(pool['saved_bytes'])} less than in pools of their own")
+    if pool["peak_bytes"] is not None:
+        parts.append(f"peak {bytes_text(pool['peak_bytes'])}")
+    if pool["replays"]:
+        parts.append(f"{count(pool['replays'], 'replay')} in mixed order")
+    lines = [f"pool: {pool['status']}, {', '.join(parts)}"]
+    if pool["reason"]:
+        lines.append(f"  {pool['reason']}")
+    for bucket in pool["buckets"]:
+        if bucket["pool_bytes"] is not None:
+            alone = "" if bucket["alone_bytes"] is None else f", by itself {bytes_text(bucket['alone_bytes'])}"
+            lines.append(f"  {_name(bucket['axes'])}: {bytes_text(bucket['pool_bytes'])} more{alone}")
+    for each in pool["different"]:
+        lines.append(f"  {_name(each['axes'])} after {_name(each['after'])}: {listed(each['outputs'])} differ")
+    for each in pool["overwritten"]:
+        lines.append(f"  a replay of {_name(each['by'])} overwrites {listed(each['outputs'])} of {_name(each['axes'])}")
+    for entry in pool["padding"] or ():
+        found = padding_of(entry)
+        if found != "clean":
+            lines.append(f"  {_name(entry['axes'])} with {entry['live']} live: {_PADDED[found]}")
+    return lines
+
+
+_PADDED: Mapping[Padding | None, str] = {
+    "always": "their results follow the rows behind them, whatever those are filled with",
+    "unless filled": "their results follow the rows behind them, unless those are filled",
+    "nan only": "NaN in the rows behind them reaches their results",
+    None: "whether their results follow the rows behind them is not known",
+}
+
+
+def _name(axes: Mapping[str, Any]) -> str:
+    return " ".join(f"{axis}={value}" for axis, value in axes.items())

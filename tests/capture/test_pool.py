@@ -1,0 +1,123 @@
+"""Buckets captured in one pool: what they do to each other, and what rows behind the live requests do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphsafe.capture.buckets.rows import Rows, live_requests, rows_by_name
+
+from .conftest import DEVICES, TARGETS, Prove, Report, codes_of
+
+NAMES = [
+    "one_model",
+    "own_models",
+    "static_output",
+    "planned_for_batch",
+    "running",
+    "batch_mean",
+    "masked_mean",
+    "multiplied_mask",
+    "cache_slots",
+]
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def report(device: str, prove: Prove) -> Callable[[str], Report]:
+    found = prove([f"{TARGETS / 'sharing.py'}:{name}" for name in NAMES], device, buckets={"batch": (2, 5)})
+    return dict(zip(NAMES, found, strict=True)).__getitem__
+
+
+def pool_of(report: Report) -> dict[str, Any]:
+    pool = report["devices"][0]["pool"]
+    assert pool is not None
+    return dict(pool)
+
+
+def padding_of(report: Report, batch: int) -> dict[str, Any]:
+    (found,) = [one for one in pool_of(report)["padding"] if one["axes"]["batch"] == batch]
+    return dict(found)
+
+
+def test_the_largest_bucket_is_captured_first(report: Callable[[str], Report], device: str) -> None:
+    pool = pool_of(report("one_model"))
+    assert [bucket["axes"]["batch"] for bucket in pool["buckets"]] == [5, 2]
+    assert pool["replays"] >= 6
+    assert (pool["pool_bytes"] is None) == device.startswith("sim")
+    if pool["pool_bytes"] is not None:
+        assert pool["pool_bytes"] == sum(bucket["pool_bytes"] for bucket in pool["buckets"])
+        assert pool["saved_bytes"] == sum(bucket["alone_bytes"] for bucket in pool["buckets"]) - pool["pool_bytes"]
+
+
+@pytest.mark.parametrize("name", ["one_model", "own_models"])
+def test_nothing_is_said_of_buckets_that_leave_each_other_alone(name: str, report: Callable[[str], Report]) -> None:
+    found = report(name)
+    assert found["verdict"] == "ready"
+    assert found["findings"] == []
+    assert pool_of(found)["status"] == "pass"
+
+
+def test_an_output_that_another_bucket_overwrites(report: Callable[[str], Report]) -> None:
+    found = report("static_output")
+    assert found["verdict"] == "ready"
+    assert codes_of(found) == ["GS706"]
+    assert {one["axes"]["batch"] for one in pool_of(found)["overwritten"]} == {2, 5}
+
+
+def test_a_plan_that_another_bucket_replaces_makes_replays_wrong(report: Callable[[str], Report]) -> None:
+    found = report("planned_for_batch")
+    assert [bucket["verdict"] for bucket in found["devices"][0]["buckets"]] == ["ready", "ready"]
+    assert found["verdict"] == "not-ready"
+    assert codes_of(found, "error") == ["GS704"]
+    assert pool_of(found)["shared"] == ["plan"]
+
+
+def test_state_that_is_shared_by_design_is_no_fault(report: Callable[[str], Report]) -> None:
+    found = report("running")
+    assert found["verdict"] == "ready"
+    assert pool_of(found)["depends_on_order"] == ["batch=2", "batch=5"]
+    assert codes_of(found, "error") == []
+
+
+def test_rows_behind_the_live_ones_that_no_filling_keeps_out(report: Callable[[str], Report]) -> None:
+    found = report("batch_mean")
+    assert found["verdict"] == "not-ready"
+    assert codes_of(found, "error") == ["GS708"]
+    padding = padding_of(found, 5)
+    assert padding["live"] == 3
+    assert padding["follows"] == ["output"]
+    assert padding["wrong"] == {"zeros": ["output"], "dummy": ["output"], "stale": ["output"]}
+
+
+@pytest.mark.parametrize(("name", "fill"), [("masked_mean", "zeros"), ("cache_slots", "dummy")])
+def test_padding_that_has_to_be_filled_is_a_note(name: str, fill: str, report: Callable[[str], Report]) -> None:
+    found = report(name)
+    assert found["verdict"] == "ready"
+    assert codes_of(found) == ["GS708"]
+    assert codes_of(found, "note") == ["GS708"]
+    padding = padding_of(found, 5)
+    assert padding["wrong"]["stale"]
+    assert padding["wrong"][fill] == []
+
+
+def test_nan_behind_the_live_rows(report: Callable[[str], Report]) -> None:
+    assert padding_of(report("masked_mean"), 5)["nan"] == []
+    assert padding_of(report("multiplied_mask"), 5)["nan"] == ["output"]
+
+
+def test_rows_are_told_from_two_shapes() -> None:
+    ours = {"x": [8, 4], "flat": [16], "mask": [8, 8], "weight": [4, 4], "offsets": [9], "time": [3, 8]}
+    theirs = {"x": [2, 4], "flat": [4], "mask": [2, 2], "weight": [4, 4], "offsets": [3], "time": [3, 2]}
+    assert rows_by_name(ours, theirs, 8, 2) == {"x": Rows(0, 1), "flat": Rows(0, 2), "time": Rows(1, 1)}
+
+
+def test_a_bucket_is_used_for_what_the_smaller_one_does_not_take() -> None:
+    buckets = [{"batch": batch, "q_len": 1} for batch in (1, 2, 4, 8)] + [{"batch": 4, "q_len": 2}]
+    assert [live_requests(axes, buckets) for axes in buckets] == [None, None, 3, 5, 1]
