@@ -38,7 +38,7 @@ def test_code_names_each_break_and_its_cause_and_needs_no_graphsafe(tmp_path: Pa
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert "planned" in imported and not any(name.startswith("graphsafe") for name in imported)
     assert "# Eager: GS402, `keys` changes in every step" in code
-    assert "planned.GrowingCache.attend = GrowingCache_attend" in code
+    assert "_replace(planned.GrowingCache.attend, GrowingCache_attend)" in code
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert {"apply", "capture", "GrowingCache_attend"} <= functions
 

@@ -43,7 +43,7 @@ def capture(
 ) -> PlannedStep:
     """The step `fn(*args, **kwargs)` in graphs; replays read the tensors that it is given here."""
     apply()
-    return PlannedStep(_renewed(fn), args, kwargs, warmup=warmup)'''
+    return PlannedStep(fn, args, kwargs, warmup=warmup)'''
 
 
 class Unemittable(Exception):
@@ -101,8 +101,7 @@ class _Writer:
         name = source.name.replace(".", "_")
         lines = list(file_lines(source.path) or ())
         bodies: list[str] = []
-        # A method is bound anew in its class, with what decorates it; of a function the code within is replaced.
-        starts = (source.line if "." in source.name else source.node.lineno) - 1
+        starts = source.node.lineno - 1  # what decorates it stays where it is
         for number in sorted(numbers, key=lambda number: -self._chosen[number].first):
             body, call, first, last = self._break(source, number, lines)
             bodies.insert(0, body)
@@ -206,14 +205,13 @@ class _Writer:
                 raise Unemittable(f"`{node.id}` means different things in {module} and in another module of the plan")
 
     def _install(self, source: Function, function: FunctionType, name: str) -> None:
+        held: Any = sys.modules.get(function.__module__)
+        for part in source.name.split("."):
+            held = getattr(held, part, None)
+        if held is None or inspect.unwrap(getattr(held, "__func__", held)) is not function:
+            raise Unemittable(f"{source.name} cannot be reached by its name")
         module = _module(function)
         self._modules.add(module)
-        if "." in source.name:
-            self._installed.append(f"{module}.{source.name} = {name}  # type: ignore[method-assign]")
-            return
-        held = getattr(sys.modules.get(function.__module__), source.name, None)
-        if held is None or inspect.unwrap(held) is not function:
-            raise Unemittable(f"{source.name} cannot be reached by its name")
         self._installed.append(f"_replace({module}.{source.name}, {name})")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -205,19 +204,20 @@ def _is_like(own: Any, other: Any) -> bool:
 
 
 def _replace(original: Any, planned: Callable[..., Any]) -> None:
-    """Who holds the function `original`, a registry or another module, calls `planned` from now on."""
-    function = inspect.unwrap(original)
+    """Whoever holds the function `original` (its class, a registry, another module) runs `planned` from now on. What
+    decorates it stays."""
+    function = inspect.unwrap(getattr(original, "__func__", original))
     name = f"_planned_{planned.__name__}"
     function.__signature__ = inspect.signature(function)
     function.__globals__[name] = planned
+    shared = ", ".join(function.__code__.co_freevars)  # code may only be replaced by code with the same of these
     made: dict[str, Any] = {}
-    exec(f"def call(*args, **kwargs):\n    return {name}(*args, **kwargs)\n", made)
-    function.__code__ = made["call"].__code__
-
-
-def _renewed(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A method or function that was looked up before `apply`, as it is now."""
-    name = getattr(fn, "__qualname__", "<none>")
-    owner = getattr(fn, "__self__", None) or sys.modules.get(fn.__module__)
-    found: Callable[..., Any] = fn if "<" in name else getattr(owner, name.rpartition(".")[2], fn)
-    return found
+    exec(
+        f"def around({shared}):\n"
+        f"    def call(*args, **kwargs):\n"
+        f"        if False: {shared or None}\n"
+        f"        return {name}(*args, **kwargs)\n"
+        f"    return call\n",
+        made,
+    )
+    function.__code__ = made["around"](*function.__code__.co_freevars).__code__
