@@ -31,9 +31,6 @@ EXAMPLES = [
     "decoder_bad.py:build_layer",
     "systems/system5_port.py:build_layer",
     "hf_decode.py:gpt2",
-    "hf_decode.py:mixtral",
-    "hf_decode.py:qwen3_moe",
-    "hf_decode.py:opt",
 ]
 DTYPES = {"float32": "bfloat16", "bfloat16": "float32"}
 

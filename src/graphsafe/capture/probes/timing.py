@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +14,26 @@ if TYPE_CHECKING:
     from graphsafe.capture.state import Snapshot
 
 _ROUNDS = 20
+_LEAST_ROUNDS = 5
+_SECONDS = 4.0
+"After the least number of rounds, none is begun later than this."
 
 
 def in_turn_ms(session: Session, calls: Sequence[Callable[[], Any]], state: Snapshot) -> list[float | None]:
     """The median time of each call, made in order, with the state put back before the first: a cache that fills up must
     not overflow. None where the device has no clock."""
     taken: list[list[float]] = [[] for _ in calls]
+    begun = time.monotonic()
     for number in range(_ROUNDS + 1):
+        if number > _LEAST_ROUNDS and time.monotonic() - begun > _SECONDS:
+            break
         state.put_back()
         for call, times in zip(calls, taken, strict=True):
-            time = session.device.time_ms(call, 1)
-            if number and time is not None:  # not the first round: it warms up
-                times.append(time)
+            one = session.device.time_ms(call, 1)
+            if one is None:
+                return [None for _ in calls]
+            if number:  # the first round warms up
+                times.append(one)
     return [statistics.median(times) if times else None for times in taken]
 
 
