@@ -29,20 +29,23 @@ class LibraryModel:
 @dataclass(frozen=True)
 class Libraries:
     models: tuple[LibraryModel, ...] = ()
+    called: tuple[str, ...] = ()
+    "Patterns of names that rules match by themselves."
     _by_last: Mapping[str, list[tuple[str, LibraryModel]]] = field(default_factory=dict, repr=False)
     "Last part of a pattern -> pattern and model; under the empty text where the last part is a pattern itself."
 
     _found: dict[str, LibraryModel | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _matched: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @staticmethod
-    def of(models: Iterable[LibraryModel]) -> Libraries:
+    def of(models: Iterable[LibraryModel], called: Iterable[str] = ()) -> Libraries:
         table: dict[str, list[tuple[str, LibraryModel]]] = {}
         entries = tuple(models)
         for model in entries:
             for name in model.names:
                 last = name.rpartition(".")[2]
                 table.setdefault("" if set(last) & set("*?[") else last, []).append((name, model))
-        return Libraries(entries, table)
+        return Libraries(entries, tuple(called), table)
 
     def find(self, name: str) -> LibraryModel | None:
         """The model of a dotted name; of several matching entries, the last."""
@@ -50,11 +53,23 @@ class Libraries:
             self._found[name] = self._find(name)
         return self._found[name]
 
+    def matched(self, name: str) -> tuple[str, ...]:
+        """The patterns of `called` that a dotted name matches."""
+        if not self.called:
+            return ()
+        if name not in self._matched:
+            self._matched[name] = tuple(pattern for pattern in self.called if _stands_for(pattern, name))
+        return self._matched[name]
+
     def _find(self, name: str) -> LibraryModel | None:
         candidates = (*self._by_last.get("", ()), *self._by_last.get(name.rpartition(".")[2], ()))
         found = None
         for pattern, model in candidates:
-            # A pattern stands for parts of names, a method's name for itself alone.
-            if pattern.count(".") <= name.count(".") and fnmatchcase(name, pattern):
+            if _stands_for(pattern, name):
                 found = model
         return found
+
+
+def _stands_for(pattern: str, name: str) -> bool:
+    """A pattern stands for parts of names, a method's name for itself alone."""
+    return pattern.count(".") <= name.count(".") and fnmatchcase(name, pattern)

@@ -212,7 +212,10 @@ def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
     tried = [_rule(item) for item in compiled["rules"]]
     codes = frozenset(rule.code for rule in tried)
     others = [rule for rule in map(_rule, data["rules"]) if rule.code not in codes]
-    return _rulebook([*others, *tried], data, f"{data['digest']}-{compiled['digest']}"), codes
+    libraries = [*data["libraries"], *compiled["libraries"]]
+    return _rulebook(
+        [*others, *tried], {**data, "libraries": libraries}, f"{data['digest']}-{compiled['digest']}"
+    ), codes
 
 
 def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Rulebook:
@@ -231,7 +234,8 @@ def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Ru
             for how in match.how or ("",):
                 index[match.event, how] = (*index.get((match.event, how), ()), (rule, match))
     errors = tuple(KnownError(**_tuples(item)) for item in data["errors"])
-    libraries = Libraries.of(LibraryModel(**_tuples(item)) for item in data["libraries"])
+    called = dict.fromkeys(how for event, how in index if event == "Call")
+    libraries = Libraries.of((LibraryModel(**_tuples(item)) for item in data["libraries"]), called)
     return Rulebook(by_code, data["entry_points"], errors, _home(), digest, index, libraries)
 
 

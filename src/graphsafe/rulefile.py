@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from graphsafe.document import Convert, Document
-from graphsafe.errors import RequestError
+from graphsafe.errors import RequestError, nearest
 from graphsafe.libraries import ReturnKind, Returns
 from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS
-from graphsafe.scan.domain.events import EventKind
+from graphsafe.scan.domain.events import HOWS, WORDS, EventKind
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")
 MAX_DEPTH = 32
@@ -124,6 +124,10 @@ def _rule(doc: Document, key: str, value: object) -> dict[str, Any]:
         raise doc.error("code", f"{rule['code']} does not fit the file's name")
     if rule["match"] and not (rule["cases"]["bad"] and rule["cases"]["good"]):
         raise doc.error(f"{within}cases", "a rule that matches events needs at least one bad and one good case")
+    if rule["match"]:
+        _check_words(doc, within, rule)
+        for i, match in enumerate(rule["match"]):
+            _check_words(doc, f"{within}match[{i}].", match)
     for i, case in enumerate(rule["cases"]["bad"]):
         if not expected_lines(rule["code"], case["code"]):
             raise doc.error(f"{within}cases.bad[{i}].code", f"no line ends with `# expect: {rule['code']}`")
@@ -171,6 +175,15 @@ def _template(doc: Document, key: str, value: object) -> str:
     return text
 
 
+def _check_words(doc: Document, within: str, texts: Mapping[str, Any]) -> None:
+    """Events have no other words than these; graphsafe's rules without events get theirs from elsewhere."""
+    for key in ("message", "fix_short"):
+        for _, word, _, _ in string.Formatter().parse(texts[key] or ""):
+            if word is not None and word not in WORDS:
+                hint = nearest(word, WORDS) or f"; there are {', '.join(WORDS)}"
+                raise doc.error(within + key, f"unknown placeholder {{{word}}}{hint}")
+
+
 def _fixes(doc: Document, key: str, value: object) -> tuple[str, ...]:
     from graphsafe.fixes.registry import FIXES
 
@@ -204,7 +217,34 @@ def _how(doc: Document, key: str, value: object) -> tuple[str, ...]:
 
 
 def _matches(doc: Document, key: str, value: object) -> list[dict[str, Any]]:
-    return [_MATCH_DEFAULTS | doc.read(name, item, _MATCH_KEYS, ("event",)) for name, item in doc.items(key, value)]
+    return [_match(doc, name, item) for name, item in doc.items(key, value)]
+
+
+def _match(doc: Document, key: str, value: object) -> dict[str, Any]:
+    """Events of a kind, or calls of what has one of some names."""
+    match: dict[str, Any] = doc.read(key, value, _MATCH_KEYS)
+    if ("event" in match) == ("call" in match):
+        raise doc.error(key, "expected either `event` or `call`")
+    if "call" in match:
+        if "how" in match:
+            raise doc.error(f"{key}.how", "belongs to `event`")
+        match["how"] = match.pop("call")
+        match["event"] = "Call"
+    elif match["event"] == "Call":
+        raise doc.error(f"{key}.event", "say `call: [NAME, ...]` instead")
+    else:
+        for how in match.get("how", ()):
+            doc.one_of(f"{key}.how", how, sorted(HOWS[match["event"]]))
+    return {**_MATCH_DEFAULTS, **match}
+
+
+def _called(doc: Document, key: str, value: object) -> tuple[str, ...]:
+    """Dotted names, or shell patterns of them."""
+    names = doc.texts(key, value)
+    for name in names:
+        if "." not in name or not re.fullmatch(r"[\w.*?\[\]!-]+", name):
+            raise doc.error(key, f"expected a dotted name such as library.module.function, got {name!r}")
+    return names
 
 
 def _cases(doc: Document, key: str, value: object) -> dict[str, Any]:
@@ -272,6 +312,7 @@ _RULE_DEFAULTS: Mapping[str, Any] = {
 }
 _MATCH_KEYS: Mapping[str, Convert] = {
     "event": _event,
+    "call": _called,
     "how": _how,
     "message": _template,
     "level": _level,

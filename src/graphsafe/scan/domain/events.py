@@ -16,6 +16,7 @@ Rng         private-generator, reseed, state, host-random
 StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unjoined, foreign-stream, literal-device,
             swallowed, capturing-branch, autocast-around, wait-between-graphs
 AttrWrite   lazy-init, host-state, rebound, cached, output-kept, input-rebound, partial-refresh, optimizer, declared
+Call        the pattern of a rule's `call` that the name of what is called matches
 """
 
 from __future__ import annotations
@@ -28,7 +29,36 @@ from typing import Any, Literal
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan.domain.frozen import dataclass
 
-EventKind = Literal["HostRead", "Branch", "Extent", "Transfer", "Store", "Alloc", "Rng", "StreamOp", "AttrWrite"]
+EventKind = Literal[
+    "HostRead", "Branch", "Extent", "Transfer", "Store", "Alloc", "Rng", "StreamOp", "AttrWrite", "Call"
+]
+HOWS: Mapping[str, frozenset[str]] = {
+    kind: frozenset(hows.split())
+    for kind, hows in {
+        "HostRead": "method cast index format hidden library",
+        "Branch": "if while assert ifexp and or not in compare max min any all sorted filter",
+        "Extent": "op mask mask-store slice range size narrow split",
+        "Transfer": "to-host literal index blocking",
+        "Store": "scalar host-tensor",
+        "Alloc": "factory like new clone growing pinned",
+        "Rng": "private-generator reseed state host-random",
+        "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
+        "swallowed capturing-branch autocast-around wait-between-graphs",
+        "AttrWrite": "lazy-init host-state rebound cached output-kept input-rebound partial-refresh optimizer declared "
+        "over-declared under-declared buckets",  # buckets: capture alone
+    }.items()
+}
+"How each kind can happen; of calls, rules name the patterns themselves."
+WORDS: Mapping[str, str] = {
+    "expr": "the source text",
+    "value": "what is known of the value",
+    "op": "the operation, where the op table knows it",
+    "attribute": "the attribute that is written, of AttrWrite",
+    "uses": "the lines that use a host number, of AttrWrite host-state",
+    "used_as": "what these use it as, of AttrWrite host-state",
+    "codes": "the rules that speak against a declaration, of AttrWrite declared",
+}
+"The words of events, which placeholders stand for."
 Span = tuple[int, int, int, int]
 "First line, first column, last line, column after the last, as `ast` counts: lines from 1, columns from 0 in bytes."
 

@@ -56,6 +56,7 @@ from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.closures import Closures
 from graphsafe.scan.interpreter.module_level import ModuleLevel
 from graphsafe.scan.interpreter.name_based_arguments import passed_by
+from graphsafe.scan.models import named_calls
 from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
 from graphsafe.scan.symbols.index import FileIndex
@@ -178,6 +179,10 @@ class Engine:
         facts = self.project.function_facts(ref)
         if facts is None:
             return self.after_unknown(arguments)
+        path, _, qualified = ref.partition("::")
+        file = self.project.index(path) if self.libraries.called else None
+        if file is not None:
+            named_calls.note(self, frame, node, f"{file.module}.{qualified}")
         out_of_scope = self.budget.out_of_scope(frame, ref)
         if out_of_scope is None:
             return self.declared(ref, arguments)

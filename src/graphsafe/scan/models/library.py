@@ -30,6 +30,7 @@ from graphsafe.scan.models import (
     builtin_functions,
     formatting,
     library_models,
+    named_calls,
     operations,
     runtime_objects,
     torch_functions,
@@ -94,6 +95,7 @@ def constant(name: str) -> Value:
 
 def call(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
     """`name(…)` for a dotted library name."""
+    named_calls.note(engine, frame, node, name)
     handler = _FUNCTIONS.get(name)
     if handler is not None:
         return handler(engine, frame, node, arguments)

@@ -25,6 +25,7 @@ from graphsafe.scan.domain.values import (
     as_tensor,
     depends_on_step,
 )
+from graphsafe.scan.models import named_calls
 
 if TYPE_CHECKING:
     from graphsafe.scan.domain.arguments import Arguments
@@ -61,6 +62,7 @@ def method(
 ) -> Value:
     """A method of an object that a library made."""
     full = f"{owner.detail}.{name}"
+    named_calls.note(engine, frame, node, full)
     model = engine.libraries.find(full)
     if model is None:
         after = engine.after_unknown(arguments)

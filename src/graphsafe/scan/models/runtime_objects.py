@@ -20,7 +20,7 @@ from graphsafe.scan.domain.values import (
     depends_on_step,
     of_elements,
 )
-from graphsafe.scan.models import formatting, library_models, operations
+from graphsafe.scan.models import formatting, library_models, named_calls, operations
 
 if TYPE_CHECKING:
     from graphsafe.scan.domain.arguments import Arguments
@@ -45,6 +45,7 @@ def method(
     if handle.kind == "stream" and name == "wait_stream":
         side_stream.waited(engine, frame, node, handle, arguments.values())
     full = f"{_CLASS_OF_KIND.get(handle.kind, handle.kind)}.{name}"
+    named_calls.note(engine, frame, node, full)
     op = engine.ops.python(full)
     if op is not None:
         return operations.by_table(engine, frame, node, op, name, None, arguments)

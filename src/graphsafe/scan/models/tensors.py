@@ -32,7 +32,7 @@ from graphsafe.scan.domain.values import (
     describe,
     of_elements,
 )
-from graphsafe.scan.models import operations
+from graphsafe.scan.models import named_calls, operations
 
 if TYPE_CHECKING:
     from graphsafe.scan.domain.arguments import Arguments
@@ -47,6 +47,7 @@ def method(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, name: s
     """`tensor.name(…)`."""
     if frame.hot and tensor.attr is not None and name.endswith("_") and not name.startswith("_"):
         engine.note(StepInput(tensor.attr))
+    named_calls.note(engine, frame, node, f"torch.Tensor.{name}")
     special = _METHODS.get(name)
     if special is not None:
         return special(engine, frame, node, tensor, arguments)
