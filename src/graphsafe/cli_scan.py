@@ -194,6 +194,10 @@ def scan(
     missing = [path for path in paths if not (path.is_file() or path.is_dir() or path in buffers)]
     for path in missing:
         complain(f"{path}: no such file or folder")
+    notebooks = [path for path in paths if path.suffix == ".ipynb" and path not in missing]
+    for path in notebooks:
+        complain(f"{path}: notebooks are not read; scan what `jupyter nbconvert --to script` makes of it")
+    missing += notebooks
     there = tuple(path for path in paths if path not in missing)
     if not there:
         return BAD_REQUEST
@@ -292,7 +296,7 @@ def scan(
     elif not (write_baseline or diff_fixes or add_ignore is not None):
         put_outputs(report, form, outputs, "terminal", rule_texts(parts[0].config), source_over(buffers))
     for limit in report.limits:
-        if limit.kind in ("no-root", "internal-error"):
+        if limit.kind in ("no-root", "internal-error", "unmatched-setting"):
             complain(f"{limit.what}: {limit.why}")
     return BAD_REQUEST if missing else code
 

@@ -26,6 +26,7 @@ from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.find import Complaint, python_files
 from graphsafe.scan.symbols.index_pool import build_indexes, process_count
 from graphsafe.scan.symbols.project_files import Files, outermost_package
+from graphsafe.scan.unmatched_settings import unmatched_settings
 
 Progress = Callable[[int, int], None]
 
@@ -56,6 +57,8 @@ def scan_paths(
         rulebook.codes(codes, "per-file-ignores")
     left_out: dict[Limit, None] = {}
     files, given = _files(paths, config, left_out, buffers)
+    if len(given) == len(files.names):
+        left_out.update(dict.fromkeys(unmatched_settings(config, files)))
     wanted = [str(path) for path in given]
     cache = None if buffers else cache
     patterns = root_patterns(config, rulebook)
