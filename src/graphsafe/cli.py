@@ -217,7 +217,7 @@ def schema() -> None:
 
 @commands.command()
 def lsp() -> None:
-    """Serve an editor over the language server protocol, on stdin and stdout.
+    """Serve an editor (language server protocol).
 
     Findings while you type, the rule's page on hover, and fixes as code actions. Needs `graphsafe[lsp]`.
     """
