@@ -65,7 +65,13 @@ def _parsed(name: str) -> Callable[[str], Any]:
     multiple=True,
     callback=_each(_parsed("parse_bucket")),
     metavar="AXIS=V,V",
-    help="Values of a keyword argument of the factory: batch=1,2,4; repeatable.",
+    help="Values of a keyword argument of the factory: batch=1,2,4 or batch=8..64:8; repeatable.",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Prove N of many buckets by themselves, and capture all of them in one pool.",
 )
 @click.option(
     "--input",
@@ -97,6 +103,7 @@ def capture(
     allow_none: bool,
     devices: tuple[str, ...],
     buckets: tuple[Any, ...],
+    sample: int | None,
     inputs: tuple[Any, ...],
     warmup: int,
     timeout: float,
@@ -136,6 +143,7 @@ def capture(
         target,
         devices=devices,
         buckets=dict(buckets),
+        sample=sample,
         inputs=inputs,
         warmup=warmup,
         timeout=timeout,

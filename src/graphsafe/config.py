@@ -24,6 +24,8 @@ SUPPORT_LEVELS = ("NEVER", "UNIFORM_SINGLE_TOKEN_DECODE", "UNIFORM_BATCH", "ALWA
 token a request, of equally many tokens a request, any."""
 
 DEVICE = re.compile(r"(cuda|sim)(:\d+)?|all")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?")
+_MOST_VALUES = 4096
 _ROOT_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 
 
@@ -253,8 +255,29 @@ def _buckets(doc: Document, key: str, value: object) -> Mapping[str, tuple[AxisV
     for axis, values in doc.table(key, value).items():
         if not isinstance(values, list) or not values:
             raise doc.error(f"{key}.{axis}", "expected a list of numbers or strings")
-        buckets[axis] = tuple(_axis_value(doc, name, item) for name, item in doc.items(f"{key}.{axis}", values))
+        items = doc.items(f"{key}.{axis}", values)
+        buckets[axis] = tuple(value for name, item in items for value in _axis_values(doc, name, item))
     return buckets
+
+
+def values_in_range(text: str) -> tuple[int, ...] | None:
+    """`8..32:8` -> 8, 16, 24, 32, the end included where a step comes to it; None for what is no range. Raises
+    ValueError for one that is empty or endless."""
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        return None
+    first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
+    if last < first or not step > 0 or (last - first) // step >= _MOST_VALUES:
+        raise ValueError(f"a range has 1 to {_MOST_VALUES} values")
+    return tuple(range(first, last + 1, step))
+
+
+def _axis_values(doc: Document, key: str, value: object) -> tuple[AxisValue, ...]:
+    try:
+        values = values_in_range(value) if isinstance(value, str) else None
+    except ValueError as error:
+        raise doc.error(key, str(error)) from None
+    return (_axis_value(doc, key, value),) if values is None else values
 
 
 def _axis_value(doc: Document, key: str, value: object) -> AxisValue:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from graphsafe.capture.buckets.rows import Rows, live_requests, rows_by_name
+from graphsafe.capture.request import parse_bucket
+from graphsafe.errors import RequestError
 
 from .conftest import DEVICES, TARGETS, Prove, Report, codes_of
 
@@ -121,3 +123,26 @@ def test_rows_are_told_from_two_shapes() -> None:
 def test_a_bucket_is_used_for_what_the_smaller_one_does_not_take() -> None:
     buckets = [{"batch": batch, "q_len": 1} for batch in (1, 2, 4, 8)] + [{"batch": 4, "q_len": 2}]
     assert [live_requests(axes, buckets) for axes in buckets] == [None, None, 3, 5, 1]
+
+
+def test_a_sample_is_proven_and_all_are_captured(prove: Prove) -> None:
+    target = f"{TARGETS / 'sharing.py'}:one_model"
+    (found,) = prove([target], "sim:0", buckets={"batch": (1, 2, 3, 4)}, sample=2)
+    assert [bucket["axes"] for bucket in found["devices"][0]["buckets"]] == [{"batch": 1}, {"batch": 4}]
+    assert [bucket["axes"]["batch"] for bucket in pool_of(found)["buckets"]] == [4, 3, 2, 1]
+    assert found["verdict"] == "ready"
+    assert [limit["what"] for limit in found["limits"] if limit["kind"] == "sampled"] == ["batch=2 and batch=3"]
+
+
+def test_a_bucket_that_cannot_be_built_does_not_end_the_others(prove: Prove) -> None:
+    target = f"{TARGETS / 'declaring.py'}:limited"
+    (found,) = prove([target], "sim:0", buckets={"batch": (2,), "q_len": (1, 3, 2)}, sample=2)
+    assert {bucket["axes"]["q_len"] for bucket in pool_of(found)["buckets"]} == {1, 2}
+
+
+def test_ranges_of_bucket_values() -> None:
+    assert parse_bucket("batch=1,2,8..32:8") == ("batch", (1, 2, 8, 16, 24, 32))
+    assert parse_bucket("batch=1..3") == ("batch", (1, 2, 3))
+    for wrong in ("batch=3..1", "batch=1..9:0", "batch=1..100000"):
+        with pytest.raises(RequestError):
+            parse_bucket(wrong)

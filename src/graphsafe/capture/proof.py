@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from graphsafe import __version__
+from graphsafe.capture.buckets.axes import bucket_text
 from graphsafe.capture.buckets.declared import Declaration
-from graphsafe.capture.buckets.mismatch import mismatches, support_of
-from graphsafe.capture.buckets.sharing import Candidate, Sharing
+from graphsafe.capture.buckets.mismatch import mismatch, support_of
+from graphsafe.capture.buckets.sharing import Candidate, Sharing, sample_of
 from graphsafe.capture.buckets.support import Tried
 from graphsafe.capture.environment import environment
 from graphsafe.capture.findings import Seen, findings_of, merged
@@ -29,6 +30,7 @@ from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit, Report, Support, Tool, in_order
 from graphsafe.report.pool import pool_verdict
 from graphsafe.report.source import file_line
+from graphsafe.report.text import listed
 from graphsafe.report.verdict import worst
 from graphsafe.rulebook import Rulebook
 
@@ -58,6 +60,9 @@ class Proof:
         self._lines: dict[str, set[int]] = {}
         self._interrupted = False
         self._directory = os.getcwd()
+        self._all_points = _points(request.buckets)
+        self._points = sample_of(self._all_points, request.sample)
+        "What is proven by itself."
 
     @property
     def target(self) -> str:
@@ -97,7 +102,7 @@ class Proof:
         for name in self._device_names(present):
             device = _Device(name)
             self._devices.append(device)
-            for number, axes in enumerate(_points(self._request.buckets)):
+            for number, axes in enumerate(self._points):
                 place = folder / f"{name.replace(':', '-')}-{number}"
                 place.mkdir()
                 run = Run(supervisor, self._request, name, axes, place)
@@ -135,18 +140,26 @@ class Proof:
             for (axes, seen), place in zip(device.runs, device.folders, strict=True)
             if seen.verdict == "ready" and axes
         ]
-        if len(ready) < 2:
+        candidates = [candidate for candidate, _ in ready]
+        left = [axes for axes in self._all_points if axes not in self._points]
+        if left and ready:
+            empty = folder / "not-proven"
+            empty.mkdir(exist_ok=True)
+            candidates += [Candidate(axes, empty, None) for axes in left]
+            names = listed([bucket_text(axes) for axes in left], most=8)
+            self.limits.append(Limit("sampled", names, "captured in the pool, but not proven by themselves"))
+        if len(candidates) < 2:
             return
         sharing = Sharing(supervisor, self._request, device.name, folder / device.name.replace(":", "-"))
-        sharing.run([candidate for candidate, _ in ready])
+        sharing.run(candidates)
         device.pool = sharing.pool
         self.limits += sharing.limits
         seen = ready[0][1]
-        self._findings += sharing.findings(seen.build.get("entry"), self._book, seen.source)
+        self._add(*sharing.findings(seen.build.get("entry"), self._book, seen.source))
 
     def _compare_with_declared(self) -> None:
         """What the buckets prove, over all devices, with what the step's classes or the configuration declare."""
-        points = _points(self._request.buckets)
+        points = self._points
         seen = [[device.runs[number][1] for device in self._devices] for number in range(len(points))]
         tried = [
             Tried(axes, worst(one.verdict for one in of), next(filter(None, map(_times_as_fast, of)), None))
@@ -170,7 +183,11 @@ class Proof:
                 failures.setdefault(number % len(points), first)
         entry = next((one.build["entry"] for one in ran if one.build.get("entry")), None)
         rule = self._book.rules["GS801"]
-        self._findings += mismatches(tried, declared, entry, failures, rule, ran[0].source)
+        self._add(mismatch(tried, declared, entry, failures, rule, ran[0].source))
+
+    def _add(self, *said: Finding | Limit | None) -> None:
+        self._findings += [one for one in said if isinstance(one, Finding)]
+        self.limits += [one for one in said if isinstance(one, Limit)]
 
     def _device_names(self, present: Sequence[str]) -> list[str]:
         """The request's devices on this machine; a wrong one becomes a limit, and nothing is run."""

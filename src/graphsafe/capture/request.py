@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graphsafe.config import DEVICE, AxisValue, Config, Target
+from graphsafe.config import DEVICE, AxisValue, Config, Target, values_in_range
 from graphsafe.errors import RequestError, nearest
 
 BAD_REQUEST = "bad-request"
@@ -68,6 +68,8 @@ class CaptureRequest:
     "`cuda`, `cuda:N`, `all`, `sim`, `sim:N`, as asked; empty means the first GPU, or `sim` where there is none."
     buckets: Mapping[str, tuple[AxisValue, ...]] = field(default_factory=dict)
     "Bucket axis -> its values; their product is run."
+    sample: int | None = None
+    "How many of them are proven by themselves, all being captured in one pool; None means all."
     inputs: tuple[InputSpec, ...] = ()
     warmup: int = 3
     timeout: float = 300.0
@@ -99,11 +101,14 @@ def parse_device(text: str) -> str:
 
 
 def parse_bucket(text: str) -> tuple[str, tuple[AxisValue, ...]]:
-    """`batch=1,2,4` -> ("batch", (1, 2, 4)). Raises RequestError."""
+    """`batch=1,2,8..32:8` -> ("batch", (1, 2, 8, 16, 24, 32)). Raises RequestError."""
     axis, _, values = text.partition("=")
     if not axis.isidentifier() or not all(values.split(",")):
-        raise RequestError(f"--bucket {text}: expected axis=value,value, for example batch=1,2,4")
-    return axis, tuple(_axis_value(value) for value in values.split(","))
+        raise RequestError(f"--bucket {text}: expected axis=value,value, for example batch=1,2,4 or batch=8..64:8")
+    try:
+        return axis, tuple(value for part in values.split(",") for value in _axis_values(part))
+    except ValueError as error:
+        raise RequestError(f"--bucket {text}: {error}") from None
 
 
 def parse_input(text: str) -> InputSpec:
@@ -128,6 +133,12 @@ def configured_target(text: str, config: Config) -> Target | None:
     if text in config.targets:
         return config.targets[text]
     return next((target for target in config.targets.values() if target.factory == text), None)
+
+
+def _axis_values(text: str) -> tuple[AxisValue, ...]:
+    """Raises ValueError."""
+    values = values_in_range(text)
+    return (_axis_value(text),) if values is None else values
 
 
 def _axis_value(text: str) -> AxisValue:

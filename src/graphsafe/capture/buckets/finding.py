@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphsafe.capture.places import location
-from graphsafe.report.model import Finding, Level, Source
+from graphsafe.report.model import Finding, Level, Limit, Source
 from graphsafe.rulebook import Rule
 
 
 def finding_at(
-    frame: Mapping[str, Any],
+    frame: Mapping[str, Any] | None,
     rule: Rule,
     how: str | None,
     level: Level,
@@ -20,12 +20,15 @@ def finding_at(
     data: Mapping[str, Any],
     device: str | None,
     source: Source,
-) -> Finding:
-    """`how`: whose message of the rule; `words`: what its placeholders stand for; `because`: what was seen here."""
+) -> Finding | Limit:
+    """A limit where no line of the user's code is known. `how`: whose message of the rule; `words`: what its
+    placeholders stand for; `because`: what was seen here."""
     match = next((match for match in rule.matches if how in match.how), None)
     message = (match and match.message) or rule.message
     fix = (match and match.fix_short) or rule.fix_short
     words = {"expr": "the step", "value": "a value", **words}
+    if frame is None:
+        return Limit("no-line", f"{rule.code} {rule.name}", message.format_map(words))
     return Finding(
         code=rule.code,
         rule=rule.name,

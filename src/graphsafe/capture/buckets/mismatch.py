@@ -11,7 +11,7 @@ from graphsafe.capture.buckets.declared import Declaration
 from graphsafe.capture.buckets.finding import finding_at
 from graphsafe.capture.buckets.support import Tried, over_declared, proven_by, under_declared
 from graphsafe.capture.places import shown
-from graphsafe.report.model import Finding, Source, Support
+from graphsafe.report.model import Finding, Limit, Source, Support
 from graphsafe.rulebook import Rule
 
 _CODE = "GS801"
@@ -26,21 +26,19 @@ def support_of(tried: Sequence[Tried], declared: Declaration | None) -> Support 
     return Support(None if proven is None else asdict(proven), said)
 
 
-def mismatches(
+def mismatch(
     tried: Sequence[Tried],
     declared: Declaration,
     entry: Mapping[str, Any] | None,
     failures: Mapping[int, Finding],
     rule: Rule,
     source: Source,
-) -> list[Finding]:
+) -> Finding | Limit | None:
     """`failures`: the first error of a bucket, by its place in `tried`. At the declaration, or at `entry`, the step
-    itself; none where neither has a line."""
+    itself."""
     if declared.level is None:
-        return []
+        return None
     frame = {"path": declared.path, "line": declared.line, "function": None} if declared.path else entry
-    if frame is None:
-        return []
     over = over_declared(declared.level, tried)
     if over is not None:
         failure = failures.get(tried.index(over))
@@ -51,17 +49,17 @@ def mismatches(
             data |= {"code": failure.code, "path": at.path, "line": at.line}
             because = f"Here {_named(over)} fails at {at.path}:{at.line}: {failure.message} ({failure.code})."
         words = {"expr": declared.words, "value": _named(over)}
-        return [finding_at(frame, rule, "over-declared", "error", words, because, data, None, source)]
+        return finding_at(frame, rule, "over-declared", "error", words, because, data, None, source)
     under = under_declared(declared.level, tried) if declared.exact else None
     if under is None:
-        return []
+        return None
     proven = proven_by(tried)
     data = {"declared": declared.level, "bucket": dict(under.axes), "times_as_fast": under.faster}
     data["proven"] = None if proven is None else proven.level
     gain = "" if under.faster is None else f", {under.faster:.1f} times as fast as eager"
     because = f"Here {_named(under)} was captured and replayed right{gain}."
     words = {"expr": declared.words, "value": _named(under)}
-    return [finding_at(frame, rule, "under-declared", "warning", words, because, data, None, source)]
+    return finding_at(frame, rule, "under-declared", "warning", words, because, data, None, source)
 
 
 def _named(bucket: Tried) -> str:

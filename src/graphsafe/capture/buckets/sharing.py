@@ -79,13 +79,18 @@ class Sharing:
         )
 
     def _ended_by(self, child: Child, told: Mapping[str, Any]) -> Axes | None:
-        """The bucket that could not be captured after the others."""
+        """The bucket that could not be built, stepped or captured beside the others."""
+        axes: Axes
         if child.ending == "failed":
             self.limits.append(Limit(INTERNAL, f"pool on {self.device}", child.how_it_ended()))
             return None
+        if told.get("target_error") and told.get("capturing"):
+            axes = told["capturing"]
+            self.limits.append(Limit("pool", bucket_text(axes), told["target_error"]["line"]))
+            return axes
         if told.get("failed"):
             self._failed.append(told["failed"])
-            axes: Axes = told["failed"]["axes"]
+            axes = told["failed"]["axes"]
             return axes
         if child.ending == "crashed" and told.get("capturing"):
             axes = told["capturing"]
@@ -135,9 +140,9 @@ class Sharing:
             pool["status"] = "fail"
         return pool
 
-    def findings(self, entry: Mapping[str, Any] | None, book: Rulebook, source: Source) -> list[Finding]:
+    def findings(self, entry: Mapping[str, Any] | None, book: Rulebook, source: Source) -> list[Finding | Limit]:
         """At the step itself, for lack of a better line; at the failing one for a capture that failed."""
-        found: list[Finding] = []
+        found: list[Finding | Limit] = []
         pool = self.pool
         if pool is None:
             return found
@@ -145,10 +150,8 @@ class Sharing:
         def add(
             frame: Mapping[str, Any] | None, code: str, level: Level, expr: str, because: str, data: Mapping[str, Any]
         ) -> None:
-            if frame is not None:
-                how = "buckets" if code in ("GS706", "GS708") else None
-                rule, words = book.rules[code], {"expr": expr, "value": expr}
-                found.append(finding_at(frame, rule, how, level, words, because, data, self.device, source))
+            rule, words = book.rules[code], {"expr": expr, "value": expr}
+            found.append(finding_at(frame, rule, "buckets", level, words, because, data, self.device, source))
 
         for failed in self._failed:
             name, error = bucket_text(failed["axes"]), failed["first_error"]
@@ -189,11 +192,20 @@ _PADDINGS: tuple[tuple[str, Level, str], ...] = (
 )
 
 
+def sample_of(points: Sequence[Axes], number: int | None) -> list[Axes]:
+    """So many of them, in their order: the smallest, the largest and what lies evenly between; all without a number."""
+    if number is None or number >= len(points):
+        return list(points)
+    by_size = sorted(range(len(points)), key=lambda at: _size(points[at]))
+    chosen = {by_size[round(place * (len(points) - 1) / (number - 1))] for place in range(number)}
+    return [points[at] for at in sorted(chosen)]
+
+
 def largest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """By the bytes that each takes by itself where they are known, else by the product of its numbers."""
+    """By the product of their numbers, then by the bytes that each takes by itself."""
 
-    def size(one: Candidate) -> tuple[float, float]:
-        numbers = [value for value in one.axes.values() if isinstance(value, (int, float)) and value > 0]
-        return (math.prod(numbers), one.alone_bytes or 0)
+    return sorted(candidates, key=lambda one: (_size(one.axes), one.alone_bytes or 0), reverse=True)
 
-    return sorted(candidates, key=size, reverse=True)
+
+def _size(axes: Axes) -> float:
+    return math.prod(value for value in axes.values() if isinstance(value, (int, float)) and value > 0)
