@@ -33,6 +33,8 @@ MAX_REPORTS = 16
 MAX_DEPENDENCIES = 4
 MAX_INDEXES = 50_000
 "Of about 2 kB each; the oldest go first."
+MAX_VERSIONS = 4
+"Of graphsafe, Python and libcst: each has a file of its own; the oldest go first."
 LOCK_SECONDS = 1.0
 "How long a database that another process writes is waited for, once a scan."
 DIGEST_LENGTH = 32
@@ -132,6 +134,7 @@ class Cache:
                     connection.execute(f"delete from {table} where rowid not in ({newest})")
             finally:
                 connection.close()
+            _forget_old(self._file)
         except (sqlite3.Error, UnicodeError, OSError) as error:
             self._give_up(error)
 
@@ -185,6 +188,14 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError), open(folder / ".gitignore", "x", encoding="utf-8") as ignore:
         ignore.write("*\n")
+
+
+def _forget_old(own: Path) -> None:
+    """Remove the files of other versions, but for those written last."""
+    with contextlib.suppress(OSError):
+        others = [file for file in own.parent.glob("scan-*.db") if file != own]
+        for old in sorted(others, key=lambda file: -file.stat().st_mtime)[MAX_VERSIONS - 1 :]:
+            old.unlink()
 
 
 def digest(data: bytes) -> str:
