@@ -131,3 +131,23 @@ def test_work_on_another_device_is_cut_out(prove: Prove) -> None:
     assert report["plan"]["verified"]
     assert breaks(report) == ["there = hidden.to(self.other)"]
     assert {segment["code"] for segment in report["plan"]["segments"]} == {None, "GS604"}
+
+
+def test_backward_and_optimizer_are_captured_around_a_loss_that_is_read(prove: Prove) -> None:
+    (report,) = prove([f"{FILE}:training"], "sim:0", plan=True)
+    plan = report["plan"]
+    assert plan["verified"] and report["verdict"] == "ready-with-breaks"
+    assert [segment["kind"] for segment in plan["segments"]] == ["graph", "eager", "graph"]
+    assert breaks(report) == ["losses[:] = [loss.item()]"]
+
+
+def test_memory_that_runs_out_while_planning_is_said(prove: Prove) -> None:
+    (report,) = prove([f"{FILE}:out_of_memory"], "sim:0", plan=True)
+    assert (report["verdict"], report["plan"]["verified"]) == ("not-ready", False)
+    assert "planning failed" in report["plan"]["reason"] and "CUDA out of memory" in report["plan"]["reason"]
+
+
+def test_planning_that_takes_too_long_is_said(prove: Prove) -> None:
+    (report,) = prove([f"{FILE}:endless"], "sim:0", plan=True, timeout=25.0)
+    assert (report["verdict"], report["plan"]["verified"]) == ("not-ready", False)
+    assert report["plan"]["reason"].startswith("planning: no end after 2")

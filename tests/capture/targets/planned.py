@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -253,3 +255,49 @@ class Pipeline(nn.Module):
 def pipeline(device):
     other = torch.device("cuda", 0 if device.index else 1)
     return Pipeline(8, device, other), (torch.randn(4, 8, device=device),)
+
+
+class Planned(nn.Module):
+    """Behaves otherwise while a plan is looked for: as a step that is larger than what is left of memory, or slower."""
+
+    def __init__(self, width: int, meets) -> None:
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+        self.meets = meets
+
+    @torch.no_grad()
+    def forward(self, x):
+        hidden = torch.tanh(self.layer(x)) * 2
+        if "_graphsafe_break" in globals():
+            self.meets()
+        self.largest = hidden.max().item()
+        return torch.relu(hidden + 1) * 3
+
+
+def _no_memory():
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+
+def out_of_memory(device):
+    return Planned(8, _no_memory).to(device), (torch.randn(4, 8, device=device),)
+
+
+def endless(device):
+    return Planned(8, lambda: time.sleep(3600)).to(device), (torch.randn(4, 8, device=device),)
+
+
+def training(device):
+    """Forward, backward and the optimizer, and the loss is read in between."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+
+    def step(x, y):
+        optimizer.zero_grad(set_to_none=False)
+        loss = F.mse_loss(model(x), y)
+        losses[:] = [loss.item()]
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, (torch.randn(16, 8, device=device), torch.randn(16, 1, device=device))

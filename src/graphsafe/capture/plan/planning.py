@@ -10,6 +10,7 @@ from graphsafe.capture.job import Job, forget, write_json
 from graphsafe.capture.places import listed_places
 from graphsafe.capture.plan.answer import learned, reported, whole
 from graphsafe.capture.plan.marks import CODE, marks
+from graphsafe.capture.processes.device_use import ran_out_of_memory
 from graphsafe.files import write_atomically
 from graphsafe.report.model import Limit
 from graphsafe.report.verdict import verdict
@@ -63,7 +64,7 @@ class Planning:
         child, result = self._search()
         told = dict(result.get("plan") or {})
         if child.ending != "done":
-            told["reason"] = f"planning {child.how_it_ended()}"
+            told["reason"] = f"planning: {child.how_it_ended()}"
         elif "target_error" in result:
             told["reason"] = f"planning failed: {result['target_error']['line']}"
         self.marks = result.get("marks") or {}
@@ -78,9 +79,10 @@ class Planning:
             write_json(self._folder / "learned.result", {"failures": failures})
             forget(self._job("plan"))
             child, result = self._run(self._job("plan"))
-            if "failure" not in result or not result["failure"]["frames"]:
-                break
-            failures = learned(failures, result["failure"])
+            failure: Any = result.get("failure")
+            if failure is None or not failure["frames"] or ran_out_of_memory(failure):
+                break  # a plan, or nothing that another child could learn from
+            failures = learned(failures, failure)
         return child, result
 
     def _emit(self, plan: Told, code: Told) -> None:
