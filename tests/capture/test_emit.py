@@ -43,11 +43,11 @@ def test_code_names_each_break_and_its_cause_and_needs_no_graphsafe(tmp_path: Pa
     assert {"apply", "capture", "GrowingCache_attend"} <= functions
 
 
-def test_a_closure_cannot_be_emitted_and_it_is_said(tmp_path: Path) -> None:
-    _, report = capture(tmp_path, f"{FILE}:closure", "--emit", "plan.py")
+def test_what_cannot_be_emitted_is_said(tmp_path: Path) -> None:
+    _, report = capture(tmp_path, f"{FILE}:rebinding", "--emit", "plan.py")
     assert report["plan"]["verified"]
     (why,) = emit_limits(report)
-    assert why.startswith("no code was written: ") and "step is a closure" in why
+    assert why.startswith("no code was written: ") and "assigns a variable of the function around it" in why
     assert not (tmp_path / "plan.py").exists()
 
 
@@ -65,6 +65,7 @@ def test_marks_for_an_engine(engine: str, mark: str, tmp_path: Path) -> None:
     "target",
     [
         f"{FILE}:stack",
+        f"{FILE}:closure",
         f"{ROOT / 'examples' / 'decoder_bad.py'}:build_layer",
         f"{ROOT / 'tests' / 'gpu' / 'modules' / 'training.py'}:build_adam_on_host",
         f"{ROOT / 'tests' / 'gpu' / 'modules' / 'draws.py'}:build_private_noise",

@@ -301,3 +301,17 @@ def training(device):
         return loss.detach()
 
     return step, (torch.randn(16, 8, device=device), torch.randn(16, 1, device=device))
+
+
+def rebinding(device):
+    """A step that counts in a variable of the function around it."""
+    calls = 0
+
+    def step(x):
+        nonlocal calls
+        hidden = torch.tanh(x) * 2 + 1
+        calls += 1
+        hidden = hidden * calls
+        return torch.relu(hidden + 1) * 3
+
+    return step, (torch.randn(4, 8, device=device),)

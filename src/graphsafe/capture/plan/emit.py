@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import json
 import re
 import sys
 import textwrap
@@ -31,8 +32,8 @@ _TARGET = "graphsafe_target_"
 
 
 _APPLY = '''\
-def apply() -> None:
-    """Put the functions with breaks in the place of those that they are made from."""'''
+def apply(fn: Callable[..., Any] | None = None) -> None:
+    """Put the functions with breaks in the place of those that they are made from; `fn` is the step."""'''
 _CAPTURE = '''\
 def capture(
     fn: Callable[..., Any],
@@ -42,7 +43,7 @@ def capture(
     warmup: int = 2,
 ) -> PlannedStep:
     """The step `fn(*args, **kwargs)` in graphs; replays read the tensors that it is given here."""
-    apply()
+    apply(fn)
     return PlannedStep(fn, args, kwargs, warmup=warmup)'''
 
 
@@ -94,10 +95,11 @@ class _Writer:
 
     def _written(self, source: Function, numbers: Sequence[int]) -> str:
         function = self._function(source)
-        if set(function.__code__.co_freevars) - {"__class__"}:
-            raise Unemittable(f"{source.name} is a closure: its breaks cannot stand in a file of their own")
-        if "." in source.name and source.owner is None:
-            raise Unemittable(f"{source.name} is defined within another function")
+        shared = tuple(name for name in function.__code__.co_freevars if name != "__class__")
+        if (shared or ("." in source.name and source.owner is None)) and not self._is_step(function):
+            raise Unemittable(f"{source.name} is defined within another function, and is not the step itself")
+        if any(isinstance(node, ast.Nonlocal) for node in ast.walk(source.node)):
+            raise Unemittable(f"{source.name} assigns a variable of the function around it")
         name = source.name.replace(".", "_")
         lines = list(file_lines(source.path) or ())
         bodies: list[str] = []
@@ -115,8 +117,22 @@ class _Writer:
         except SyntaxError as error:
             raise Unemittable(f"{source.name} cannot be taken apart: {error.msg}") from error
         self._bind(tree, function)
-        self._install(source, function, name)
-        return "\n\n\n".join([*bodies, f"# {source.name} of {shown(source.path)}\n{whole}"])
+        if self._is_step(function):
+            self._install_step(function, name)
+        else:
+            self._install(source, function, name)
+        written = f"# {source.name} of {shown(source.path)}\n{whole}"
+        return "\n\n\n".join([*bodies, _with_variables(name, shared, written) if shared else written])
+
+    def _is_step(self, function: FunctionType) -> bool:
+        fn: Any = self._session.subject.fn
+        return fn is function and "<locals>" in function.__qualname__
+
+    def _install_step(self, function: FunctionType, name: str) -> None:
+        free = function.__code__.co_freevars
+        names = f"({', '.join(map(json.dumps, free))},)" if free else "()"
+        planned = f"{name}(*_shared(fn, {names}))" if free else name
+        self._installed.append(f"if fn is not None:\n        _replace(fn, {planned})")
 
     def _break(self, source: Function, number: int, lines: Sequence[str]) -> tuple[str, list[str], int, int]:
         """The function with the eager statements, the lines that call it, and the lines that these replace."""
@@ -226,6 +242,13 @@ def _import(name: str, value: Any, module: str) -> str:
     if isinstance(origin, str) and getattr(sys.modules.get(origin), name, None) is value:
         module = origin.removeprefix(_TARGET)
     return f"from {module} import {name}"
+
+
+def _with_variables(name: str, shared: Sequence[str], written: str) -> str:
+    """A function within one that has the variables which it shares with the function around it."""
+    arguments = ", ".join(f"{variable}: Any" for variable in shared)
+    inner = textwrap.indent(written, "    ")
+    return f"def {name}({arguments}) -> Callable[..., Any]:\n{inner}\n\n    return {name}"
 
 
 def _bound(source: Function, visits: Sequence[dict[str, Any]]) -> list[str]:

@@ -203,11 +203,18 @@ def _is_like(own: Any, other: Any) -> bool:
     return bool(type(own) is type(other) and own == other)
 
 
+def _shared(fn: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
+    """What the variables hold that a step shares with the function that made it."""
+    if getattr(fn, "__code__", None) is None or fn.__code__.co_freevars != names:
+        raise TypeError(f"{fn} is not the step that this plan was made for")
+    return tuple(cell.cell_contents for cell in fn.__closure__ or ())
+
+
 def _replace(original: Any, planned: Callable[..., Any]) -> None:
     """Whoever holds the function `original` (its class, a registry, another module) runs `planned` from now on. What
     decorates it stays."""
     function = inspect.unwrap(getattr(original, "__func__", original))
-    name = f"_planned_{planned.__name__}"
+    name = f"_planned_{planned.__name__}_{id(function):x}"
     function.__signature__ = inspect.signature(function)
     function.__globals__[name] = planned
     shared = ", ".join(function.__code__.co_freevars)  # code may only be replaced by code with the same of these

@@ -79,6 +79,12 @@ class Function:
                 left += [(inner, statement) for inner in blocks_of(statement)]
         return found
 
+    @functools.cached_property
+    def nonlocals(self) -> frozenset[str]:
+        """Variables of a function around it that it assigns: state, which a break finds again by itself."""
+        found = [node.names for node in ast.walk(self.node) if isinstance(node, ast.Nonlocal)]
+        return frozenset(name for names in found for name in names)
+
     @property
     def body(self) -> list[ast.stmt]:
         return self.node.body

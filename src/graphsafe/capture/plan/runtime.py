@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device.protocol import CaptureFailure
 from graphsafe.capture.frames import traceback_frames, user_frames
+from graphsafe.capture.plan.regions import function_with
 from graphsafe.capture.plan.rewrite import cut
 from graphsafe.capture.plan.slots import Slots
 from graphsafe.capture.plan.values import UNBOUND, cells_of, content, flat, put
@@ -74,6 +75,8 @@ class Call:
     outputs: tuple[str, ...]
     handed: Handed
     session: Session
+    beyond: frozenset[str] = frozenset()
+    "Variables of functions around that of the break, which it assigns."
     _inputs: dict[str, Any] = field(default_factory=dict)
     _first: dict[str, Any] = field(default_factory=dict)
     _slots: Slots = field(init=False)
@@ -88,13 +91,13 @@ class Call:
 
     def run(self, handing: Callable[[], None] = lambda: None) -> Any:
         """The first time, between two captures; `handing` is called before what it hands over is copied."""
-        cells = cells_of(self.eager)
+        cells = cells_of(self.eager, self.beyond)
         self._inputs = {name: content(cell) for name, cell in cells.items()}
         self._slots = Slots(self.session.subject, self.handed.slots)
         result = self.eager()
         handing()
         self._slots.look()
-        self._first = {name: content(cells[name]) for name in self.outputs}
+        self._first = {name: content(cells[name]) for name in self.outputs if name in cells}
         for name in self.handed.private & self._first.keys():
             self._first[name] = _cloned(self._first[name])
             put(cells[name], self._first[name])
@@ -109,7 +112,7 @@ class Call:
         return result
 
     def replay(self) -> None:
-        cells = cells_of(self.eager)
+        cells = cells_of(self.eager, self.beyond)
         for name, value in self._inputs.items():
             put(cells[name], value)
         result = self.eager()
@@ -295,9 +298,11 @@ class _Pass:
         self._thread = threading.get_ident()
         self._failed: BaseException | None = None
         self._blamed: tuple[CallSite, ...] = ()
+        self._beyond: list[frozenset[str]] = []
 
     def run(self, regions: Sequence[Region]) -> PlannedRecording | CaptureFailure:
         device = self._session.device
+        self._beyond = [function_with(region).nonlocals for region in regions]
         outputs: Any = None
         # Garbage that is collected while a piece is captured would give device memory back in the middle of it.
         with device.capture_stream(), cut(regions, self._visit), uncollected():
@@ -330,7 +335,7 @@ class _Pass:
         if threading.get_ident() != self._thread:
             self._blamed, _ = user_frames(sys._current_frames()[self._thread])
             raise Elsewhere("a break inside of backward, which runs on another thread")
-        call = Call(number, eager, outputs, self._handed.get(number, Handed()), self._session)
+        call = Call(number, eager, outputs, self._handed.get(number, Handed()), self._session, self._beyond[number])
         self._depth += 1
         try:
             self._end()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from types import CellType
 from typing import TYPE_CHECKING, Any
@@ -73,11 +73,12 @@ def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def cells_of(function: Callable[[], Any]) -> dict[str, CellType]:
-    """The variables that a nested function shares, by name; `__class__` is none."""
+def cells_of(function: Callable[[], Any], beyond: Set[str] = frozenset()) -> dict[str, CellType]:
+    """The variables that a nested function shares, by name; `__class__` is none, and those `beyond` are left out."""
     code: Any = function.__code__
     closure: Any = function.__closure__ or ()
-    return {name: cell for name, cell in zip(code.co_freevars, closure, strict=True) if name != "__class__"}
+    names = zip(code.co_freevars, closure, strict=True)
+    return {name: cell for name, cell in names if name != "__class__" and name not in beyond}
 
 
 def content(cell: CellType) -> Any:

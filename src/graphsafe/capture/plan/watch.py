@@ -157,7 +157,8 @@ class _Watch:
     def _visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
         if self._inside is not None:
             return eager()
-        cells = cells_of(eager)
+        beyond = function_with(self._regions[number]).nonlocals
+        cells = cells_of(eager, beyond)
         before = {name: content(cell) for name, cell in cells.items()}
         frames = frames_under(self._thread)
         read = {name: value for name, value in before.items() if self._reads(number, name)}
@@ -166,12 +167,12 @@ class _Watch:
         self._inside = len(self.log.visits)
         self.log.visits.append(visit)
         try:
-            call = Call(number, eager, outputs, self._handed.get(number, Handed()), self._session)
+            call = Call(number, eager, outputs, self._handed.get(number, Handed()), self._session, beyond)
             result = call.run(self._handing)
         finally:
             self._inside, self._is_handing = None, False
         visit.changed = tuple(name for name, shape in shapes.items() if shape != shallow(before[name]))
-        results = {**{name: content(cells[name]) for name in outputs}, "return": result}
+        results = {**{name: content(cells[name]) for name in outputs if name in cells}, "return": result}
         visit.left = {name: self._flow(value) for name, value in results.items()}
         kept = [tensor for value in results.values() for tensor in flat(value).tensors]
         kept += [tensor for tensor in call.held.values() if tensor is not None]
