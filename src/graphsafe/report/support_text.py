@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphsafe.report.model import Support
-from graphsafe.report.text import count
+from graphsafe.report.text import count, listed
 
 _MEANS = {
     "NEVER": ("no batch", "none: --disable-cuda-graph"),
@@ -27,6 +27,9 @@ def _proven(proven: Mapping[str, Any] | None) -> str:
     plain, sglang = _MEANS[proven["level"]]
     if proven["level"] == "UNIFORM_BATCH":
         plain += f", up to {count(proven['max_query_len'] or 0, 'token')}"
+    if proven["level"] == "NEVER" and proven["buckets"]:
+        ready = [" ".join(f"{axis}={value}" for axis, value in axes.items()) for axes in proven["buckets"]]
+        plain = f"not all batches of the fewest tokens; ready: {listed(ready, most=8)}"
     return f"support proven: {proven['level']}, {plain} (SGLang: {sglang})"
 
 

@@ -65,18 +65,24 @@ class Bucket:
 
 
 def state_of(modules):
-    return [(module, copy.deepcopy(module.__dict__)) for module in modules]
+    return [
+        (
+            module,
+            [(tensor, tensor.clone()) for tensor in module.state_dict().values()],
+            {name: copy.copy(value) for name, value in vars(module).items() if isinstance(value, (int, set, dict))},
+        )
+        for module in modules
+    ]
 
 
 def put_back(state):
-    """In place, for graphs keep addresses; what was bound anew is bound back."""
-    for module, before in state:
-        for name, value in before.items():
-            if name in ("_buffers", "_parameters"):
-                for key, old in value.items():
-                    module.__dict__[name][key].data.copy_(old)
-            elif name != "_modules" and not isinstance(value, torch.Tensor):
-                module.__dict__[name] = copy.deepcopy(value)
+    """In place, for graphs keep addresses."""
+    for module, values, attributes in state:
+        for tensor, value in values:
+            tensor.copy_(value)
+        for name, value in attributes.items():
+            if not name.startswith("_"):
+                setattr(module, name, copy.copy(value))
 
 
 def judge(name):
