@@ -14,6 +14,7 @@ import click
 
 from graphsafe import __version__
 from graphsafe.cli_capture import capture
+from graphsafe.cli_diff import diff
 from graphsafe.cli_options import (
     BAD_REQUEST,
     FINDINGS,
@@ -116,6 +117,7 @@ def commands() -> None:
 
 commands.add_command(scan)
 commands.add_command(capture)
+commands.add_command(diff)
 
 
 @commands.command(short_help="Explain rules, CUDA error codes and the texts of errors.")

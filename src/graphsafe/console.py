@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from graphsafe.baseline.api import Written
     from graphsafe.fixes.apply import Fixed
     from graphsafe.ignore_comments import Added
+    from graphsafe.report.changes import Section
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
@@ -175,6 +176,13 @@ def put_settings(rows: Iterable[Setting]) -> None:
         origin = f"({row.origin})"
         fits = len(value[-1]) + 1 + len(origin) <= _width()
         click.echo("\n".join([*value[:-1], f"{value[-1]} {origin}"] if fits else [*value, f"    {origin}"]))
+
+
+def put_changes(sections: Sequence[Section]) -> None:
+    """What changed between two reports."""
+    from graphsafe.report.changes import change_lines
+
+    click.echo("\n".join(printable(line) for line in change_lines(sections)))
 
 
 def put_page(markdown: str) -> None:

@@ -13,7 +13,9 @@ from graphsafe.report.model import Environment
 _RECORDED = re.compile(
     r"(CUDA_(VISIBLE_DEVICES|LAUNCH_BLOCKING|MODULE_LOADING|DEVICE_MAX_CONNECTIONS|DEVICE_ORDER)|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF"
     r"|PYTORCH_NO_CUDA_MEMORY_CACHING|TORCH_(COMPILE|LOGS|CUDNN)\w*|TORCHDYNAMO_\w+|TORCHINDUCTOR_\w+|NCCL_(?!.*(KEY|TOKEN))\w+"
-    r"|CUBLAS_WORKSPACE_CONFIG|OMP_NUM_THREADS|TRITON_INTERPRET|NVIDIA_TF32_OVERRIDE)"
+    r"|CUBLAS_WORKSPACE_CONFIG|OMP_NUM_THREADS|TRITON_INTERPRET|NVIDIA_TF32_OVERRIDE"
+    r"|(?!\w*(KEY|TOKEN|SECRET|PASSWORD))(\w*CUDA_?GRAPHS?\w*"
+    r"|(VLLM|SGLANG|SGL|FLASHINFER)_\w*(GRAPH|ATTENTION|ATTN|EAGER|COMPILE|MLA|MOE|BACKEND|KERNEL)\w*))"
 )
 
 
@@ -29,4 +31,5 @@ def environment(built: Sequence[Mapping[str, Any]], facts: str, extra: Sequence[
         devices=tuple(dict.fromkeys(item["device"] for item in built if item.get("device"))),
         facts=facts,
         settings=dict(sorted(settings.items())),
+        libraries=dict(sorted((told.get("libraries") or {}).items())),
     )

@@ -146,6 +146,8 @@ class Environment:
     "Which op table was used, for example `torch-2.11`."
     settings: Mapping[str, str]
     "An allow-list of environment variables plus configured names; never all of os.environ."
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    "Versions of what decides about kernels and graphs besides torch, where the target imports it."
 
 
 @dataclass(frozen=True, slots=True)

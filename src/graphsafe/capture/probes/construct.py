@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -43,7 +44,7 @@ def _look(job: Job, channel: Channel, attempts: list[CaptureAttempt], threads: s
         channel.tell(
             construct=construct(session, attempts, threads),
             entry=_entry(session.subject.fn),
-            environment={"device": device.label(), "driver": device.driver(), **_versions()},
+            environment={"device": device.label(), "driver": device.driver(), **_versions(), "libraries": _libraries()},
         )
         declared = declaration_of(session.subject)
         channel.tell(declared=None if declared is None else asdict(declared))
@@ -108,6 +109,22 @@ def _repaired(device: Device, name: str) -> bool:
     except RuntimeError:
         return False
     return device.draw(name) is None
+
+
+_LIBRARIES = (
+    *("accelerate", "deep_gemm", "deepspeed", "flash_attn", "flashinfer", "megatron", "sglang", "transformer_engine"),
+    *("transformers", "triton", "vllm", "xformers"),
+)
+
+
+def _libraries() -> dict[str, str]:
+    """Versions of those that the target has imported."""
+    found = {}
+    for name in _LIBRARIES:
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if isinstance(version, str):
+            found[name] = version
+    return found
 
 
 def _versions() -> dict[str, str | None]:

@@ -54,7 +54,8 @@ class CudaDevice:
         yield
 
     def label(self) -> str:
-        return f"{self.name} {torch.cuda.get_device_name(self.index)}"
+        major, minor = torch.cuda.get_device_capability(self.index)
+        return f"{self.name} {torch.cuda.get_device_name(self.index)} (capability {major}.{minor})"
 
     def driver(self) -> str | None:
         return driver_version()

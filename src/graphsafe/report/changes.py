@@ -1,0 +1,262 @@
+"""What changed from one report to another, in words.
+
+Findings are the same if their fingerprints are: moved lines, other devices and other sources change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphsafe.report.model import LEVELS, VERDICTS, DeviceResult, Environment, Finding, Limit, Report, in_order
+from graphsafe.report.text import bytes_text, count
+
+_NOTABLE = 0.1
+"Times and bytes that change by less than this share are taken for the same."
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    text: str
+    worse: bool = False
+    "A lower verdict, a new error or warning, or one of a higher level."
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    title: str
+    changes: tuple[Change, ...]
+
+
+def changes(before: Sequence[Report], after: Sequence[Report]) -> list[Section]:
+    """Only sections in which something changed; reports of several targets are paired by their targets."""
+    sections: list[Section] = []
+    several = len(before) > 1 or len(after) > 1
+    left = {_name(report): report for report in before}
+    for report in after:
+        old = left.pop(_name(report), None)
+        if old is None and not several:
+            old = left.pop(_name(before[0]))
+            sections.append(Section("target", (Change(f"{_name(report)}, was {_name(old)}"),)))
+        prefix = f"{_name(report)}: " if several else ""
+        if old is None:
+            sections.append(Section(_name(report), (Change(f"new, {report.verdict or 'scanned'}"),)))
+            continue
+        for title, found in _compared(old, report):
+            told = tuple(found)
+            sections += [Section(prefix + title, told)] if told else []
+    sections += [Section(name, (Change("gone"),)) for name in left]
+    return sections
+
+
+def _name(report: Report) -> str:
+    return report.target or "scan"
+
+
+def _compared(before: Report, after: Report) -> Iterator[tuple[str, Iterator[Change]]]:
+    yield "verdict", _verdict(before.verdict, after.verdict)
+    yield "environment", _environment(before, after)
+    olds = {device.device: device for device in before.devices or ()}
+    for device in after.devices or ():
+        old = olds.pop(device.device, None)
+        yield device.device, _device(old, device) if old is not None else iter([Change(f"new, {device.verdict}")])
+    for name in olds:
+        yield name, iter([Change("not run any more")])
+    yield "support", _support(before, after)
+    yield "plan", _plan(before.plan, after.plan)
+    yield "findings", _findings(before.findings, after.findings)
+    yield "not known", _limits(before.limits, after.limits)
+
+
+def _verdict(before: Any, after: Any) -> Iterator[Change]:
+    if before != after:
+        worse = after in VERDICTS and before in VERDICTS and VERDICTS.index(after) > VERDICTS.index(before)
+        yield Change(f"{after}, was {before}", worse)
+
+
+def _environment(before: Report, after: Report) -> Iterator[Change]:
+    old, new = _facts(before), _facts(after)
+    for name in dict.fromkeys((*old, *new)):
+        was, now = old.get(name), new.get(name)
+        if was != now:
+            yield Change(f"{name}: {_said(now)}, was {_said(was)}")
+
+
+def _facts(report: Report) -> dict[str, str | None]:
+    it: Environment = report.environment
+    return {
+        "graphsafe": report.tool.version,
+        "Python": it.python,
+        "torch": it.torch,
+        "CUDA": it.cuda,
+        "driver": it.driver,
+        "devices": ", ".join(it.devices) or None,
+        "op table": it.facts,
+        **it.libraries,
+        **it.settings,
+    }
+
+
+def _said(value: str | None) -> str:
+    return "not set" if value is None else value or "empty"
+
+
+def _device(before: DeviceResult, after: DeviceResult) -> Iterator[Change]:
+    yield from _verdict(before.verdict, after.verdict)
+    if not (before.buckets or after.buckets):
+        yield from _probes(before.probes, after.probes)
+    olds = {_axes(bucket.axes): bucket for bucket in before.buckets}
+    for bucket in after.buckets:
+        name = _axes(bucket.axes)
+        old = olds.pop(name, None)
+        if old is None:
+            yield Change(f"{name}: new, {bucket.verdict}", bucket.verdict == "not-ready")
+            continue
+        for change in (*_verdict(old.verdict, bucket.verdict), *_probes(old.probes, bucket.probes)):
+            yield Change(f"{name}: {change.text}", change.worse)
+    for name in olds:
+        yield Change(f"{name}: not run any more")
+    yield from _pool(before.pool or {}, after.pool or {})
+
+
+def _axes(axes: Mapping[str, Any]) -> str:
+    return " ".join(f"{axis}={value}" for axis, value in axes.items())
+
+
+def _probes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Iterator[Change]:
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name) or {}, after.get(name) or {}
+        if old.get("status") != new.get("status"):
+            yield Change(f"{name}: {new.get('status')}, was {old.get('status')}")
+        for key, text, show in _NUMBERS.get(name, ()):
+            yield from _number(text, old.get(key), new.get(key), show)
+    nodes = [sum(((one.get("capture") or {}).get("nodes") or {}).values()) for one in (before, after)]
+    yield from _number("nodes of the graph", nodes[0] or None, nodes[1] or None, _whole)
+
+
+def _whole(number: float) -> str:
+    return f"{number:.0f}"
+
+
+def _ms(number: float) -> str:
+    return f"{number:.3g} ms"
+
+
+def _bytes(number: float) -> str:
+    return bytes_text(int(number))
+
+
+_NUMBERS: Mapping[str, tuple[tuple[str, str, Any], ...]] = {
+    "step": (("syncs", "syncs", _whole), ("copies", "copies", _whole), ("allocations", "allocations", _whole)),
+    "memory": (("pool_bytes", "pool", _bytes), ("peak_bytes", "peak", _bytes)),
+    "timing": (("eager_ms", "eager step", _ms), ("graph_ms", "replay", _ms), ("launches", "launches", _whole)),
+}
+
+
+def _number(text: str, before: Any, after: Any, show: Any) -> Iterator[Change]:
+    """Counts as soon as they differ, measures where they differ notably."""
+    if before == after or not all(isinstance(value, (int, float)) for value in (before, after)):
+        if (before is None) != (after is None):
+            yield Change(f"{text}: {_shown(after, show)}, was {_shown(before, show)}")
+        return
+    if show is _whole or abs(after - before) > _NOTABLE * abs(before):
+        share = f" ({(after - before) / before:+.0%})" if before and show is not _whole else ""
+        yield Change(f"{text}: {show(after)}, was {show(before)}{share}")
+
+
+def _shown(value: Any, show: Any) -> str:
+    return "not known" if value is None else str(show(value))
+
+
+def _pool(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    if before.get("status") != after.get("status"):
+        yield Change(
+            f"shared pool: {after.get('status', 'not tried')}, was {before.get('status', 'not tried')}",
+            after.get("status") == "fail",
+        )
+    for key, text in (("pool_bytes", "shared pool"), ("saved_bytes", "saved by sharing"), ("peak_bytes", "peak")):
+        yield from _number(text, before.get(key), after.get(key), _bytes)
+
+
+def _support(before: Report, after: Report) -> Iterator[Change]:
+    for key in ("proven", "declared"):
+        old, new = (getattr(report.support, key, None) or {} for report in (before, after))
+        if old.get("level") != new.get("level"):
+            yield Change(f"{key}: {_said(new.get('level'))}, was {_said(old.get('level'))}")
+        elif old.get("max_query_len") != new.get("max_query_len"):
+            lengths = [_said(str(one["max_query_len"])) for one in (new, old)]
+            yield Change(f"{key}: up to {lengths[0]} tokens a request, was {lengths[1]}")
+
+
+def _plan(before: Any, after: Any) -> Iterator[Change]:
+    old, new = (plan if isinstance(plan, Mapping) else {} for plan in (before, after))
+    if old.get("verified") != new.get("verified"):
+        yield Change("verified" if new.get("verified") else "not verified any more" if new else "none any more")
+    for key, text in (("planned_ms", "planned step"), ("eager_ms", "eager step")):
+        yield from _number(text, old.get(key), new.get(key), _ms)
+    if old.get("coverage") != new.get("coverage") and None not in (old.get("coverage"), new.get("coverage")):
+        worse = new["coverage"] < old["coverage"]
+        yield Change(f"covers {new['coverage']:.0%} of the operations, was {old['coverage']:.0%}", worse)
+
+
+def _findings(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[Change]:
+    olds, news = _by_fingerprint(before), _by_fingerprint(after)
+    for key, new in news.items():
+        old = olds.get(key)
+        if old is None:
+            yield Change(f"new: {_told(new)}", new.level != "note" and new.suppressed is None)
+            continue
+        differences = []
+        worse = False
+        if (old.suppressed is None) != (new.suppressed is None):
+            differences.append("suppressed" if new.suppressed else "no longer suppressed")
+            worse = new.suppressed is None and new.level != "note"
+        if old.level != new.level:
+            differences.append(f"{new.level}, was {old.level}")
+            worse = worse or LEVELS.index(new.level) > LEVELS.index(old.level)
+        for text, was, now in (
+            ("", old.confidence, new.confidence),
+            ("", old.status, new.status),
+            ("times ", old.count, new.count),
+        ):
+            if was != now and now is not None and was is not None:
+                differences.append(f"{text}{now}, was {text}{was}")
+        if differences:
+            yield Change(f"{_told(new)}: {'; '.join(differences)}", worse)
+    for key, old in olds.items():
+        if key not in news:
+            yield Change(f"gone: {_told(old)}")
+
+
+def _by_fingerprint(findings: Sequence[Finding]) -> dict[str, Finding]:
+    """One for each; of several devices the one of the highest level."""
+    found: dict[str, Finding] = {}
+    for finding in in_order(findings):
+        known = found.get(finding.fingerprint)
+        if known is None or LEVELS.index(finding.level) > LEVELS.index(known.level):
+            found[finding.fingerprint] = finding
+    return found
+
+
+def _told(finding: Finding) -> str:
+    at = finding.location
+    return f"{finding.code} {finding.level} at {at.path}:{at.line}: {finding.message}"
+
+
+def _limits(before: Sequence[Limit], after: Sequence[Limit]) -> Iterator[Change]:
+    olds, news = dict.fromkeys(before), dict.fromkeys(after)
+    yield from (Change(f"new: {limit.what}: {limit.why}") for limit in news if limit not in olds)
+    yield from (Change(f"gone: {limit.what}: {limit.why}") for limit in olds if limit not in news)
+
+
+def change_lines(sections: Sequence[Section]) -> list[str]:
+    """As the terminal has them."""
+    lines = []
+    for section in sections:
+        lines.append(f"{section.title}:")
+        lines += [f"  {change.text}" for change in section.changes]
+    worse = sum(change.worse for section in sections for change in section.changes)
+    if not sections:
+        return ["nothing changed"]
+    return [*lines, f"{count(worse, 'thing')} got worse" if worse else "nothing got worse"]

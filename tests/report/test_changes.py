@@ -1,0 +1,136 @@
+"""`graphsafe diff`: what changed between two reports, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+
+from graphsafe.cli import main
+from graphsafe.report.changes import changes
+from graphsafe.report.json_form import render_json
+from graphsafe.report.model import Bucket, DeviceResult, Limit, Report, Support
+
+
+def texts(before: Report, after: Report) -> dict[str, list[str]]:
+    return {part.title: [change.text for change in part.changes] for part in changes([before], [after])}
+
+
+def worse(before: Report, after: Report) -> list[str]:
+    return [change.text for part in changes([before], [after]) for change in part.changes if change.worse]
+
+
+def with_device(report: Report, **probes: Any) -> Report:
+    device = DeviceResult("cuda:0", report.verdict or "ready", (), probes)
+    return replace(report, devices=(device,))
+
+
+def test_the_same_report_has_not_changed() -> None:
+    for report in (samples.SCAN, samples.CAPTURE, samples.READY):
+        assert changes([report], [replace(report, created="2027-01-01T00:00:00Z")]) == []
+
+
+def test_a_finding_is_known_by_its_fingerprint_wherever_it_moves() -> None:
+    first, *rest = samples.SCAN.findings
+    moved = replace(first, location=replace(first.location, line=first.location.line + 40), device="cuda:1")
+    assert changes([samples.SCAN], [replace(samples.SCAN, findings=(moved, *rest))]) == []
+
+
+def test_new_and_gone_findings() -> None:
+    first, *rest = samples.SCAN.findings
+    fewer = replace(samples.SCAN, findings=tuple(rest))
+    assert [text.split(":")[0] for text in texts(samples.SCAN, fewer)["findings"]] == ["gone"]
+    assert worse(samples.SCAN, fewer) == []
+    (text,) = worse(fewer, samples.SCAN)
+    assert text.startswith(f"new: {first.code} {first.level} at {first.location.path}:{first.location.line}")
+
+
+def test_levels_that_rise_are_worse_and_those_that_fall_are_not() -> None:
+    first, *rest = samples.SCAN.findings
+    lower = replace(samples.SCAN, findings=(replace(first, level="note"), *rest))
+    (text,) = worse(lower, samples.SCAN)
+    assert text.endswith(f"{first.level}, was note")
+    assert worse(samples.SCAN, lower) == []
+
+
+def test_verdicts_and_buckets() -> None:
+    def report(**verdicts: Any) -> Report:
+        buckets = tuple(Bucket({"batch": int(name[1:])}, verdict, {}) for name, verdict in verdicts.items())
+        return replace(samples.READY, devices=(DeviceResult("cuda:0", "ready", buckets, {}),))
+
+    found = texts(report(b1="ready", b2="ready", b4="ready"), report(b1="ready", b2="not-ready", b8="ready"))
+    assert found["cuda:0"] == ["batch=2: not-ready, was ready", "batch=8: new, ready", "batch=4: not run any more"]
+    fallen = replace(samples.READY, verdict="not-ready")
+    assert worse(samples.READY, fallen) == ["not-ready, was ready"]
+    assert worse(fallen, samples.READY) == []
+
+
+def test_measures_change_where_the_change_is_notable_and_counts_always() -> None:
+    def report(graph_ms: float, launches: int) -> Report:
+        timing = {"status": "pass", "eager_ms": 7.0, "graph_ms": graph_ms, "launches": launches}
+        return with_device(samples.READY, timing=timing)
+
+    assert texts(report(1.40, 912), report(1.45, 913))["cuda:0"] == ["launches: 913, was 912"]
+    assert texts(report(1.40, 912), report(2.80, 912))["cuda:0"] == ["replay: 2.8 ms, was 1.4 ms (+100%)"]
+
+
+def test_the_environment_and_the_support() -> None:
+    here = samples.READY.environment
+    there = replace(here, driver="590.2", settings={"VLLM_ATTENTION_BACKEND": "FLASHMLA"}, libraries={"triton": "3.7"})
+    moved = replace(samples.READY, environment=there)
+    assert f"driver: 590.2, was {here.driver}" in texts(samples.READY, moved)["environment"]
+    assert "VLLM_ATTENTION_BACKEND: FLASHMLA, was not set" in texts(samples.READY, moved)["environment"]
+    assert "triton: 3.7, was not set" in texts(samples.READY, moved)["environment"]
+    single, uniform = (
+        replace(samples.READY, support=Support({"level": level, "max_query_len": length, "buckets": []}, None))
+        for level, length in (("UNIFORM_SINGLE_TOKEN_DECODE", 1), ("UNIFORM_BATCH", 2))
+    )
+    assert texts(single, uniform)["support"] == ["proven: UNIFORM_BATCH, was UNIFORM_SINGLE_TOKEN_DECODE"]
+
+
+def test_limits() -> None:
+    more = replace(samples.READY, limits=(*samples.READY.limits, Limit("plan", "the step", "nothing was planned")))
+    assert texts(samples.READY, more)["not known"] == ["new: the step: nothing was planned"]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[[str, Any], str]:
+    def save(name: str, reports: Any) -> str:
+        (tmp_path / name).write_text(render_json(reports), encoding="utf-8")
+        return str(tmp_path / name)
+
+    return save
+
+
+def test_the_command(saved: Callable[[str, Any], str], capsys: pytest.CaptureFixture[str]) -> None:
+    ready, fallen = saved("a.json", samples.READY), saved("b.json", replace(samples.READY, verdict="not-ready"))
+    assert main(["diff", ready, ready]) == 0
+    assert capsys.readouterr().out == "nothing changed\n"
+    assert main(["diff", ready, fallen]) == 1
+    assert capsys.readouterr().out.splitlines() == ["verdict:", "  not-ready, was ready", "1 thing got worse"]
+    assert main(["diff", fallen, ready]) == 0
+    assert main(["diff", ready, ready + ".missing"]) == 2
+
+
+def test_reports_of_many_targets_are_paired_by_target(
+    saved: Callable[[str, Any], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two, three = (replace(samples.READY, target=f"model.py:{name}") for name in ("one", "two", "three"))
+    before = saved("a.json", (one, two))
+    after = saved("b.json", (replace(two, verdict="not-ready"), three))
+    assert main(["diff", before, after]) == 1
+    out = capsys.readouterr().out
+    assert "model.py:two: verdict:\n  not-ready, was ready" in out
+    assert "model.py:three:\n  new, ready" in out
+    assert "model.py:one:\n  gone" in out
+
+
+def test_what_is_no_report_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"schema": "other"}), encoding="utf-8")
+    assert main(["diff", str(tmp_path / "a.json"), str(tmp_path / "a.json")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
