@@ -11,7 +11,7 @@ import ast
 import copy
 import gc
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
@@ -45,8 +45,9 @@ def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
     originals: list[tuple[FunctionType, CodeType]] = []
     spaces: list[dict[str, Any]] = []
     try:
-        for source, chosen in _by_function(regions):
-            functions = living(source)
+        by_function = _by_function(regions)
+        for source, chosen in by_function:
+            functions = living(source, *(other for other, _ in by_function))
             if not functions:
                 raise Uncuttable(next(iter(chosen.values())), "no function object holds its code")
             for function in functions:
@@ -70,18 +71,32 @@ def _by_function(regions: Sequence[Region]) -> list[tuple[Function, dict[int, Re
     return list(found.items())
 
 
-def living(source: Function) -> list[FunctionType]:
-    """Every function object that runs this code."""
+_living: dict[Function, tuple[FunctionType, ...]] = {}
+"To look through all objects takes a tenth of a second, so what was found is kept."
+
+
+def living(source: Function, *others: Function) -> tuple[FunctionType, ...]:
+    """Every function object that runs this code. The `others` are looked for at the same time, to be asked for next."""
+    if source not in _living:
+        _living.update({one: held for one, held in _found({source, *others} - _living.keys()).items() if held})
+    return _living.get(source, ())
+
+
+def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
+    wanted: dict[tuple[int, str], list[Function]] = {}
+    for source in sources:
+        wanted.setdefault((source.line, source.node.name), []).append(source)
+    found: dict[Function, list[FunctionType]] = {source: [] for source in sources}
     gc.unfreeze()  # what was imported before this process was forked is not listed otherwise
-    return [
-        found
-        for found in gc.get_objects()
-        if type(found) is FunctionType
-        and found.__code__.co_firstlineno == source.line
-        and found.__code__.co_name == source.node.name
-        and absolute(found.__code__.co_filename) == source.path
-        and function_name(found.__code__) in (source.name, source.node.name)
-    ]
+    for held in gc.get_objects():
+        if type(held) is not FunctionType:
+            continue
+        code = held.__code__
+        for source in wanted.get((code.co_firstlineno, code.co_name), ()):
+            same_file = absolute(code.co_filename) == source.path
+            if same_file and function_name(code) in (source.name, source.node.name):
+                found[source].append(held)
+    return {source: tuple(functions) for source, functions in found.items()}
 
 
 def _rewritten(source: Function, regions: Mapping[int, Region], original: CodeType) -> CodeType:
