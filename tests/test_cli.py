@@ -308,7 +308,7 @@ def test_statistics_count_findings_by_rule(project: Path, capsys: pytest.Capture
     (project / "more.py").write_text(HOT.replace("return", "y = x[x > 0]\n        return"), encoding="utf-8")
     code, out, err = here(capsys, "scan", "--statistics")
     assert (code, err) == (1, "")
-    assert out == "2  GS101  scalar-read (2 errors)\n1  GS202  mask-index (1 error)\n3  in all, in 2 files\n"
+    assert out == "2  GS101  scalar-read (2 errors)\n1  GS202  mask-index (1 error)\n3  in all, in 2 files (3 errors)\n"
     assert here(capsys, "scan", "--statistics", "--exit-zero") == (0, out, "")
 
 

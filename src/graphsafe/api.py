@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsafe.errors import RequestError
-from graphsafe.report.model import Confidence, Level, Report
+from graphsafe.report.model import Confidence, Level, Region, Report
 
 if TYPE_CHECKING:
     from graphsafe.capture.request import CaptureRequest
@@ -24,6 +24,7 @@ def scan(
     ignore: Sequence[str] = (),
     exclude: Sequence[str] = (),
     fail_level: Level | None = None,
+    region: Region | None = None,
     confidence: Confidence = "likely",
     baseline: StrPath | None = None,
     diff: str | None = None,
@@ -47,7 +48,7 @@ def scan(
     check_paths([path for path in given if _resolved(path) not in held])
     request = ScanRequest(
         paths=given,
-        asked=Asked(tuple(select), tuple(extend_select), tuple(ignore), tuple(exclude), fail_level),
+        asked=Asked(tuple(select), tuple(extend_select), tuple(ignore), tuple(exclude), fail_level, region),
         confidence=confidence,
         baseline=None if baseline is None else Path(baseline),
         diff=diff,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from graphsafe.fixes.apply import Fixed
     from graphsafe.ignore_comments import Added
     from graphsafe.report.changes import Section
-    from graphsafe.report.model import Report
+    from graphsafe.report.model import Level, Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
     from graphsafe.scan.linting.hotness import Hotness
@@ -158,15 +158,21 @@ def put_diff(lines: Iterable[bytes]) -> None:
 
 def put_statistics(report: Report) -> None:
     """A line for each rule that has findings, the most frequent one first, and the sum."""
-    from graphsafe.report.model import unsuppressed
+    from graphsafe.report.model import LEVELS, unsuppressed
 
     shown = unsuppressed(report)
+
+    def told(levels: Counter[Level]) -> str:
+        return listed(count(levels[level], level) for level in reversed(LEVELS) if levels[level])
+
     counts = Counter((finding.code, finding.rule) for finding in shown)
     width = len(str(len(shown)))
     for (code, rule), number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         levels = Counter(finding.level for finding in shown if finding.code == code)
-        click.echo(f"{number:>{width}}  {code}  {rule} ({listed(count(n, level) for level, n in levels.items())})")
-    click.echo(f"{len(shown):>{width}}  in all, in {count(len({finding.location.path for finding in shown}), 'file')}")
+        click.echo(f"{number:>{width}}  {code}  {rule} ({told(levels)})")
+    files = count(len({finding.location.path for finding in shown}), "file")
+    levels = Counter(finding.level for finding in shown)
+    click.echo(f"{len(shown):>{width}}  in all, in {files}" + f" ({told(levels)})" * bool(shown))
 
 
 def put_settings(rows: Iterable[Setting]) -> None:

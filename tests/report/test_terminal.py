@@ -13,7 +13,7 @@ import samples
 from graphsafe.report.forms import render
 from graphsafe.report.frame import code_frame
 from graphsafe.report.model import CallSite, DeviceResult, Limit, Location, Report, in_order
-from graphsafe.report.text import cells, chained, count, listed, painter, printable, wrapped
+from graphsafe.report.text import COLOURS, cells, chained, count, listed, painter, printable, wrapped
 
 PLAIN = painter(False)
 
@@ -329,3 +329,18 @@ def test_words() -> None:
     assert chained(["a", "b", "c"], 9, "x: ", "  ") == ["x: a -> b", "  -> c"]
     assert chained(["f (p:1)", "here"], 9, "hot: ", " ") == ["hot: f", " (p:1)", " -> here"]
     assert printable("a\tb\033\u200b") == "a   b??"
+
+
+def test_colours_can_be_read_on_black_and_on_white() -> None:
+    """By the contrast ratio of WCAG, of which 3 is asked for large text and 4.5 for small."""
+
+    def luminance(number: int) -> float:
+        cube = number - 16
+        levels = (0, 95, 135, 175, 215, 255)
+        parts = (levels[cube // 36] / 255, levels[cube // 6 % 6] / 255, levels[cube % 6] / 255)
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for name, number in COLOURS.items():
+        light = luminance(number)
+        assert 1.05 / (light + 0.05) > 3.9 and (light + 0.05) / 0.05 > 3.9, name

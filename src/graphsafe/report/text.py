@@ -10,7 +10,9 @@ Paint = Callable[[str, str], str]
 
 _UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Unicode's categories of control, format, half and line-separating characters."""
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+COLOURS = {"red": 196, "green": 28, "yellow": 130, "blue": 27, "cyan": 30}
+"""Of the 256 that terminals have: as far from black as from white, so that they can be read on both."""
+_CODES = {"bold": "1", "dim": "2", **{name: f"38;5;{number}" for name, number in COLOURS.items()}}
 
 
 def painter(colour: bool) -> Paint:
