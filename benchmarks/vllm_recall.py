@@ -94,8 +94,14 @@ def main() -> int:
     by_name = [(path, line) for path, lines in named.items() for line in lines]
     found = [b for b in blocks if any(b.covers(*place) for place in scanned)]
     found_by_name = [b for b in blocks if any(b.covers(*place) for place in by_name)]
+    captured = [place for place, finding in zip(scanned, findings, strict=True) if finding.region == "captured"]
+    found_captured = [b for b in blocks if any(b.covers(*place) for place in captured)]
     print("| | blocks found | findings above note outside third_party |\n|---|---|---|")
-    for title, right, lines in (("scan", found, scanned), ("names alone", found_by_name, by_name)):
+    for title, right, lines in (
+        ("scan", found, scanned),
+        ("of these in region `captured`", found_captured, captured),
+        ("names alone", found_by_name, by_name),
+    ):
         print(f"| {title} | {len(right)} of {len(blocks)} ({len(right) / len(blocks):.2f}) | {counted(lines)} |")
     print("\n| signal in the block | blocks | scan | names alone |\n|---|---|---|---|")
     for signal, count in Counter(b.signal for b in blocks).most_common():
