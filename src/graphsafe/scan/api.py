@@ -24,7 +24,7 @@ from graphsafe.scan.reading_pool import read_shared
 from graphsafe.scan.roots.candidate_files import Candidates, find_candidates, root_patterns
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.find import Complaint, python_files
-from graphsafe.scan.symbols.index_pool import build_indexes, process_count
+from graphsafe.scan.symbols.index_pool import MAX_READERS, build_indexes, process_count
 from graphsafe.scan.symbols.project_files import Files, outermost_package
 from graphsafe.scan.unmatched_settings import unmatched_settings
 
@@ -76,12 +76,15 @@ def scan_paths(
     files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
     others = [path for path in wanted if path not in settled]
     driver = Driver(files, config, rulebook, candidates)
-    _read(driver, candidates, jobs, progress)
+    read = _reading(driver, candidates, jobs, progress)
 
-    def linter() -> Linter:
-        return Linter(driver.project, driver.record, rulebook, config, confidence, is_whole=candidates.scope is None)
+    def scan() -> Report:
+        # In one thread, which does not use again what another one has freed.
+        read()
+        linter = Linter(driver.project, driver.record, rulebook, config, confidence, is_whole=candidates.scope is None)
+        return _report(driver, linter, candidates, others, wanted, rulebook.ops.name)
 
-    report = run_deep(lambda: _report(driver, linter, candidates, others, wanted, rulebook.ops.name))
+    report = run_deep(scan)
     earlier.keep(report, driver.project, others)
     return replace(report, limits=(*report.limits, *left_out))
 
@@ -100,7 +103,7 @@ def explain_path(
     missing = {path: files.names[path] for path in candidates.paths if path in files.names}
     files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
     driver = Driver(files, config, rulebook, candidates)
-    _read(driver, candidates, jobs, progress)
+    run_deep(_reading(driver, candidates, jobs, progress))
     return hotness_of(wanted, files, driver.record, HotnessRules(config), frozenset(map(str, given)))
 
 
@@ -172,11 +175,11 @@ def _is_project(config: Config) -> bool:
     return config.source is not None or is_project_root(config.root)
 
 
-def _read(driver: Driver, candidates: Candidates, jobs: int | None, progress: Progress | None) -> None:
-    """Read the candidates, in several processes where there are many."""
+def _reading(driver: Driver, candidates: Candidates, jobs: int | None, progress: Progress | None) -> Callable[[], None]:
+    """Have several processes read the candidates, where there are many; what is left to do in this one."""
     paths, done = candidates.paths, 0
 
-    def reading() -> None:
+    def count_one() -> None:
         nonlocal done
         if progress is not None:
             progress(done, len(paths))
@@ -184,20 +187,23 @@ def _read(driver: Driver, candidates: Candidates, jobs: int | None, progress: Pr
 
     def read_alone() -> None:
         for path in paths:
-            reading()
+            count_one()
             driver.read(path)
         driver.finish()
 
     # What is read of a few files alone is counted, and so has an order.
     count = process_count(jobs, len(paths)) if candidates.scope is None else 1
-    if not read_shared(driver, paths, count, reading):
-        done = 0
-        run_deep(read_alone)
+    if jobs is None:
+        count = min(count, MAX_READERS)
+    if read_shared(driver, paths, count, count_one):
+        return lambda: None
+    done = 0
+    return read_alone
 
 
 def _report(
     driver: Driver,
-    lint: Callable[[], Linter],
+    linter: Linter,
     candidates: Candidates,
     others: Iterable[str],
     wanted: Sequence[str],
@@ -206,7 +212,6 @@ def _report(
     """`others` of the wanted files hold no word of a root, and need only be legal Python."""
     for path in others:
         driver.project.files.check(path)
-    linter = lint()
     return Report(
         tool=Tool("graphsafe", graphsafe.__version__),
         command="scan",

@@ -1,9 +1,9 @@
 """Reading a project: from what each file makes hot to a record of all that this leads to.
 
 All files share one engine, since nearly all of what a model runs it shares with others. Its answers do not depend on
-the order in which files and roots are read, so several processes can read a part each (`sharing.py`). What is known
-only when all roots have been read they tell each other: which functions are called, what calls put into the fields of
-plain classes, and what they pass to methods of which only the name is known. On the last two rests a second round.
+the order in which files and roots are read, so several processes can read a part each (`reading_pool.py`). They tell
+each other what is known only when all roots have been read: which functions are called, what calls put into the fields
+of plain classes, and what they pass to methods of which only the name is known. On the last two rests a second round.
 """
 
 from __future__ import annotations
@@ -154,6 +154,8 @@ class Driver:
         self._whys = dict(learnt.whys)
         self._on_host = _on_host(learnt.passed)
         engine.attributes.constructions = learnt.constructions
+        # What is read now stands elsewhere than what was read last, and old answers and new ones take memory together.
+        self.project.files.forget_trees()
         engine.invalidate(self._may_be_other)
         steps = [step for step in self._read if step.kind != "file"]
         self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}
@@ -161,9 +163,12 @@ class Driver:
         self._follow(steps)
 
     def outcome(self) -> Outcome:
+        """Nothing can be read after it: summaries are forgotten."""
         record = gather([self._read[step] for step in sorted(self._read, key=repr)])
         for path in self._replaying:
             record.replays.update(replays_of(self.project, path))
+        self._read.clear()
+        self._engine.forget()
         return Outcome(record, self._whys)
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:

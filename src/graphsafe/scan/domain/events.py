@@ -21,7 +21,6 @@ Call        the pattern of a rule's `call` that the name of what is called match
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
@@ -97,11 +96,3 @@ class Event:
 
 def span_of(node: Any) -> Span:
     return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-
-
-def expression_text(node: ast.AST, limit: int = 60) -> str:
-    try:
-        text = " ".join(ast.unparse(node).split())
-    except (ValueError, RecursionError):
-        return "…"
-    return text if len(text) <= limit else text[: limit - 1] + "…"

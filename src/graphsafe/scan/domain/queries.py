@@ -1,9 +1,10 @@
 """Answers that are worked out once, and are the same in whatever order the questions come.
 
 An answer may need others. Where it needs itself (recursion), the inner question gets a provisional answer, and what was
-worked out from that holds only while the outer question, the head of the ring, is being answered. So the answer to each
-question is the one that a fresh start with this question gives. An answer that rests on a ring is therefore not used
-while another part of that ring is being answered: there it is worked out again.
+worked out from that holds only while the outer question is being answered, the head of this cycle. All questions of a
+cycle are one strongly connected component of what asks what, as it is met from that head. So the answer to each
+question is the one that a fresh start with this question gives. An answer that rests on a cycle is therefore not used
+while another part of that cycle is being answered: there it is worked out again.
 
 When some answers have changed, all that rest on them are in doubt. A question whose answer is in doubt first asks again
 what it asked before; if all of that is as it was, so is its answer.
@@ -22,11 +23,11 @@ _NOTHING: frozenset[int] = frozenset()
 class _Activation:
     """A question that is being answered."""
 
-    __slots__ = ("asked", "head", "number", "owned", "position", "rings", "stratum")
+    __slots__ = ("asked", "cycles", "head", "layer", "number", "owned", "position")
 
-    def __init__(self, number: int, position: int, stratum: int) -> None:
+    def __init__(self, number: int, position: int, layer: int) -> None:
         self.number = number
-        self.stratum = stratum
+        self.layer = layer
         self.position = position
         self.start()
 
@@ -37,19 +38,19 @@ class _Activation:
         self.asked: set[int] = set()
         self.owned: list[int] = []
         "Questions with answers that hold only while a head is being answered."
-        self.rings: set[int] = set()
+        self.cycles: set[int] = set()
 
 
 class _Doubt:
     """An answer that may be another one now."""
 
-    __slots__ = ("answer", "asked", "rings")
+    __slots__ = ("answer", "asked", "cycles")
 
-    def __init__(self, answer: Any, asked: tuple[int, ...] | None, rings: frozenset[int]) -> None:
+    def __init__(self, answer: Any, asked: tuple[int, ...] | None, cycles: frozenset[int]) -> None:
         self.answer = answer
         self.asked = asked
         "What it rests on; None where that is known to have changed, or is not kept."
-        self.rings = rings
+        self.cycles = cycles
 
 
 class Queries:
@@ -63,15 +64,15 @@ class Queries:
         "Question -> position on the stack."
         self._asked: dict[int, tuple[int, ...]] = {}
         "Question -> those that its answer rests on."
-        self._rings: dict[int, frozenset[int]] = {}
-        "Question -> the rings that its answer rests on."
-        self._ring_sets: dict[frozenset[int], frozenset[int]] = {}
-        "Each set of rings once: many answers rest on the same."
+        self._cycles: dict[int, frozenset[int]] = {}
+        "Question -> the cycles that its answer rests on."
+        self._cycle_sets: dict[frozenset[int], frozenset[int]] = {}
+        "Each set of cycles once: many answers rest on the same."
         self._members: dict[int, set[int]] = {}
-        "Question -> the rings that it is part of."
-        self._open_rings: dict[int, int] = {}
+        "Question -> the cycles that it is part of."
+        self._open_cycles: dict[int, int] = {}
         "Ring -> how many of its members are being answered."
-        self._ring_count = 0
+        self._cycle_count = 0
         self._heads: set[int] = set()
         "Questions whose answers rest on provisional ones, that held only for them."
         self._doubts: dict[int, _Doubt] = {}
@@ -88,23 +89,23 @@ class Queries:
         return len(self._stack)
 
     def ask(
-        self, key: Hashable, work: Callable[[], Answer], provisional: Callable[[], Answer], stratum: int = 0
+        self, key: Hashable, work: Callable[[], Answer], provisional: Callable[[], Answer], layer: int = 0
     ) -> Answer:
         """The answer of `work`, or while that runs `provisional`. Raises TypeError for a key without a hash.
 
-        A question asks only questions of its own stratum and of lower ones, so that no ring goes through two.
+        A question asks only questions of its own layer and of lower ones, so that no cycle goes through two.
         """
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._numbers)
         elif number in self._answers:
-            rings = self._rings.get(number, _NOTHING)
-            if not rings or self._open_rings.keys().isdisjoint(rings):
+            cycles = self._cycles.get(number, _NOTHING)
+            if not cycles or self._open_cycles.keys().isdisjoint(cycles):
                 if self._stack:
                     top = self._stack[-1]
                     top.asked.add(number)
-                    if rings and top.stratum == stratum:
-                        top.rings |= rings
+                    if cycles and top.layer == layer:
+                        top.cycles |= cycles
                 return self._answers[number]  # type: ignore[no-any-return]
         if number in self._active:
             self._rest_on(self._active[number])
@@ -113,7 +114,7 @@ class Queries:
             answer, head = self._provisional[number]
             self._rest_on(head)
             return answer  # type: ignore[no-any-return]
-        return self._work_out(number, work, stratum)
+        return self._work_out(number, work, layer)
 
     def rest_on_all(self) -> None:
         """What is being answered rests on how it was reached: it holds only for the outermost question."""
@@ -123,14 +124,14 @@ class Queries:
         if self._stack and position < self._stack[-1].head:
             self._stack[-1].head = position
 
-    def _work_out(self, number: int, work: Callable[[], Answer], stratum: int) -> Answer:
+    def _work_out(self, number: int, work: Callable[[], Answer], layer: int) -> Answer:
         position = len(self._stack)
-        activation = _Activation(number, position, stratum)
+        activation = _Activation(number, position, layer)
         self._stack.append(activation)
         self._active[number] = position
-        rings = self._members.get(number, ())
-        for ring in rings:
-            self._open_rings[ring] = self._open_rings.get(ring, 0) + 1
+        cycles = self._members.get(number, ())
+        for cycle in cycles:
+            self._open_cycles[cycle] = self._open_cycles.get(cycle, 0) + 1
         answer: Answer
         doubt = self._doubts.pop(number, None)
         if doubt is not None:
@@ -139,7 +140,7 @@ class Queries:
             if doubt is not None and doubt.asked is not None and self._hold(doubt.asked):
                 answer = doubt.answer
                 activation.asked.update(doubt.asked)
-                activation.rings |= doubt.rings
+                activation.cycles |= doubt.cycles
             else:
                 self._forget(activation.owned)
                 activation.start()
@@ -150,10 +151,10 @@ class Queries:
         finally:
             self._stack.pop()
             del self._active[number]
-            for ring in rings:
-                self._open_rings[ring] -= 1
-                if not self._open_rings[ring]:
-                    del self._open_rings[ring]
+            for cycle in cycles:
+                self._open_cycles[cycle] -= 1
+                if not self._open_cycles[cycle]:
+                    del self._open_cycles[cycle]
         parent = self._stack[-1] if self._stack else None
         if activation.head >= position:
             if doubt is not None and (answer is doubt.answer or self._is_same(doubt.answer, answer)):
@@ -162,8 +163,8 @@ class Queries:
             self._settle(activation, answer)
             if parent is not None:
                 parent.asked.add(number)
-                if parent.stratum == stratum:
-                    parent.rings |= activation.rings
+                if parent.layer == layer:
+                    parent.cycles |= activation.cycles
         elif parent is not None:
             self._hand_up(activation, answer, parent)
         return answer
@@ -174,17 +175,17 @@ class Queries:
         self._heads.discard(number)
         if activation.owned:
             self._heads.add(number)
-            ring = self._ring_count
-            self._ring_count += 1
+            cycle = self._cycle_count
+            self._cycle_count += 1
             for member in (number, *activation.owned):
-                self._members.setdefault(member, set()).add(ring)
-            activation.rings.add(ring)
+                self._members.setdefault(member, set()).add(cycle)
+            activation.cycles.add(cycle)
             self._forget(activation.owned)
         self._answers[number] = answer
         self._asked[number] = tuple(activation.asked)
-        if activation.rings:
-            rings = frozenset(activation.rings)
-            self._rings[number] = self._ring_sets.setdefault(rings, rings)
+        if activation.cycles:
+            cycles = frozenset(activation.cycles)
+            self._cycles[number] = self._cycle_sets.setdefault(cycles, cycles)
 
     def _hand_up(self, activation: _Activation, answer: object, parent: _Activation) -> None:
         head = activation.head
@@ -195,7 +196,7 @@ class Queries:
         parent.owned.append(activation.number)
         parent.asked |= activation.asked
         parent.asked.add(activation.number)
-        parent.rings |= activation.rings
+        parent.cycles |= activation.cycles
         parent.head = min(parent.head, head)
 
     def _forget(self, owned: Iterable[int]) -> None:
@@ -221,13 +222,14 @@ class Queries:
         self._changed |= certain
         doubted = set(certain)
         # In the order in which they were settled: what an answer rests on comes before it.
-        for number, asked in [*self._asked.items()]:
+        for number in [*self._asked]:
+            asked = self._asked[number]
             if number in doubted or not doubted.isdisjoint(asked):
                 doubted.add(number)
                 del self._asked[number]
-                rings = self._rings.pop(number, _NOTHING)
+                cycles = self._cycles.pop(number, _NOTHING)
                 is_changed = number in certain or number in self._heads
-                self._doubts[number] = _Doubt(self._answers.pop(number), None if is_changed else asked, rings)
+                self._doubts[number] = _Doubt(self._answers.pop(number), None if is_changed else asked, cycles)
 
     def _hold(self, asked: Iterable[int]) -> bool:
         """Whether all of these have the answers that they had."""

@@ -13,6 +13,7 @@ from graphsafe.scan.domain.values import Tensor, Value
 
 Field = tuple[str, str]
 "Class and attribute."
+Placed = tuple[Place, Event]
 
 
 @frozen.dataclass(frozen=True, slots=True)
@@ -75,7 +76,9 @@ class Effects:
     outer: Effects | None = None
     "Those of the calling function."
     items: list[Item] = field(default_factory=list)
-    events: dict[Place, Event] = field(default_factory=dict)
+    noted: set[int] = field(default_factory=set)
+    "The ids of items of which only the first of equal ones counts."
+    events: dict[Place, Placed] = field(default_factory=dict)
     written: dict[Field, list[Value]] = field(default_factory=dict)
     "What cold code assigns to attributes, in order, with what it calls."
     expected: dict[Field, list[Value]] = field(default_factory=dict)
@@ -83,12 +86,41 @@ class Effects:
     constructed: dict[Field, list[Value]] = field(default_factory=dict)
     "What calls of classes of plain fields put into these."
 
+    def has_used(self, since: int) -> bool:
+        """Whether state of the host has been used since there were so many items: by a condition."""
+        return any(has_uses(self.items[position]) for position in range(since, len(self.items)))
+
+    def forget_uses(self, since: int) -> None:
+        """Drop these uses: the condition that made them decides nothing on the device."""
+        for item in self.items[since:]:
+            if type(item) is Included:
+                item.without_uses = True
+        self.items[since:] = [item for item in self.items[since:] if type(item) is not Use]
+
+
+class Shared:
+    """One object for all that are equal: readings of a function for other arguments note much the same."""
+
+    def __init__(self) -> None:
+        self._items: dict[Item, Item] = {}
+        self._events: dict[Place, Placed] = {}
+
+    def item(self, item: Item) -> Item:
+        return self._items.setdefault(item, item)
+
+    def event(self, place: Place, event: Event) -> Placed:
+        """An event has no hash: the last one of its place is the one that is shared."""
+        known = self._events.get(place)
+        if known is None or known[1] != event:
+            known = self._events[place] = place, event
+        return known
+
 
 @dataclass(slots=True)
 class Summary:
     value: Value
     items: Sequence[Item]
-    events: Mapping[Place, Event]
+    events: Sequence[Placed]
     written: Mapping[Field, Sequence[Value]]
     expected: Mapping[Field, Sequence[Value]]
     constructed: Mapping[Field, Sequence[Value]]
@@ -105,14 +137,13 @@ class Summary:
 
 
 _NONE: Mapping[Field, Sequence[Value]] = {}
-_NO_EVENTS: Mapping[Place, Event] = {}
 
 
 def summary_of(value: Value, effects: Effects) -> Summary:
     return Summary(
         value,
         tuple(effects.items),
-        effects.events or _NO_EVENTS,
+        tuple(effects.events.values()),
         effects.written or _NONE,
         effects.expected or _NONE,
         effects.constructed or _NONE,

@@ -124,12 +124,12 @@ def _truth_of_parts(engine: Engine, frame: Frame, node: ast.BoolOp, how: str) ->
 
 
 def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> Value:
-    uses = engine.count_uses()
+    uses = len(engine.effects.items)
     known = truth(engine, frame, node.test, "ifexp", node)
-    if engine.has_used(uses) and not (
+    if engine.effects.has_used(uses) and not (
         branch_effects.is_maths(engine, frame, node.body) or branch_effects.is_maths(engine, frame, node.orelse)
     ):
-        engine.forget_uses(uses)
+        engine.effects.forget_uses(uses)
     verdict = guards.judge(engine, frame, node.test, known)
     capturing_branch.conditional(engine, frame, node)
     before = frame.env

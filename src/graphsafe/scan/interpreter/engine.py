@@ -17,7 +17,7 @@ from graphsafe.report.model import Confidence, Level
 from graphsafe.scan.checks import draws
 from graphsafe.scan.checks.provenance import first_step_only, is_filled_here
 from graphsafe.scan.domain.arguments import Arguments, Call
-from graphsafe.scan.domain.events import Event, EventKind, expression_text, span_of
+from graphsafe.scan.domain.events import Event, EventKind, span_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.queries import Queries
@@ -31,8 +31,8 @@ from graphsafe.scan.domain.summary import (
     NewRoot,
     PassedByName,
     RootSite,
+    Shared,
     Summary,
-    has_uses,
     summary_of,
 )
 from graphsafe.scan.domain.values import (
@@ -57,6 +57,7 @@ from graphsafe.scan.interpreter.closures import Closures
 from graphsafe.scan.interpreter.module_level import ModuleLevel
 from graphsafe.scan.interpreter.name_based_arguments import passed_by
 from graphsafe.scan.models import named_calls
+from graphsafe.scan.sources.node_memo import expression_text
 from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
 from graphsafe.scan.symbols.index import FileIndex
@@ -64,7 +65,7 @@ from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
 
 HOT = 3
-"The stratum of readings of hot code, above those of the levels at which cold code is read."
+"The layer of questions about hot code, above those of the levels at which cold code is read."
 MAX_DEPTH = 150
 "How deep calls are followed."
 
@@ -92,7 +93,7 @@ class Engine:
         self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
         self.closures = Closures(self)
-        self._items: dict[Item, Item] = {}
+        self._shared = Shared()
 
     # events
 
@@ -122,12 +123,11 @@ class Engine:
                 confidence = "possible"
         place = Place(frame.path, frame.function, span, kind, how)
         known = self.effects.events.get(place)
-        if known is None or precedence(guard, confidence) > precedence(known.guard, known.confidence):
+        if known is None or precedence(guard, confidence) > precedence(known[1].guard, known[1].confidence):
             if "expr" not in words:
                 words["expr"] = expression_text(node)
-            self.effects.events[place] = Event(
-                kind, how, span, confidence, guard, level, words, once, frame.compile_test
-            )
+            event = Event(kind, how, span, confidence, guard, level, words, once, frame.compile_test)
+            self.effects.events[place] = self._shared.event(place, event)
 
     def note(self, item: Item) -> None:
         """Something that a line does, at its place in the order of the step."""
@@ -143,6 +143,11 @@ class Engine:
 
     def evaluate(self, frame: Frame, node: ast.expr) -> Value:
         """The value of an expression; what it does is noted."""
+        if type(node) is ast.Name:
+            # Every other expression is a name, and most names are local.
+            local = frame.env.get(node.id)
+            if local is not None:
+                return local
         handler = expressions.HANDLERS.get(type(node))
         return UNKNOWN if handler is None else handler(self, frame, node)
 
@@ -159,8 +164,11 @@ class Engine:
         return members.attribute(self, frame, node, owner, name, text)
 
     def note_once(self, item: Item) -> None:
-        """As `note`; all summaries in which such an item is share one object."""
-        self.note(self._items.setdefault(item, item))
+        """As `note`, where only the first of equal items counts; all summaries that have one share the object."""
+        item = self._shared.item(item)
+        if id(item) not in self.effects.noted:
+            self.effects.noted.add(id(item))
+            self.note(item)
 
     # names
 
@@ -272,6 +280,11 @@ class Engine:
             return False
         return True
 
+    def forget(self) -> None:
+        """Nobody will ask for summaries any more."""
+        self.queries = Queries()
+        self._shared = Shared()
+
     def collect(self, work: Callable[[], Value], ref: str) -> Summary:
         """The summary of `work`: what it returns and notes. An exception in it becomes a failure of the record."""
         outer = self.effects
@@ -360,23 +373,6 @@ class Engine:
         """A method is called of which only the name is known."""
         for tensor in passed_by(arguments):
             self.note(PassedByName(name, tensor))
-
-    def count_uses(self) -> int:
-        """A mark before a condition, for `has_used` and `forget_uses`."""
-        return len(self.effects.items)
-
-    def has_used(self, since: int) -> bool:
-        """Whether state of the host has been used since: by a condition."""
-        items = self.effects.items
-        return any(has_uses(items[position]) for position in range(since, len(items)))
-
-    def forget_uses(self, since: int) -> None:
-        """Drop these uses: the condition that made them decides nothing on the device."""
-        items = self.effects.items
-        for item in items[since:]:
-            if type(item) is Included:
-                item.without_uses = True
-        items[since:] = [item for item in items[since:] if type(item) is not Use]
 
     def quietly(self, work: Callable[[], Value]) -> Value:
         """What `work` returns; what it does is not noted."""

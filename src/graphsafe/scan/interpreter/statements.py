@@ -122,10 +122,10 @@ def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> bool:
 
 
 def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
-    uses = engine.count_uses()
+    uses = len(engine.effects.items)
     known = truth(engine, frame, node.test, "if", node)
-    if engine.has_used(uses) and not branch_effects.touches_device(engine, frame, [*node.body, *node.orelse]):
-        engine.forget_uses(uses)
+    if engine.effects.has_used(uses) and not branch_effects.touches_device(engine, frame, [*node.body, *node.orelse]):
+        engine.effects.forget_uses(uses)
     verdict = guards.judge(engine, frame, node.test, known)
     capturing_branch.branch(engine, frame, node)
     before = frame.env

@@ -111,7 +111,7 @@ class CallGraph:
         return {ref: bits.bit_count() for ref, bits in reached.items()}
 
     def _callers_first(self) -> Sequence[str]:
-        """What roots reach, each after all of its callers where calls do not go in a ring."""
+        """What roots reach, each after all of its callers where calls make no cycle."""
         order: list[str] = []
         seen: set[str] = set()
         stack = [(ref, False) for ref in self._roots]

@@ -71,7 +71,7 @@ def gather(steps: Sequence[Summary]) -> Record:
     record = Record()
     writes: dict[WritePlace, dict[str, Write]] = {}
     for summary, guarded, without_uses in _states(steps):
-        for place, event in summary.events.items():
+        for place, event in summary.events:
             _add_event(record, place, replace(event, guard=GUARDED) if guarded and event.guard is None else event)
         for item in summary.items:
             if type(item) is CallEdge:

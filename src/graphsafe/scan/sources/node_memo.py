@@ -31,3 +31,13 @@ def memoize_on_node(question: Question) -> Question:
 
 
 source_text = memoize_on_node(ast.unparse)
+
+
+@memoize_on_node
+def expression_text(node: ast.AST, limit: int = 60) -> str:
+    """The code of an expression on one line, cut off where it is long."""
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except (ValueError, RecursionError):
+        return "…"
+    return text if len(text) <= limit else text[: limit - 1] + "…"

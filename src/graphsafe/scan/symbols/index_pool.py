@@ -17,6 +17,8 @@ from graphsafe.scan.symbols.project_files import build
 ENOUGH_FILES = 200
 "With fewer a process costs more than it saves."
 CHUNK = 16
+MAX_READERS = 4
+"Of a machine's cores as many read hot code: with more of them most of it is read several times."
 
 Job = tuple[str, str, bool]
 "Path, module name, and whether it is a package."

@@ -23,8 +23,8 @@ from graphsafe.scan.symbols.index import FileIndex, build_index, statements_by_l
 Table = TypeVar("Table")
 
 MAX_SOURCES = 64
-MAX_NODES = 1024
-MAX_TREE_LINES = 15_000
+MAX_NODES = 640
+MAX_TREE_LINES = 6_000
 "Lines of the whole files used last: what is hot in a file is mostly read right after the file itself."
 
 
@@ -110,7 +110,7 @@ class Files:
             self._tree_lines -= _length(self._trees.popitem(last=False)[1])
 
     def forget_trees(self) -> None:
-        """Nobody will ask for statements any more."""
+        """Hardly any of the statements that are kept will be asked for again."""
         self._nodes.clear()
         self._trees.clear()
         self._tree_lines = 0
