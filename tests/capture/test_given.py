@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from graphsafe.capture.compiled.messages import told
+from graphsafe.capture.findings import Seen, findings_of
+from graphsafe.capture.plan.planning import told_of_compiled
+from graphsafe.rulebook import load_rulebook
 
 from .conftest import DEVICES, TARGETS, Prove, Report
 
@@ -143,3 +146,34 @@ def test_new_recordings_and_sizes_are_told_once() -> None:
     ]
     answer = told(messages)
     assert answer.recorded_again == ("static input data pointer changed.",) and answer.sizes == ("4", "8")
+
+
+COMPILED = {
+    "kernels": 8,
+    "from_graphs": 2,
+    "left": [
+        {
+            "part": True,
+            "reason": "cpu ops",
+            "frames": [{"path": str(FILE), "line": 20, "function": "forward"}],
+        },
+        {"part": False, "reason": "multiple devices: cpu, cuda", "frames": []},
+    ],
+    "recorded_again": [],
+    "sizes": ["4", "8"],
+    "captures_after_warmup": 2,
+    "counters": {"cudagraph_skips": 1, "cudagraph_partitions": 3},
+}
+
+
+def test_what_inductor_left_out_is_a_finding_each_and_one_sentence_in_sum() -> None:
+    entry = {"path": str(FILE), "line": 60, "function": "Layer.forward"}
+    probes = {"step": {"status": "pass", "compiled": COMPILED}}
+    seen = Seen("cuda:0", "capture", "not-ready", probes, {"entry": entry}, {}, {}, {}, {})
+    findings, limits = findings_of(seen, load_rulebook())
+    assert limits == []
+    found = [(one.code, one.level, one.location.line, one.message.rpartition(": ")[2]) for one in findings]
+    assert found == [("GS613", "warning", 20, "cpu ops"), ("GS613", "warning", 60, "cpu, cuda")]
+    sentence = told_of_compiled(COMPILED, {"coverage": 1.0, "verified": True})
+    assert sentence.startswith("25% of the compiled step's 8 kernels ran from CUDA graphs, Inductor skipped 1 graph,")
+    assert sentence.endswith("a plan of the plain step covers 100% of its operations, verified")

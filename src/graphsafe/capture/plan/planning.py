@@ -13,6 +13,7 @@ from graphsafe.capture.plan.marks import CODE, marks
 from graphsafe.capture.processes.device_use import ran_out_of_memory
 from graphsafe.files import write_atomically
 from graphsafe.report.model import Limit
+from graphsafe.report.text import count
 from graphsafe.report.verdict import verdict
 
 if TYPE_CHECKING:
@@ -121,13 +122,13 @@ def told_of_compiled(compiled: Told, plan: Told | None) -> str:
         share = compiled["from_graphs"] / compiled["kernels"]
         parts.append(f"{share:.0%} of the compiled step's {compiled['kernels']} kernels ran from CUDA graphs")
     counters = compiled["counters"]
-    parts.append(f"Inductor skipped {counters['cudagraph_skips']} graphs")
+    parts.append(f"Inductor skipped {count(counters['cudagraph_skips'], 'graph')}")
     if counters["cudagraph_partitions"]:
-        parts.append(f"made {counters['cudagraph_partitions']} partitions")
+        parts.append(f"made {count(counters['cudagraph_partitions'], 'partition')}")
     if compiled["captures_after_warmup"]:
-        parts.append(f"recorded {compiled['captures_after_warmup']} graphs anew after the warm-up")
+        parts.append(f"recorded {count(compiled['captures_after_warmup'], 'graph')} anew after the warm-up")
     if compiled["sizes"]:
-        parts.append(f"recorded for {len(compiled['sizes'])} sizes of dynamic shapes")
+        parts.append(f"recorded for {count(len(compiled['sizes']), 'size')} of dynamic shapes")
     if plan is not None and plan["coverage"] is not None:
         state = "verified" if plan["verified"] else "not verified"
         parts.append(f"a plan of the plain step covers {plan['coverage']:.0%} of its operations, {state}")
