@@ -53,6 +53,8 @@ def headline(plan: Plan) -> str:
     for key, name in (("eager_ms", "eager"), ("planned_ms", "planned"), ("ideal_ms", "without any break about")):
         if plan[key] is not None:
             parts.append(f"{name} {plan[key]:.3g} ms")
+    if None not in (plan["eager_ms"], plan["planned_ms"]) and plan["planned_ms"] >= plan["eager_ms"]:
+        parts.append("the plan gains nothing")
     if breaks and plan["reason"]:
         parts.append(plan["reason"])
     if plan["pool_bytes"]:

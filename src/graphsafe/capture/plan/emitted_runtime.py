@@ -70,14 +70,17 @@ class _Visit:
         self.hand_over(new)
 
     def hand_over(self, new: Any) -> None:
-        leaves, shape = tree_flatten(self.result)
-        others, other_shape = tree_flatten(new)
+        if new is None and self.result is None and not self.state:
+            return
+        leaves, shape = _flat(self.result)
+        others, other_shape = _flat(new)
         if shape != other_shape:
             raise PlanBroken(f"{self.body.__name__} gave {other_shape} where {shape} was captured")
         pairs = []
         for leaf, other in zip(leaves, others, strict=True):
             if isinstance(leaf, torch.Tensor) and isinstance(other, torch.Tensor):
-                if (leaf.shape, leaf.dtype, _repeated(leaf)) != (other.shape, other.dtype, _repeated(other)):
+                fits = (leaf.shape, leaf.dtype) == (other.shape, other.dtype)
+                if not fits or not set(_repeated(leaf)) <= set(_repeated(other)):
                     raise PlanBroken(f"{self.body.__name__} gave {tuple(other.shape)} for {tuple(leaf.shape)}")
                 if leaf is not other and (leaf.data_ptr(), leaf.stride()) != (other.data_ptr(), other.stride()):
                     pairs.append((leaf, other))
@@ -90,9 +93,10 @@ class _Visit:
                 pairs.append((held, now))
                 bound.append((owner, name, held))
         targets = {_storage(target) for target, _ in pairs}
-        safe = [(target, source.clone() if _storage(source) in targets else source) for target, source in pairs]
+        # No copy may overwrite what it or a later one reads.
+        pairs = [(target, source.clone() if _storage(source) in targets else source) for target, source in pairs]
         with torch.no_grad():
-            for target, source in safe:
+            for target, source in pairs:
                 target, source = target.detach(), source.detach()
                 for dimension in _repeated(target):
                     target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
@@ -101,12 +105,22 @@ class _Visit:
             setattr(owner, name, held)
 
 
+def _flat(value: Any) -> tuple[list[Any], Any]:
+    """As `tree_flatten`, which takes its time, also where there is nothing to flatten."""
+    return ([value], None) if isinstance(value, torch.Tensor) else tree_flatten(value)
+
+
 def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
 
 
 def _cloned(value: Any) -> Any:
-    return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, value)
+    def cloned(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return leaf.clone(memory_format=torch.contiguous_format) if leaf.layout == torch.strided else leaf.clone()
+
+    return tree_map(cloned, value)
 
 
 def _repeated(tensor: torch.Tensor) -> tuple[int, ...]:

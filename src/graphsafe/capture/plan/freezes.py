@@ -69,10 +69,10 @@ def _flows(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need
             later = two.left.get(name)
             if later is None or flow.persistent:
                 continue
-            if flow.hosts != later.hosts or _layouts(flow) != _layouts(later):
+            if flow.hosts != later.hosts or _sizes(flow) != _sizes(later):
                 kind: NeedKind = "caller" if name == "return" else "used"
                 yield Need(kind, "GS702", f"`{name}` changes", one.frames, one.number, name)
-            elif _moves(flow, later):
+            elif _moves(flow, later) or _strides(flow) != _strides(later):
                 if name == "return" or name in handed.get(one.number, Handed()).private:
                     kind = "caller" if name == "return" else "used"
                     yield Need(kind, "GS703", f"`{name}` is other memory", one.frames, one.number, name)
@@ -89,8 +89,12 @@ def _differs(one: Flow, two: Flow) -> bool:
     )
 
 
-def _layouts(flow: Flow) -> list[str]:
-    return [argument.layout for argument in flow.arguments]
+def _sizes(flow: Flow) -> list[str]:
+    return [argument.size for argument in flow.arguments]
+
+
+def _strides(flow: Flow) -> list[tuple[int, ...]]:
+    return [argument.strides for argument in flow.arguments]
 
 
 def _moves(one: Flow, two: Flow) -> bool:

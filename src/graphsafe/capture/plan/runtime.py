@@ -128,6 +128,8 @@ class Call:
     def _pairs(self, name: str, first: Any, new: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
         if (first is UNBOUND) != (new is UNBOUND):
             raise GuardBroken(self.number, name, "it has a value in some steps only")
+        if isinstance(first, (bool, int, float, str, type(None))) and type(first) is type(new) and first == new:
+            return []
         one, other = flat(first), flat(new)
         if one.hosts != other.hosts:
             changed = next((pair for pair in zip(one.hosts, other.hosts, strict=False) if pair[0] != pair[1]), None)
@@ -138,7 +140,7 @@ class Call:
             if tensor is old or _same_memory(old, tensor):
                 continue
             same = old.shape == tensor.shape and old.dtype == tensor.dtype and old.device == tensor.device
-            if not same or repeated(old) != repeated(tensor):
+            if not same or not set(repeated(old)) <= set(repeated(tensor)):
                 raise GuardBroken(self.number, name, f"{layout_text(tensor)} where {layout_text(old)} was captured")
             found.append((old, tensor))
         return found
@@ -225,11 +227,16 @@ def repeated(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _cloned(value: Any) -> Any:
-    """The same structure over tensors of its own."""
+    """The same structure over tensors of its own, which follow no strides of memory that may be another one later."""
     import torch
     from torch.utils._pytree import tree_map
 
-    return tree_map(lambda leaf: leaf.clone() if issubclass(type(leaf), torch.Tensor) else leaf, value)
+    def cloned(leaf: Any) -> Any:
+        if not issubclass(type(leaf), torch.Tensor):
+            return leaf
+        return leaf.clone(memory_format=torch.contiguous_format) if leaf.layout == torch.strided else leaf.clone()
+
+    return tree_map(cloned, value)
 
 
 class PlannedRecording:

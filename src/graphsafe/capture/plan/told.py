@@ -31,7 +31,8 @@ def planned(search: Search, recording: PlannedRecording | None, times: Told | No
     times = times or {}
     segments = _segments(search, recording, times.get("pieces") or ())
     eager, took = times.get("eager_ms"), times.get("planned_ms")
-    a_captured = _ms_of(segments, "graph") / captured if captured and took is not None else None
+    graphs_ms = [segment["ms"] for segment in segments if segment["kind"] == "graph"]
+    a_captured = sum(graphs_ms) / captured if captured and None not in graphs_ms else None
     ideal = None if took is None or a_captured is None else min(took, a_captured * total)
     return {
         "verified": False,
@@ -134,10 +135,6 @@ def _modules(log: Log) -> list[Told]:
 
 def _state(captured: int, total: int) -> str:
     return "captured" if captured == total else "mixed" if captured else "eager"
-
-
-def _ms_of(segments: Sequence[Told], kind: str) -> float:
-    return sum(segment["ms"] or 0.0 for segment in segments if segment["kind"] == kind)
 
 
 def _fixes(

@@ -46,11 +46,17 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    layout: str
+    size: str
+    "And dtype."
+    strides: tuple[int, ...]
     offset: int
     memory: Memory | None
     values: str | None = None
     "Of a small tensor of the host."
+
+    @property
+    def layout(self) -> tuple[str, tuple[int, ...]]:
+        return self.size, self.strides
 
 
 @dataclass(slots=True)
@@ -252,18 +258,18 @@ class _Watch:
             offset, strides = int(tensor.storage_offset()), tensor.stride()
         except RuntimeError:  # sparse or nested
             offset, strides = 0, ()
-        layout = f"{tensor.dtype} {tuple(tensor.shape)} {strides}"
+        size = f"{tensor.dtype} {tuple(tensor.shape)}"
         keys = self._keys(tensor)
         if not self._session.device.is_on_device(tensor):
             small = tensor.numel() <= _SHOWN_VALUES and not tensor.is_meta and tensor.layout == torch.strided
             from_before = bool(keys) and keys[0] in self._before
             values = str(tensor.detach().tolist()) if small and not from_before and _is_host(tensor) else None
-            return Argument(layout, offset, None, values)
+            return Argument(size, strides, offset, None, values)
         if not keys:
-            return Argument(layout, offset, None)
+            return Argument(size, strides, offset, None)
         born = self.log.births.get(keys[0])
         address = None if born is not None else _address(tensor)
-        return Argument(layout, offset, Memory(born, address, self._before.get(keys[0])))
+        return Argument(size, strides, offset, Memory(born, address, self._before.get(keys[0])))
 
     def _keys(self, tensor: torch.Tensor) -> tuple[int, ...]:
         try:
