@@ -8,7 +8,7 @@ import math
 import re
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -153,11 +153,19 @@ def _read(kind: Any, value: Any, where: str) -> Any:
 def _read_fields(kind: type, members: dict[str, Any], where: str) -> Any:
     prefix = f"{where}." if where else ""
     hints = _hints(kind)
-    for missing in (name for name in hints if name not in members):
+    for missing in (name for name in hints if name not in members and name not in _later(kind)):
         raise ReportError(f"{prefix}{missing}: missing")
     for unknown in (name for name in members if name not in hints):
         raise ReportError(f"{prefix}{unknown}: unknown key")
-    return kind(**{name: _read(hint, members[name], f"{prefix}{name}") for name, hint in hints.items()})
+    there = {name: hint for name, hint in hints.items() if name in members}
+    return kind(**{name: _read(hint, members[name], f"{prefix}{name}") for name, hint in there.items()})
+
+
+@cache
+def _later(kind: Any) -> frozenset[str]:
+    """The fields that may have come after a report was written: their default says that it is not known."""
+    made = (one.name for one in fields(kind) if one.default is not MISSING or one.default_factory is not MISSING)
+    return frozenset(made)
 
 
 _NAMES = {
