@@ -19,6 +19,7 @@ from graphsafe.capture.buckets.sharing import Candidate, Sharing, sample_of
 from graphsafe.capture.buckets.support import Tried
 from graphsafe.capture.environment import environment
 from graphsafe.capture.findings import Seen, findings_of, merged
+from graphsafe.capture.growth import said_of
 from graphsafe.capture.join import joined
 from graphsafe.capture.lookup import what_is_missing
 from graphsafe.capture.processes.supervisor import Supervisor
@@ -118,6 +119,7 @@ class Proof:
                     seen = replace(seen, verdict=worst((seen.verdict, "inconclusive")))
                 device.runs.append((axes, seen))
                 self._take(seen, run.limits)
+                self._add(*said_of(seen, run.refresh, self._book))
                 if (seen.build.get("target_error") or {}).get("stage") == "import":
                     return
             self._share_a_pool(supervisor, device, folder)
@@ -225,7 +227,7 @@ class Proof:
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             environment=environment(self._built, self._book.ops.name, self._request.config.settings),
             target=self._request.target,
-            verdict=verdict if self.fault is None else worst((verdict, "inconclusive")),
+            verdict=verdict if self.fault is None and not self._interrupted else worst((verdict, "inconclusive")),
             evidence="predicted" if any(device.device.startswith("sim") for device in devices) else "measured",
             findings=tuple(in_order(fingerprinted(findings, file_line, lambda path: _from_root(path, root)))),
             limits=tuple(dict.fromkeys((*self.limits, *limits))),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.buckets.axes import bucket_text
 from graphsafe.capture.findings import Seen
+from graphsafe.capture.growth import add_growth
 from graphsafe.capture.job import Job
 from graphsafe.capture.places import call_lines, shown
 from graphsafe.capture.plan.planning import Planning, of_plain_step, told_of_compiled
@@ -59,6 +60,8 @@ class Run:
         self._probes: dict[str, Probe] = {}
         self._planned: dict[str, Any] | None = None
         self._plain = plain
+        self.refresh: Mapping[str, Any] | None = None
+        "Where the target's refresh is written, if it ran many times."
         self.own: Mapping[str, Any] = {}
         "Graphs and marks that the target has itself, and what is known against them."
 
@@ -282,7 +285,8 @@ class Run:
             for name in ("memory", "timing"):
                 self._probes[name] = dict(measured.get(name) or {"status": "skipped"})
             if "growth" in measured:
-                self._probes["memory"]["growth"] = measured["growth"]
+                add_growth(self._probes, measured["growth"])
+                self.refresh = measured["growth"]["refresh"]
 
     def _plan(self) -> None:
         own = {**(self._results["build"].get("own") or {}), "marks": self._results.get("step", {}).get("marks")}

@@ -199,7 +199,12 @@ def _twin(probe: Probe) -> str:
 
 def _memory(probe: Probe) -> str:
     keys = (("pool_bytes", "pool"), ("peak_bytes", "peak"))
-    return ", ".join(f"{name} {bytes_text(probe[key])}" for key, name in keys if probe.get(key) is not None)
+    parts = [f"{name} {bytes_text(probe[key])}" for key, name in keys if probe.get(key) is not None]
+    growth = probe.get("growth")
+    if growth:
+        grown = bytes_text(growth["bytes"]) if growth["bytes"] is not None else "not known"
+        parts.append(f"growth in {growth['replays']} replays {grown}")
+    return ", ".join(parts)
 
 
 def _timing(probe: Probe) -> str:

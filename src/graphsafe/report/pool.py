@@ -52,7 +52,9 @@ def pool_texts(pool: Pool) -> list[str]:
             lines.append(f"  {_name(bucket['axes'])}: {bytes_text(bucket['pool_bytes'])} more{alone}")
     for each in pool["different"]:
         lines.append(f"  {_name(each['axes'])} after {_name(each['after'])}: {listed(each['outputs'])} differ")
-    for each in pool["overwritten"]:
+    if any(not each["static"] for each in pool["overwritten"]):
+        lines.append("  outputs last until the next replay of any bucket: their memory is shared")
+    for each in [one for one in pool["overwritten"] if one["static"]]:
         lines.append(f"  a replay of {_name(each['by'])} overwrites {listed(each['outputs'])} of {_name(each['axes'])}")
     for entry in pool["padding"] or ():
         found = padding_of(entry)

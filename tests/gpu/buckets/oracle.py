@@ -3,7 +3,7 @@
 All buckets are built in one process, warmed up and captured, the largest first. They are then replayed in mixed order,
 and stepped eagerly in the same order from the same state: results have to agree, or to be what the bucket gave when it
 had just been captured. Then the largest bucket is replayed with three requests, the rows behind them filled with zeros
-and with a repeated request: if these give different results, one of them has to be what an eager step on three gives.
+and with a repeated request: one of the two has to give what an eager step on three gives.
 
     python tests/gpu/buckets/oracle.py [NAME...]    # a line of JSON each
 """
@@ -139,8 +139,6 @@ def padded(bucket, start):
                 tensor[LIVE:] = 0 if fill == "zeros" else tensor[LIVE].clone()
         bucket.graph.replay()
         results.append([one[:LIVE] if one.dim() and one.shape[0] == batch else one for one in cloned(bucket.out)])
-    if close(*results, 0):
-        return None
     put_back(start)
     bucket.put(1)
     live = tree_map(lambda one: one[:LIVE].clone() if one.dim() and one.shape[0] == batch else one, bucket.args)

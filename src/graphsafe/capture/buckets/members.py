@@ -75,6 +75,11 @@ class Member:
         assert self.recording is not None
         return self.session.outputs_of(self.recording.outputs).tensors
 
+    def static_outputs(self) -> set[str]:
+        """Outputs that lie in memory which the step had before, and not in the graph's pool."""
+        kept = {tensor.untyped_storage().data_ptr() for tensor in reach_of(self.session.subject).tensors.values()}
+        return {name for name, tensor in self.outputs().items() if tensor.untyped_storage().data_ptr() in kept}
+
     def replay(self, k: int) -> dict[str, torch.Tensor]:
         """On the inputs of replay `k`; what it gave, on the host."""
         self.session.put_inputs(k)
@@ -84,7 +89,7 @@ class Member:
         """On the inputs as they are."""
         assert self.recording is not None
         device = self.session.device
-        device.churn()
+        device.reuse_freed()
         self.recording.replay()
         device.synchronize()
         return host_values(device, self.outputs())

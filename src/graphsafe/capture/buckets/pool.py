@@ -115,8 +115,9 @@ def _mixed(members: Sequence[Member], held: Sequence[Held]) -> dict[str, Any]:
             lost = [name for name, digest in _digests(members[other]).items() if digest != digests.get(name)]
             if other != at and lost:
                 pair = (members[other].name, member.name)
+                static = bool(members[other].static_outputs() & set(lost))
                 told = {"axes": dict(members[other].axes), "by": dict(member.axes), "outputs": lost[:4]}
-                overwritten.setdefault(pair, told)
+                overwritten.setdefault(pair, {**told, "static": static})
         kept = {other: digests for other, digests in kept.items() if members[other].name not in _first(overwritten)}
         kept[at] = _digests(member)
         as_alone = member.apart(found, member.alone[k])

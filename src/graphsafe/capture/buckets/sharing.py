@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.buckets.axes import bucket_text
-from graphsafe.capture.buckets.finding import finding_at
 from graphsafe.capture.job import Job
 from graphsafe.capture.request import INTERNAL
+from graphsafe.capture.written import finding_at
 from graphsafe.report.model import Finding, Level, Limit, Source
 from graphsafe.report.pool import padding_of
 from graphsafe.report.text import listed
@@ -164,7 +164,7 @@ class Sharing:
             because = f"Here a replay of {name} after one of {after} gives neither what it gives alone nor what eager "
             because += f"steps in that order give.{shares}"
             add(entry, "GS704", "error", f"{name}, {listed(each['outputs'], most=3)}", because, each)
-        for each in pool["overwritten"][:1]:
+        for each in [one for one in pool["overwritten"] if one["static"]][:1]:
             name, other = bucket_text(each["axes"]), bucket_text(each["by"])
             because = f"Here a replay of {other} changed {listed(each['outputs'], most=3)} of {name}."
             add(entry, "GS706", "warning", name, because, each)

@@ -294,6 +294,11 @@ class Device(Protocol):
         """Allocate and free blocks of many sizes filled with poison, so that memory freed too early shows."""
         ...
 
+    def reuse_freed(self) -> None:
+        """Have memory overwritten that nobody holds any more, also where a graph goes on using it. As `churn`, for a
+        run that is not asked for its causes afterwards."""
+        ...
+
     def memory(self) -> Memory: ...
 
     def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:

@@ -5,15 +5,15 @@ In a process of its own, which has the device alone while it measures.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.probes.long_run import long_run
 from graphsafe.capture.probes.timing import eager_ms, ms
-from graphsafe.capture.session import CAPTURE_SEED, Session, opened
+from graphsafe.capture.session import CAPTURE_SEED, opened
 from graphsafe.capture.state import Snapshot
 
 if TYPE_CHECKING:
-    from graphsafe.capture.device.protocol import Recording
     from graphsafe.capture.job import Channel, Job
 
 
@@ -52,28 +52,5 @@ def run(job: Job, channel: Channel) -> None:
         if job.replays is not None:
             channel.phase(f"{job.replays} replays")
             state.put_back()
-            channel.tell(growth=_growth(session, recording, job.replays))
-
-
-def _growth(session: Session, recording: Recording, replays: int) -> dict[str, Any]:
-    before = session.device.memory().allocated
-    state = Snapshot(session.device, session.subject)
-    drifted = 0
-    session.seed(1)
-    recording.replay()
-    session.device.synchronize()
-    expected = _digests(session, recording)
-    for _ in range(replays - 1):
-        state.put_back()
-        session.seed(1)
-        recording.replay()
-        session.device.synchronize()
-        drifted += _digests(session, recording) != expected
-    after = session.device.memory().allocated
-    grown = None if before is None or after is None else after - before
-    return {"replays": replays, "bytes": grown, "drifted": drifted}
-
-
-def _digests(session: Session, recording: Recording) -> dict[str, str]:
-    tensors = session.outputs_of(recording.outputs).tensors
-    return {path: session.device.digest(tensor) for path, tensor in tensors.items()}
+            del state  # it would keep alive what the target drops
+            channel.tell(growth=long_run(session, recording, job.replays))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.state import generators
@@ -84,7 +85,19 @@ class Snapshot:
     def put_back(self) -> None:
         """Raises StateError where a container refuses, or a tensor too large to be kept was changed."""
         self._bindings.put_back()
-        for path, tensor in self.tensors.items():
+        self.put_back_values(self.tensors)
+        if self._subject.reset is not None:
+            with users_code("step", "reset failed"):
+                self._subject.reset()
+
+    def changed(self) -> list[str]:
+        """Tensors that hold other values now."""
+        return [path for path, tensor in self.tensors.items() if self._device.digest(tensor) != self.digests[path]]
+
+    def put_back_values(self, paths: Iterable[str]) -> None:
+        """Of these tensors, and nothing else. Raises StateError."""
+        for path in paths:
+            tensor = self.tensors[path]
             if self._device.digest(tensor) == self.digests[path]:
                 continue
             if path not in self.values:
@@ -93,6 +106,3 @@ class Snapshot:
                 self._device.store(tensor, self.values[path])
             except RuntimeError as error:
                 raise StateError(f"{path} cannot be put back: {' '.join(str(error).split())[:200]}") from error
-        if self._subject.reset is not None:
-            with users_code("step", "reset failed"):
-                self._subject.reset()

@@ -56,9 +56,10 @@ def seed_generators(subject: Subject, value: int) -> None:
     """Seed every generator that the step can reach. Where that takes long to find out, those that it could reach at the
     first call."""
     known = _first_reach.get(id(subject))
-    if known is None or known[0] is not subject or len(known[1].containers) <= _MANY_CONTAINERS:
+    if known is None or known[0] is not subject:
         known = (subject, reach_of(subject))
-    _first_reach.setdefault(id(subject), known)
+        if len(known[1].containers) > _MANY_CONTAINERS:  # else it would keep alive what the target drops
+            _first_reach[id(subject)] = known
     known[1].seed(value)
 
 

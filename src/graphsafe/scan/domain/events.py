@@ -39,7 +39,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "Extent": "op mask mask-store slice range size narrow split",
         "Transfer": "to-host literal index blocking",
         "Store": "scalar host-tensor",
-        "Alloc": "factory like new clone growing pinned",
+        "Alloc": "factory like new clone growing pinned leaking",  # leaking: capture alone
         "Rng": "private-generator reseed state host-random",
         "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
         "swallowed capturing-branch autocast-around wait-between-graphs",

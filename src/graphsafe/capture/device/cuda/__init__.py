@@ -187,6 +187,9 @@ class CudaDevice:
     def churn(self) -> None:
         memory.churn(self.torch_device, self._side_stream())
 
+    def reuse_freed(self) -> None:
+        self.churn()
+
     def memory(self) -> Memory:
         free, total = torch.cuda.mem_get_info(self.index)
         return Memory(total, free, torch.cuda.memory_allocated(self.index), torch.cuda.max_memory_allocated(self.index))

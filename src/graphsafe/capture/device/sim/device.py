@@ -26,6 +26,7 @@ from graphsafe.capture.device.protocol import (
 from graphsafe.capture.device.sim import generators, substitutes
 from graphsafe.capture.device.sim.differences import differences
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
+from graphsafe.capture.device.sim.freed import poison_freed
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
 from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph, graph_pool_handle
 from graphsafe.capture.device.sim.legality import Refusal
@@ -278,7 +279,11 @@ class SimDevice:
             return bytes_digest(flat)
 
     def churn(self) -> None:
-        """Nothing to find: memory that a graph holds is never given to anyone else here."""
+        """Nothing to find: memory that a graph holds is never given to anyone else by itself."""
+
+    def reuse_freed(self) -> None:
+        with self.world.unseen():
+            poison_freed(self.world.graphs)
 
     def memory(self) -> Memory:
         ledger = self.world.ledgers[self.index]

@@ -228,6 +228,7 @@ class CUDAGraph:
         self.doubts = session.doubts
         self.captured_in = session
         self._captured = True
+        world.graphs.add(self)
         if not self.kinds():
             world.warn_empty()
 
@@ -253,6 +254,10 @@ class CUDAGraph:
                 node.run(starts)
         for generator, advance in self.draws.items():
             generator.state.offset += advance
+
+    def tensors(self) -> list[torch.Tensor]:
+        """All that its operations read and write."""
+        return [tensor for node in self.nodes for tensor in tensors_in([node.args, node.kwargs, node.outputs])]
 
     def kinds(self) -> dict[str, int]:
         found: dict[str, int] = {}

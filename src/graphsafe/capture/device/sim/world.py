@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from graphsafe.capture.places import shown
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.sim.generators import Generator
-    from graphsafe.capture.device.sim.graphs import Session
+    from graphsafe.capture.device.sim.graphs import CUDAGraph, Session
     from graphsafe.capture.device.sim.streams import Stream
     from graphsafe.optable import OpTable
 
@@ -58,6 +59,8 @@ class World:
         self.touched: set[int] = {device}
         "Devices with a live context."
         self.session: Session | None = None
+        self.graphs: weakref.WeakSet[CUDAGraph] = weakref.WeakSet()
+        "What was captured and is still there."
         self.scope = Scope()
         self.sink: Callable[[StepEvent], None] | None = None
         self.attempts: Callable[[CaptureAttempt], None] | None = None

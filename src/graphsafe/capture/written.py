@@ -1,4 +1,4 @@
-"""A finding about several buckets, in the words of its rule."""
+"""One finding at a line of the user's code, in the words of its rule."""
 
 from __future__ import annotations
 

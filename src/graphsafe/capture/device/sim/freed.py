@@ -1,0 +1,47 @@
+"""Memory that a graph goes on using although nobody else holds it: a GPU's allocator would give it away.
+
+Here the operations that a graph holds keep their storages alive, so the holders of a storage are counted. Memory that
+was allocated in a capture belongs to the graph's pool and is never given away while the graph lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphsafe.capture.device.sim.tags import tag_of
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.sim.graphs import CUDAGraph
+
+_POISON = 0xFF
+"NaN in every floating dtype."
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
+
+
+def poison_freed(graphs: Iterable[CUDAGraph]) -> None:
+    """Call it with torch functions disabled."""
+    if _use_count is None:
+        return
+    aliases: dict[int, set[int]] = {}
+    found: dict[int, torch.Tensor] = {}
+    inside: set[int] = set()
+    for graph in graphs:
+        for tensor in graph.tensors():
+            if type(tensor) not in _PLAIN or tensor.layout != torch.strided:
+                continue
+            tag = tag_of(tensor)
+            if tag is None:
+                continue
+            place = tensor.untyped_storage()._cdata
+            aliases.setdefault(place, set()).add(id(tensor))
+            found.setdefault(place, tensor)
+            if tag.session is not None:
+                inside.add(place)
+    for place, tensor in found.items():
+        # Each tensor counts once, and the Python object that carries the tag.
+        if place not in inside and _use_count(place) <= len(aliases[place]) + 1:
+            torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)

@@ -1,0 +1,94 @@
+"""What a long run of replays says: growth, drift and late failures, from the numbers that it took."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphsafe.capture.compare import Check
+from graphsafe.capture.findings import Seen
+from graphsafe.capture.written import finding_at
+from graphsafe.report.model import Finding, Limit
+from graphsafe.report.text import bytes_text
+from graphsafe.rulebook import Rulebook
+
+Probe = dict[str, Any]
+
+_MOST_SETTLING = 0.75
+"A cache or a pool settles; what grows between more than this share of the points keeps growing."
+_HOST_NOISE = 8 << 20
+"Python and the driver take so much of the host's memory by the way."
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    device_bytes: int | None
+    host_bytes: int | None
+    "From the first point to the last; None where it was not measured."
+    leaks: str | None
+    "Which memory keeps growing: `device`, `host`, or none."
+
+
+def growth_of(points: Sequence[Mapping[str, Any]]) -> Growth:
+    device, host = (
+        [point[key] for point in points if point[key] is not None] for key in ("device_bytes", "host_bytes")
+    )
+    leaks = "device" if _keeps_growing(device, 0) else "host" if _keeps_growing(host, _HOST_NOISE) else None
+    return Growth(_grown(device), _grown(host), leaks)
+
+
+def _grown(values: Sequence[int]) -> int | None:
+    return values[-1] - values[0] if values else None
+
+
+def _keeps_growing(values: Sequence[int], noise: int) -> bool:
+    rises = [after > before for before, after in itertools.pairwise(values)]
+    return len(rises) > 1 and values[-1] - values[0] > noise and sum(rises) >= _MOST_SETTLING * len(rises)
+
+
+def add_growth(probes: dict[str, Probe], told: Mapping[str, Any]) -> None:
+    """Into the probes of a run: memory that grows, and, as a fault of replay, what drifts or fails."""
+    points = told["points"]
+    growth = growth_of(points)
+    times = [point["ms"] for point in points if point["ms"] is not None]
+    memory, replay = probes["memory"], probes["replay"]
+    memory["growth"] = {
+        "replays": told["replays"],
+        "bytes": growth.device_bytes,
+        "host_bytes": growth.host_bytes,
+        "leaks": growth.leaks,
+        "first_ms": times[0] if times else None,
+        "last_ms": times[-1] if times else None,
+        "drifts": told["drifts"],
+        "failure": told["failure"],
+        "stopped": told["stopped"],
+    }
+    if growth.leaks is not None:
+        memory |= {"status": "fail", "reason": f"the memory of the {growth.leaks} grows with every replay"}
+    for drift in told["drifts"]:
+        name = f"{drift['output']} at replay {drift['replay']} of {told['replays']}"
+        check = Check(name, "different", False, drift["max_abs"], drift["floor"], replay=drift["replay"])
+        replay |= {"status": "fail", "checks": [*(replay.get("checks") or ()), check.told()]}
+    if told["failure"] is not None:
+        failure = told["failure"]
+        text = f"replay {failure['replay']} of {told['replays']}: {failure['message']}"
+        replay |= {"status": "fail", "first_error": {"message": text}}
+
+
+def said_of(seen: Seen, refresh: Mapping[str, Any] | None, book: Rulebook) -> list[Finding | Limit]:
+    """A leak, at the refresh, which is all of the user's code that runs between replays, else at the step; and what
+    ended the run before its time."""
+    growth = (seen.probes.get("memory") or {}).get("growth") or {}
+    said: list[Finding | Limit] = []
+    if growth.get("stopped"):
+        said.append(Limit("long-run", seen.device, growth["stopped"]))
+    if growth.get("leaks"):
+        grown = bytes_text(growth["bytes"] if growth["leaks"] == "device" else growth["host_bytes"])
+        because = f"Here {grown} more of the {growth['leaks']} were held after {growth['replays']} replays."
+        words = {"expr": f"{grown} in {growth['replays']} replays", "value": growth["leaks"]}
+        frame, rule = refresh or seen.build.get("entry"), book.rules["GS402"]
+        data = {name: growth[name] for name in ("replays", "bytes", "host_bytes", "leaks")}
+        said.append(finding_at(frame, rule, "leaking", "warning", words, because, data, seen.device, seen.source))
+    return said

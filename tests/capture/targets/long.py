@@ -1,0 +1,73 @@
+"""Steps whose trouble shows only after many replays."""
+
+import torch
+from torch import nn
+
+import graphsafe
+
+
+class Scaled(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.table = torch.linspace(1, 2, 8, device=device)
+        self.kept = []
+
+    def forward(self, x):
+        return torch.relu(x) * self.table
+
+
+def stepped(device, refresh):
+    module = Scaled(device)
+
+    def fill(args, kwargs, k):
+        torch.manual_seed(k)
+        args[0].copy_(torch.randn(8))
+        refresh(module, k)
+
+    return graphsafe.Step(module, (torch.ones(8, device=device),), {}, refresh=fill)
+
+
+def sound(device):
+    return stepped(device, lambda module, k: None)
+
+
+def leaking(device):
+    """Every refresh keeps a tensor of the device."""
+    return stepped(device, lambda module, k: module.kept.append(torch.zeros(1024, device=device)))
+
+
+def settling(device):
+    """Keeps the last eight."""
+
+    def keep(module, k):
+        module.kept = [*module.kept[-7:], torch.zeros(1024, device=device)]
+
+    return stepped(device, keep)
+
+
+def replaced(device):
+    """From the twentieth replay on there is another table, at another address."""
+
+    def replace(module, k):
+        if k == 20:
+            module.table = module.table + 1
+
+    return stepped(device, replace)
+
+
+def dangling(device):
+    """The same values, at another address; the table that the graph reads is nobody's any more."""
+
+    def move(module, k):
+        if k == 20:
+            module.table = module.table.clone()
+
+    return stepped(device, move)
+
+
+def failing(device):
+    def fail(module, k):
+        if k == 30:
+            raise IndexError("no batch of this number")
+
+    return stepped(device, fail)
