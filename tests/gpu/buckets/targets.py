@@ -225,7 +225,8 @@ class Regrown(Layer):
 
 
 def regrown_table(device, batch=2):
-    return shared(Regrown, device), (rows(batch, device),)
+    # With gradients, the outputs of the capture would keep the table alive.
+    return shared(Regrown, device).requires_grad_(False), (rows(batch, device),)
 
 
 class StaticOutput(Layer):
