@@ -6,16 +6,19 @@ import io
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fix_pairs import Pair, inputs, pairs, step_class
 
 from graphsafe import cli
+from graphsafe.fixes.apply import apart, edited
 from graphsafe.fixes.registry import FIXES
 from graphsafe.report.json_form import read_reports
-from graphsafe.report.model import Report
+from graphsafe.report.model import Edit, Finding, Location, Report
 from graphsafe.rulebook import load_rulebook
+from graphsafe.scan.sources.source import Unreadable
 
 BOTH = [pytest.param(pair, id=pair.name) for pair in pairs()]
 FIXED = [pytest.param(pair, id=pair.name) for pair in pairs() if pair.none is None]
@@ -179,3 +182,94 @@ def test_stdin_is_never_fixed(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_start_up_needs_no_libcst() -> None:
     script = "import sys, graphsafe.fixes.registry, graphsafe.fixes.proposals; sys.exit('libcst' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+FINDING = Finding(
+    code="GS301",
+    rule="literal-to-device",
+    level="error",
+    confidence="likely",
+    source="scan",
+    device=None,
+    location=Location("step.py", 1, 1, 1, 2, None),
+    call_chain=(),
+    message="m",
+    why="w",
+    fix="f",
+)
+TWO = """\
+import torch
+from torch import nn
+
+
+class Step(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x: torch.Tensor):
+        y = x * torch.tensor([1.0, 2.0], device=x.device)
+        return y + torch.tensor([3.0, 4.0], device=x.device)
+"""
+
+
+def test_fixes_that_overlap_are_made_one_after_the_other(file: Path) -> None:
+    """Both put a line under the same one."""
+    file.write_text(TWO, encoding="utf-8")
+    after = fix(file, "--unsafe-fixes")
+    assert after.count("register_buffer") == 2
+    assert 'self.register_buffer("literal", torch.tensor([1.0, 2.0]), persistent=False)' in after
+    assert 'self.register_buffer("literal_2", torch.tensor([3.0, 4.0]), persistent=False)' in after
+    assert "y = x * self.literal\n        return y + self.literal_2\n" in after
+    assert fix(file, "--unsafe-fixes") == after
+
+
+def test_edits_that_touch_each_other_are_told_apart() -> None:
+    def one(*spans: tuple[int, int, int, int]) -> Finding:
+        return replace(FINDING, edits=tuple(Edit(*span, "x") for span in spans))
+
+    inner, outer, behind = one((1, 5, 1, 9)), one((1, 1, 1, 20)), one((1, 20, 1, 22))
+    same_place, far = one((1, 22, 1, 22), (7, 1, 7, 2)), one((1, 22, 1, 22))
+    edits, count = apart([outer, inner, behind, same_place, far])
+    assert count == 3 and edits == [*outer.edits, *behind.edits, *same_place.edits]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_edits_over_several_lines(newline: str) -> None:
+    text = "a = [\n    1,  # é\n    2,\n]\nb = 3".replace("\n", newline).encode()
+    after = edited(text, [Edit(2, 5, 3, 6, "7"), Edit(5, 5, 5, 6, "4\nc = 5")])
+    assert after == "a = [\n    7,\n]\nb = 4\nc = 5".replace("\n", newline).encode()
+
+
+def test_what_would_not_be_python_is_not_written() -> None:
+    with pytest.raises(Unreadable, match="would not leave legal Python"):
+        edited(b"a = 1\n", [Edit(1, 5, 1, 6, "(")])
+
+
+def test_a_file_that_cannot_be_written_is_said(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(path: Path, content: bytes) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    file.write_text(STEP, encoding="utf-8")
+    monkeypatch.setattr("graphsafe.fixes.apply.write_atomically", refuse)
+    assert cli.main(["scan", "step.py", "--fix"]) == 1
+    assert "graphsafe: step.py: Permission denied\n" in capfd.readouterr().err
+
+
+def test_only_changed_lines_are_fixed(file: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=file.parent, check=True)
+
+    file.write_text(STEP, encoding="utf-8")
+    git("init", "-q")
+    git("add", "step.py")
+    git("commit", "-qm", "x")
+    file.write_text(
+        STEP.replace("return x", "y = x * torch.tensor(2, device=x.device)\n        return y"), encoding="utf-8"
+    )
+    after = fix(file, "--diff", "HEAD")
+    assert "torch.full((), 2" in after
+    text = STEP.replace("        return", "        z = 1\n        return")
+    file.write_text(text, encoding="utf-8")
+    assert fix(file, "--diff", "HEAD") == text
