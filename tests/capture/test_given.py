@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from graphsafe.capture.compiled.messages import told
 from graphsafe.capture.findings import Seen, findings_of
+from graphsafe.capture.given import plain
 from graphsafe.capture.plan.planning import told_of_compiled
 from graphsafe.rulebook import load_rulebook
 
@@ -177,3 +180,35 @@ def test_what_inductor_left_out_is_a_finding_each_and_one_sentence_in_sum() -> N
     sentence = told_of_compiled(COMPILED, {"coverage": 1.0, "verified": True})
     assert sentence.startswith("25% of the compiled step's 8 kernels ran from CUDA graphs, Inductor skipped 1 graph,")
     assert sentence.endswith("a plan of the plain step covers 100% of its operations, verified")
+
+
+def test_what_is_left_out_comes_back_as_it_was_given() -> None:
+    import torch
+
+    def double(x: Any) -> Any:
+        return x * 2
+
+    bound = torch.cuda.make_graphed_callables  # as a module that was imported before has it
+    with plain.left_out():
+        assert bound(double, (torch.ones(1),)) is double
+        assert bound((double, double), ((torch.ones(1),), (torch.ones(1),))) == (double, double)
+        assert plain.graphed == [double] * 3
+
+
+def test_compiled_functions_run_as_they_were_written() -> None:
+    script = (
+        "import torch\n"
+        "from graphsafe.capture.given import plain\n"
+        "compiled = []\n"
+        "def backend(graph, inputs):\n"
+        "    compiled.append(graph)\n"
+        "    return graph.forward\n"
+        "@torch.compile(backend=backend)\n"
+        "def double(x):\n"
+        "    return x * 2\n"
+        "double(torch.ones(1))\n"
+        "plain.run_uncompiled()\n"
+        "print(len(compiled), double(torch.ones(3)).tolist(), len(compiled))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.split("\n")[0] == "1 [2.0, 2.0, 2.0] 1", done.stderr
