@@ -13,9 +13,9 @@ from pathlib import Path
 import click
 
 from graphsafe import __version__
-from graphsafe.cli_capture import capture
-from graphsafe.cli_diff import diff
-from graphsafe.cli_options import (
+from graphsafe.commands.capture import capture
+from graphsafe.commands.diff import diff
+from graphsafe.commands.options import (
     BAD_REQUEST,
     FINDINGS,
     INTERNAL_ERROR,
@@ -31,7 +31,7 @@ from graphsafe.cli_options import (
     put_outputs,
     rule_texts,
 )
-from graphsafe.cli_scan import scan
+from graphsafe.commands.scan import scan
 from graphsafe.console import complain, put_page, put_settings
 from graphsafe.errors import RequestError
 

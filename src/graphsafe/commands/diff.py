@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from graphsafe.cli_options import FINDINGS, OK, PATH
+from graphsafe.commands.options import FINDINGS, OK, PATH
 from graphsafe.console import put_changes
 from graphsafe.errors import RequestError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphsafe.api import capture_requests
-from graphsafe.cli_options import (
+from graphsafe.commands.options import (
     BAD_REQUEST,
     FINDINGS,
     OK,

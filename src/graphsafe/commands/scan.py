@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graphsafe.cli_options import (
+from graphsafe.commands.options import (
     BAD_REQUEST,
     FINDINGS,
     LEVEL,

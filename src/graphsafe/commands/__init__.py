@@ -1,0 +1,1 @@
+"""The commands with many options, one module each, and what they share."""
