@@ -107,7 +107,8 @@ def _run(driver: Driver, connection: Connection, others: Sequence[Connection]) -
     for end in others:
         # Else the end of the first process is not noticed here.
         end.close()
-    with suppress(EOFError, OSError):
+    # Whatever it is, the first process reads alone then, and says what there is to say.
+    with suppress(Exception):
         run_deep(lambda: _serve(driver, connection))
 
 
