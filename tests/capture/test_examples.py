@@ -95,3 +95,25 @@ def test_what_scan_foresaw_is_confirmed(reports: dict[str, Report]) -> None:
     assert "confirmed" in statuses
     confirmed = [finding for finding in reports["decoder_bad"]["findings"] if finding["status"] == "confirmed"]
     assert len(confirmed) >= 15
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def declaring(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+    names = ("build_layer", "build_bold", "build_repaired")
+    targets = [str(EXAMPLES / f"systems/system4_declared_support.py:{name}") for name in names]
+    return dict(zip(names, prove(targets, request.param, root=EXAMPLES, buckets={"q_len": (1, 2)}), strict=True))
+
+
+def test_declared_support_is_compared_with_what_is_proven(declaring: dict[str, Report]) -> None:
+    levels = {name: codes_of(report, "error", "warning") for name, report in declaring.items()}
+    assert levels == {"build_layer": ["GS801"], "build_bold": ["GS801", "GS101"], "build_repaired": []}
+    proven = {name: report["support"]["proven"]["level"] for name, report in declaring.items()}
+    assert proven == {
+        "build_layer": "UNIFORM_BATCH",
+        "build_bold": "UNIFORM_SINGLE_TOKEN_DECODE",
+        "build_repaired": "UNIFORM_BATCH",
+    }
+    over = next(finding for finding in declaring["build_bold"]["findings"] if finding["code"] == "GS801")
+    assert [("systems/system4_declared_support.py", over["data"]["line"], "GS101")] == [
+        (f"systems/{file}", line, code) for file, line, code in runtime_hazards("systems/system4_declared_support.py")
+    ]

@@ -20,9 +20,10 @@ def finding_at(
     data: Mapping[str, Any],
     device: str | None,
     source: Source,
+    why: str | None = None,
 ) -> Finding | Limit:
     """A limit where no line of the user's code is known. `how`: whose message of the rule; `words`: what its
-    placeholders stand for; `because`: what was seen here."""
+    placeholders stand for; `because`: what was seen here; `why`: in place of the rule's own reason."""
     match = next((match for match in rule.matches if how in match.how), None)
     message = (match and match.message) or rule.message
     fix = (match and match.fix_short) or rule.fix_short
@@ -39,7 +40,7 @@ def finding_at(
         location=location(frame, None),
         call_chain=(),
         message=message.format_map(words),
-        why=f"{rule.short_why} {because}".rstrip(),
+        why=f"{why or rule.short_why} {because}".rstrip(),
         fix=fix.format_map(words),
         data=data,
     )

@@ -14,7 +14,7 @@ from graphsafe.capture.written import finding_at
 from graphsafe.report.model import Finding, Limit, Source, Support
 from graphsafe.rulebook import Rule
 
-_CODE = "GS801"
+_TOO_LITTLE = "Declared too little costs speed, and nobody notices: the engine runs such batches eagerly or in pieces."
 
 
 def support_of(tried: Sequence[Tried], declared: Declaration | None) -> Support | None:
@@ -59,7 +59,7 @@ def mismatch(
     gain = "" if under.faster is None else f", {under.faster:.1f} times as fast as eager"
     because = f"Here {_named(under)} was captured and replayed right{gain}."
     words = {"expr": declared.words, "value": _named(under)}
-    return finding_at(frame, rule, "under-declared", "warning", words, because, data, None, source)
+    return finding_at(frame, rule, "under-declared", "warning", words, because, data, None, source, _TOO_LITTLE)
 
 
 def _named(bucket: Tried) -> str:
