@@ -170,6 +170,7 @@ def test_every_block_of_the_page_is_run_here() -> None:
         "include:",
         "image: python",
         "graphsafe report",
+        "graphsafe diff",
     )
     assert sorted(block(word).text for word in words) == sorted(one.text for one in blocks())
 
@@ -223,6 +224,17 @@ def test_any_other_ci(job: Job) -> None:
     assert (job.folder / "graphsafe.html").read_text(encoding="utf-8").startswith("<!")
     job.write({"src/step.py": BAD})
     assert job.bash(lines(block("graphsafe report"))) == 1
+
+
+def test_what_a_change_has_done(job: Job) -> None:
+    job.bash('python -m pip install --quiet "$GRAPHSAFE"')
+    job.write({"src/step.py": GOOD})
+    job.bash("graphsafe scan -o main.json && graphsafe scan -o graphsafe-report.json")
+    assert job.bash(lines(block("graphsafe diff"))) == 0, job.output
+    job.write({"src/step.py": BAD})
+    job.bash("graphsafe scan -o graphsafe-report.json")
+    assert job.bash(lines(block("graphsafe diff"))) == 1
+    assert "GS101" in job.output
 
 
 def test_the_local_hooks(job: Job) -> None:
