@@ -111,3 +111,20 @@ def test_without_a_configuration_the_repository_is_the_project(tmp_path: Path, m
     )
     for folder, path in ((tmp_path, "."), (tmp_path, "b/ops.py"), (tmp_path / "b", "ops.py"), (tmp_path / "b", ".")):
         assert list(found(folder, path, monkeypatch=monkeypatch)) == [tmp_path / "b" / "ops.py"], (folder, path)
+
+
+@pytest.mark.parametrize("text", ["not TOML [", "[tool.other]\nx = 1\n", "[project]\nname = 'x'\n"])
+def test_what_others_configure_below_is_no_concern(tree: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    (tree / "plain" / "pyproject.toml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tree)
+    assert (tree / "plain" / "step_plain.py") in found(tree, ".", monkeypatch=monkeypatch)
+
+
+def test_a_malformed_configuration_below_is_said(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tree / "inner" / "graphsafe.toml").write_text("selekt = 1\n", encoding="utf-8")
+    monkeypatch.chdir(tree)
+    assert cli.main(["scan", "."]) == 2
+    err = capsys.readouterr().err
+    assert "inner/graphsafe.toml: selekt: unknown key" in err and err.count("\n") == 1

@@ -129,7 +129,13 @@ def config_over(path: Path) -> Config:
 
 
 def has_own_config(folder: Path) -> bool:
-    """Whether a folder has a configuration. Raises ConfigError."""
+    """Whether a folder has a configuration. Raises ConfigError, but not for a pyproject.toml that is not about us."""
+    if not os.path.exists(folder / "graphsafe.toml"):
+        try:
+            if b"graphsafe" not in read_regular(folder / "pyproject.toml", MAX_HANDWRITTEN):
+                return False
+        except OSError:
+            return False
     return _table_in(folder) is not None
 
 
