@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from graphsafe.capture.frames import error_frames
 from graphsafe.capture.job import FAILED, Channel, Job
+from graphsafe.capture.lines.frames import error_frames
 from graphsafe.capture.processes.descendants import die_with_parent
 from graphsafe.capture.processes.originals import complain, leave
 from graphsafe.capture.processes.preparation import note_modules

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphsafe.capture.classify import code_of
-from graphsafe.capture.places import chain, is_within, location, shown, text_at
+from graphsafe.capture.lines.places import chain, is_within, location, shown, text_at
 from graphsafe.report.model import Finding, Level, Limit, Region, Source, Verdict
 from graphsafe.rulebook import Rule, Rulebook
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsafe.capture.classify import functions_of
-from graphsafe.capture.places import shown
+from graphsafe.capture.lines.places import shown
 from graphsafe.report.model import Finding, JoinStatus, Level, Limit, Location
 
 if TYPE_CHECKING:

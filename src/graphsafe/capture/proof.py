@@ -22,9 +22,10 @@ from graphsafe.capture.findings import Seen, findings_of, merged
 from graphsafe.capture.growth import said_of
 from graphsafe.capture.join import joined
 from graphsafe.capture.lookup import what_is_missing
+from graphsafe.capture.probe_form import reported
 from graphsafe.capture.processes.supervisor import Supervisor
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED, CaptureRequest
-from graphsafe.capture.run import Run, reported
+from graphsafe.capture.run import Run
 from graphsafe.failure import in_one_line
 from graphsafe.files import ensure_working_directory
 from graphsafe.report.fingerprint import fingerprinted

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphsafe.capture.frames import absolute, message_of, root_error, traceback_frames
+from graphsafe.capture.lines.frames import absolute, message_of, root_error, traceback_frames
 from graphsafe.capture.step import Step
 from graphsafe.files import from_here
 

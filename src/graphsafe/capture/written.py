@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphsafe.capture.places import location
+from graphsafe.capture.lines.places import location
 from graphsafe.report.model import Finding, Level, Limit, Source
 from graphsafe.rulebook import Rule
 

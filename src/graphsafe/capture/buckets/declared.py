@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.frames import absolute, is_user_file
+from graphsafe.capture.lines.frames import absolute, is_user_file
 from graphsafe.capture.state import objects_of
 from graphsafe.capture.state.objects import attributes_of, bases_of, file_of, namespace_of, variables_of
 from graphsafe.config import SUPPORT_LEVELS as LEVELS

@@ -9,7 +9,7 @@ from typing import Any
 from graphsafe.capture.buckets.axes import bucket_text
 from graphsafe.capture.buckets.declared import Declaration
 from graphsafe.capture.buckets.support import Tried, over_declared, proven_by, under_declared
-from graphsafe.capture.places import shown
+from graphsafe.capture.lines.places import shown
 from graphsafe.capture.written import finding_at
 from graphsafe.report.model import Finding, Limit, Source, Support
 from graphsafe.rulebook import Rule

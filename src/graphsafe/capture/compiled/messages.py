@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from graphsafe.capture.frames import absolute, is_user_file
+from graphsafe.capture.lines.frames import absolute, is_user_file
 from graphsafe.report.model import CallSite
 
 _SKIP = re.compile(r"^(?:skipping|disabling) cudagraphs? (?:for backward )?due to (?P<reason>.*)", re.DOTALL)

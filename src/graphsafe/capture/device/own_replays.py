@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from graphsafe.capture.frames import user_frames
+from graphsafe.capture.lines.frames import user_frames
 from graphsafe.report.model import CallSite
 
 

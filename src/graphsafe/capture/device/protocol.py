@@ -28,7 +28,7 @@ Span = tuple[int, int, int, int]
 class StepEvent:
     """One thing that an eager step did, with the user's frames that did it, outermost first; the last is to blame.
 
-    `graphsafe.capture.frames.user_frames()` makes `frames` and `span` from the live stack.
+    `graphsafe.capture.lines.frames.user_frames()` makes `frames` and `span` from the live stack.
     """
 
     kind: StepEventKind

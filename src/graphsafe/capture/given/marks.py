@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.frames import absolute, function_name
+from graphsafe.capture.lines.frames import absolute, function_name
 from graphsafe.report.model import CallSite
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from graphsafe.capture.places import location, shown
+from graphsafe.capture.lines.places import location, shown
 from graphsafe.capture.plan.regions import Region, function_with
 from graphsafe.report.model import Location
 from graphsafe.report.source import file_line

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.capture.classify import code_of
-from graphsafe.capture.places import is_within
+from graphsafe.capture.lines.places import is_within
 from graphsafe.capture.plan.regions import function_of, functions_in
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.places import shown
+from graphsafe.capture.lines.places import shown
 from graphsafe.capture.plan.regions import Function, Region, function_with
 from graphsafe.capture.plan.rewrite import living
 from graphsafe.capture.plan.statements import stores_in

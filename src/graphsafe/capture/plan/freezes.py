@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from graphsafe.capture.places import is_within
+from graphsafe.capture.lines.places import is_within
 from graphsafe.capture.plan.runtime import Handed
 from graphsafe.capture.plan.watch import Argument, Flow, Log, Op
 from graphsafe.report.model import CallSite

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.frames import is_user_file, user_frames
+from graphsafe.capture.lines.frames import is_user_file, user_frames
 from graphsafe.capture.state import reach_of
 
 if TYPE_CHECKING:

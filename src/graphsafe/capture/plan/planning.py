@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.job import Job, forget, write_json
-from graphsafe.capture.places import listed_places
+from graphsafe.capture.lines.places import listed_places
 from graphsafe.capture.plan.answer import learned, reported, whole
 from graphsafe.capture.plan.marks import CODE, marks
 from graphsafe.capture.processes.device_use import ran_out_of_memory

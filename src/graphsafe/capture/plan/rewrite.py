@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
-from graphsafe.capture.frames import absolute, function_name
+from graphsafe.capture.lines.frames import absolute, function_name
 from graphsafe.capture.plan.regions import Function, Place, Region, function_with
 from graphsafe.capture.plan.statements import stores_in
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device.protocol import CaptureFailure
-from graphsafe.capture.frames import traceback_frames, user_frames
+from graphsafe.capture.lines.frames import traceback_frames, user_frames
 from graphsafe.capture.plan.regions import function_with
 from graphsafe.capture.plan.rewrite import cut
 from graphsafe.capture.plan.slots import Slots

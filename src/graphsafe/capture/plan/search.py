@@ -176,6 +176,6 @@ def _holds(outer: Region, inner: Region) -> bool:
 
 
 def _line(frames: Sequence[CallSite]) -> str:
-    from graphsafe.capture.places import shown
+    from graphsafe.capture.lines.places import shown
 
     return f"{shown(frames[-1].path)}:{frames[-1].line}" if frames else "no line"

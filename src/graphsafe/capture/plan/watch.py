@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphsafe.capture.frames import frames_under
+from graphsafe.capture.lines.frames import frames_under
 from graphsafe.capture.plan.modules import ModuleStack
 from graphsafe.capture.plan.regions import function_with
 from graphsafe.capture.plan.rewrite import cut

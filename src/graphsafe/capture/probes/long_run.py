@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.compare import INCOMPARABLE, Spread, difference
-from graphsafe.capture.frames import absolute, function_name, is_user_file
+from graphsafe.capture.lines.frames import absolute, function_name, is_user_file
 from graphsafe.capture.session import REPLAYS, Session, host_values, load_values, outside_modes
 from graphsafe.capture.state import Snapshot, reach_of
 from graphsafe.capture.state.objects import code_of

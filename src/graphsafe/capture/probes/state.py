@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from graphsafe.capture.executed import Executed
-from graphsafe.capture.places import is_within
+from graphsafe.capture.lines.executed import Executed
+from graphsafe.capture.lines.places import is_within
 from graphsafe.capture.state import Reach
 
 

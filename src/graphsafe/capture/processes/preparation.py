@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device import open_device
-from graphsafe.capture.frames import absolute
 from graphsafe.capture.job import IMPORTS, Job, write_json
+from graphsafe.capture.lines.frames import absolute
 from graphsafe.capture.processes.descendants import descendants
 from graphsafe.capture.processes.originals import decode, leave, read_text
 from graphsafe.capture.targets import TargetError, load_module

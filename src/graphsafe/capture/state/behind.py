@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.frames import is_user_file
+from graphsafe.capture.lines.frames import is_user_file
 from graphsafe.capture.state.containers import MISSING, ScriptAttributes, Slot, read_slot
 from graphsafe.capture.state.generators import is_host_generator
 from graphsafe.capture.state.objects import attributes_of, bases_of, holds_state, layout_of, module_name, names_in

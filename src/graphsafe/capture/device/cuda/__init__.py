@@ -26,8 +26,8 @@ from graphsafe.capture.device.protocol import (
     RandomState,
     StepEvent,
 )
-from graphsafe.capture.frames import user_frames
 from graphsafe.capture.last_place import nudge
+from graphsafe.capture.lines.frames import user_frames
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import Recording

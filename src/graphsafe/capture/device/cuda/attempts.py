@@ -12,7 +12,7 @@ import torch
 from graphsafe.capture.device.cuda.graph import failure_of
 from graphsafe.capture.device.cuda.runtime import node_counts
 from graphsafe.capture.device.protocol import CaptureAttempt, CaptureFailure, Span
-from graphsafe.capture.frames import user_frames
+from graphsafe.capture.lines.frames import user_frames
 from graphsafe.report.model import CallSite
 
 

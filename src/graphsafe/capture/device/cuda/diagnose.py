@@ -17,7 +17,7 @@ from graphsafe.capture.device.cuda.runtime import CAPTURING, INVALIDATED, NOT_CA
 from graphsafe.capture.device.cuda.trace import Running, traced
 from graphsafe.capture.device.cuda.watch import waits_patched
 from graphsafe.capture.device.protocol import Diagnosis, StepEvent
-from graphsafe.capture.frames import user_frames
+from graphsafe.capture.lines.frames import user_frames
 
 
 class _Detective:
@@ -93,7 +93,7 @@ def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis |
 
 def _raised(detective: _Detective, error: BaseException) -> Diagnosis | None:
     """The op that raised, where it left the capture intact: PyTorch's own check spoke before CUDA did."""
-    from graphsafe.capture.frames import root_error, traceback_frames
+    from graphsafe.capture.lines.frames import root_error, traceback_frames
 
     root, _ = root_error(error)
     frames, span = traceback_frames(root.__traceback__)

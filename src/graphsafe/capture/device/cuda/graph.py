@@ -13,7 +13,7 @@ import torch
 from graphsafe.capture.device.cuda.nodes import GraphNode, Place, Segments, differences, graph_nodes
 from graphsafe.capture.device.cuda.runtime import node_counts
 from graphsafe.capture.device.protocol import CaptureFailure, Difference, StepEvent
-from graphsafe.capture.frames import message_of, root_error, traceback_frames
+from graphsafe.capture.lines.frames import message_of, root_error, traceback_frames
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import Recording

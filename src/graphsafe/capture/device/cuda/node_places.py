@@ -12,7 +12,7 @@ import torch
 
 from graphsafe.capture.device.cuda.nodes import Place, count_in_capture
 from graphsafe.capture.device.cuda.trace import Running, traced
-from graphsafe.capture.frames import user_frames
+from graphsafe.capture.lines.frames import user_frames
 
 
 class NodePlaces:

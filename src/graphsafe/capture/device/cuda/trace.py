@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphsafe.capture.device.protocol import StepEvent, StepEventKind
-from graphsafe.capture.frames import user_frames
+from graphsafe.capture.lines.frames import user_frames
 from graphsafe.optable import OpTable
 from graphsafe.rulebook import load_rulebook
 

@@ -25,7 +25,7 @@ from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session, t
 from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
 from graphsafe.capture.device.sim.world import World
-from graphsafe.capture.frames import user_frames
+from graphsafe.capture.lines.frames import user_frames
 from graphsafe.capture.state.tensors import is_wrapper_class
 from graphsafe.optable import Op
 

@@ -23,7 +23,7 @@ from graphsafe.capture.device.sim.legality import EARLIER_ERROR, NOT_PERMITTED, 
 from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import storages, tag_of
-from graphsafe.capture.frames import message_of, root_error, traceback_frames, user_frames
+from graphsafe.capture.lines.frames import message_of, root_error, traceback_frames, user_frames
 from graphsafe.report.model import CallSite
 
 NodeKind = Literal["kernel", "memcpy", "none"]

@@ -14,8 +14,8 @@ import torch
 from graphsafe.capture.device.protocol import Asked, CaptureAttempt, StepEvent, StepEventKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
 from graphsafe.capture.device.sim.tags import HOST, Ledger, Tag
-from graphsafe.capture.frames import user_frames
-from graphsafe.capture.places import shown
+from graphsafe.capture.lines.frames import user_frames
+from graphsafe.capture.lines.places import shown
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.sim.generators import Generator

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Literal
 
 from graphsafe.capture.device.protocol import Span
-from graphsafe.capture.frames import user_frames
+from graphsafe.capture.lines.frames import user_frames
 from graphsafe.report.model import CallSite
 
 _CLOCKS = frozenset(

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from graphsafe.capture.frames import absolute, is_user_file, user_frames
+from graphsafe.capture.lines.frames import absolute, is_user_file, user_frames
 from graphsafe.report.model import CallSite
 
 _MUTATORS = frozenset(

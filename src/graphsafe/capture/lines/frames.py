@@ -14,10 +14,11 @@ import sysconfig
 import threading
 from types import CodeType, FrameType, TracebackType
 
+import graphsafe
 from graphsafe.capture.device.protocol import Span
 from graphsafe.report.model import CallSite
 
-_GRAPHSAFE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_GRAPHSAFE = os.path.dirname(os.path.abspath(graphsafe.__file__)) + os.sep
 _STANDARD = tuple(
     os.path.realpath(path) + os.sep for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")} if path
 )
