@@ -112,9 +112,17 @@ def test_options_that_do_not_go_together(options: list[str], text: str, tmp_path
     assert done.returncode == 2 and text in done.stderr
 
 
-@pytest.mark.skipif(HAS_PACKAGE, reason="needs that breakable-cuda-graphs is missing")
 def test_without_the_package_the_check_says_what_to_install(tmp_path: Path) -> None:
-    done, _ = capture(tmp_path, f"{FILE}:stack", "--check")
+    script = (
+        "import importlib.util as util\n"
+        "find = util.find_spec\n"
+        "util.find_spec = lambda name, *rest: None if name == 'breakable_cuda_graphs' else find(name, *rest)\n"
+        "import sys\n"
+        "from graphsafe.cli import run\n"
+        "sys.exit(run())\n"
+    )
+    command = [sys.executable, "-c", script, "capture", f"{FILE}:stack", "--device", "sim", "--check"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and 'pip install "graphsafe[plan]"' in done.stderr
 
 
