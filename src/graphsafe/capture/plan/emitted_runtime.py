@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from breakable_cuda_graphs import (  # type: ignore[import-not-found, unused-ignore]
+from breakable_cuda_graphs import (
     BreakableCUDAGraph,
     breakable_graph,
     is_in_breakable_graph,
