@@ -207,7 +207,9 @@ def _copy(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, argument
     confidence = confidence_of(origin, certain and tensor.certain)
     if tensor.where != "host" and origin.where == "host":
         if not (origin.pinned and operations.may_be_true(non_blocking)):
-            how = "literal" if origin.literal else "blocking"
+            # A name was given its values elsewhere: this line only copies them.
+            built_here = origin.literal and not (node.args and isinstance(node.args[0], (ast.Name, ast.Attribute)))
+            how = "literal" if built_here else "blocking"
             engine.emit(frame, "Transfer", how, node, confidence, None, value=describe(source), **_memory(origin))
     elif (
         tensor.where == "host"

@@ -38,11 +38,11 @@ class GraphRunner:
         """Tensors on the host, a row a request; gives logits that the next call overwrites."""
         count = len(ids)
         size = next(size for size in self.sizes if size >= count)
-        self.ids[:count].copy_(ids)  # guilty: GS301 step
-        self.slots[:count].copy_(slots)  # guilty: GS301 step
+        self.ids[:count].copy_(ids)  # guilty: GS304 step
+        self.slots[:count].copy_(slots)  # guilty: GS304 step
         self.slots[count:size].fill_(-1)
-        self.table[:count].copy_(table)  # guilty: GS301 step
-        self.lengths[:count].copy_(lengths)  # guilty: GS301 step
+        self.table[:count].copy_(table)  # guilty: GS304 step
+        self.lengths[:count].copy_(lengths)  # guilty: GS304 step
         if size in self.graphs:
             self.graphs[size].replay()
             torch.cuda.synchronize()  # guilty: GS105 step
