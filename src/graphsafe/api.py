@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsafe.errors import RequestError
+from graphsafe.files import with_real_folder
 from graphsafe.report.model import Confidence, Level, Region, Report
 
 if TYPE_CHECKING:
@@ -40,12 +41,15 @@ def scan(
 
     Raises RequestError for a path that does not exist, a bad configuration, an unknown rule or git revision.
     """
-    from graphsafe.scan_request import ScanRequest, check_paths, joined, run_scan
+    from graphsafe.scan_request import ScanRequest, joined, refusal_of, run_scan
     from graphsafe.scan_settings import Asked
 
-    held = {_resolved(path): _encoded(text) for path, text in (buffers or {}).items()}
+    held = {with_real_folder(path): _encoded(text) for path, text in (buffers or {}).items()}
     given = tuple(Path(path) for path in paths) or tuple(held) or (Path(),)
-    check_paths([path for path in given if _resolved(path) not in held])
+    for path in given:
+        refusal = refusal_of(path) if with_real_folder(path) not in held else None
+        if refusal is not None:
+            raise RequestError(refusal)
     request = ScanRequest(
         paths=given,
         asked=Asked(tuple(select), tuple(extend_select), tuple(ignore), tuple(exclude), fail_level, region),
@@ -57,11 +61,6 @@ def scan(
         with_edits=True,
     )
     return joined([report for _, report in run_scan(request, buffers=held)])
-
-
-def _resolved(path: StrPath) -> Path:
-    """As a scan names a file: links to its folder are followed, a file that is a link keeps its name."""
-    return Path(path).parent.resolve() / Path(path).name
 
 
 def _encoded(text: str | bytes) -> bytes:

@@ -78,6 +78,11 @@ def from_here(path: str) -> str:
     return Path(path).as_posix()
 
 
+def with_real_folder(path: str | os.PathLike[str]) -> Path:
+    """A file as a scan names it: links to its folder are followed, a file that is a link keeps its name."""
+    return Path(path).parent.resolve() / Path(path).name
+
+
 def user_cache() -> Path:
     """The folder of graphsafe's caches for this user; it need not exist."""
     if sys.platform == "win32":

@@ -7,7 +7,6 @@ tokens are the same before and after, but for comments.
 from __future__ import annotations
 
 import io
-import re
 import tokenize
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,9 @@ from pathlib import Path
 from graphsafe.errors import RequestError
 from graphsafe.files import write_atomically
 from graphsafe.report.model import Finding
-from graphsafe.scan.sources.source import Unreadable, read_bytes
+from graphsafe.scan.sources.source import Unreadable, editable_lines, read_bytes
 from graphsafe.scan.sources.suppress import Comment, comment_in
 
-_LINE_END = re.compile(r"(\r\n|\r|\n)")
 _OWN = "GS90"
 "How the codes begin of what is said about files, suppressions and baselines."
 _OPENING = frozenset(("FSTRING_START", "TSTRING_START"))
@@ -80,10 +78,9 @@ def add_ignores(findings: Iterable[Finding], reason: str) -> Added:
 
 def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> tuple[bytes, list[Finding]]:
     """The file with comments, and the findings that have no line for one. Raises Unreadable."""
-    encoding, text = _decoded(data)
-    parts = _LINE_END.split(text)
-    lines = parts[::2]
-    places = _places("\n".join(lines), lines)
+    encoding, lines, ends = editable_lines(data)
+    before = "\n".join(lines)
+    places = _places(before, lines)
     codes: dict[int, list[str]] = {}
     without: list[Finding] = []
     for finding in findings:
@@ -97,21 +94,13 @@ def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> tuple[b
         place = places[line]
         code = lines[line - 1][: place.column]
         lines[line - 1] = code.rstrip() + "  " + _merged(place.comment, named, reason)
-    if _words("\n".join(parts[::2])) != _words("\n".join(lines)):
+    if _words(before) != _words("\n".join(lines)):
         raise Unreadable("comments would change more than comments here; not written")
-    parts[::2] = lines
+    after = "".join(line + end for line, end in zip(lines, [*ends, ""], strict=True))
     try:
-        return "".join(parts).encode(encoding), without
+        return after.encode(encoding), without
     except UnicodeEncodeError:
         raise Unreadable(f"the reason has characters that the file's encoding, {encoding}, has not") from None
-
-
-def _decoded(data: bytes) -> tuple[str, str]:
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        return encoding, data.decode(encoding)
-    except (SyntaxError, ValueError, LookupError) as error:
-        raise Unreadable(str(error)) from None
 
 
 def _merged(comment: str, codes: Collection[str], reason: str) -> str:

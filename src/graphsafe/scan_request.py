@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from graphsafe.config import Config, config_over, has_own_config
-from graphsafe.errors import RequestError
 from graphsafe.scan_settings import Asked, Setting
 
 if TYPE_CHECKING:
@@ -228,8 +227,10 @@ def source_over(buffers: Buffers) -> Lines:
     return lambda path: held[at] if (at := os.path.abspath(path)) in held else saved(path)
 
 
-def check_paths(paths: Sequence[Path]) -> None:
-    """Raises RequestError for the first that is neither file nor folder."""
-    for path in paths:
-        if not (path.is_file() or path.is_dir()):
-            raise RequestError(f"{path}: no such file or folder")
+def refusal_of(path: Path) -> str | None:
+    """Why a path cannot be scanned; None where it can."""
+    if not (path.is_file() or path.is_dir()):
+        return f"{path}: no such file or folder"
+    if path.suffix == ".ipynb":
+        return f"{path}: notebooks are not read; scan what `jupyter nbconvert --to script` makes of it"
+    return None

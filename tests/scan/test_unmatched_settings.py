@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import graphsafe
 from graphsafe.config import load_config
+from graphsafe.errors import RequestError
 from graphsafe.scan.api import scan_paths
 
 ENGINE = """\
@@ -71,3 +73,9 @@ def test_the_command_says_so_and_refuses_notebooks(project: Path) -> None:
         "graphsafe: hot-paths gone/: no function of the project has such a name",
     ]
     assert done.returncode == 2
+
+
+def test_a_notebook_is_refused_in_python_too(project: Path) -> None:
+    (project / "look.ipynb").write_text('{"cells": []}')
+    with pytest.raises(RequestError, match="notebooks are not read"):
+        graphsafe.scan("look.ipynb")

@@ -30,6 +30,10 @@ class Difference:
     equal: bool
     largest: float | None
 
+    def is_beyond(self, floor: float | None) -> bool:
+        """Whether it is more than chance explains; what varies without a bound (None) says nothing."""
+        return not self.equal and floor is not None and (self.largest is None or self.largest > floor)
+
 
 EQUAL = Difference(True, 0.0)
 INCOMPARABLE = Difference(False, None)

@@ -350,18 +350,15 @@ def _moved(varied: Step, control: Step, noise: Spread, inputs: frozenset[str]) -
     """Whether the changed inputs changed an output, or state that is not an input, beyond what chance does."""
     with outside_modes():
         for path, value in varied["outputs"].items():
-            if path in control["outputs"] and _beyond(value, control["outputs"][path], noise.bound(path, value)):
+            if path in control["outputs"] and difference(value, control["outputs"][path]).is_beyond(
+                noise.bound(path, value)
+            ):
                 return True
         for path in _apart(varied["state"], control["state"]) - inputs - noise.unbounded:
             value, other = varied["values"].get(path), control["values"].get(path)
-            if value is None or other is None or _beyond(value, other, noise.bound(path, value)):
+            if value is None or other is None or difference(value, other).is_beyond(noise.bound(path, value)):
                 return True
     return bool(_apart(varied["hosts"], control["hosts"]) - noise.unbounded)
-
-
-def _beyond(left: torch.Tensor, right: torch.Tensor, floor: float | None) -> bool:
-    apart = difference(left, right)
-    return not apart.equal and floor is not None and (apart.largest is None or apart.largest > floor)
 
 
 def _born(session: Session, tensors: Any, hosts: dict[str, str]) -> dict[str, str]:

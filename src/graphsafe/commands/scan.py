@@ -35,12 +35,14 @@ from graphsafe.console import (
     put_written,
 )
 from graphsafe.errors import RequestError
+from graphsafe.files import with_real_folder
 from graphsafe.scan_request import (
     Part,
     ScanRequest,
     changes_of,
     joined,
     parts_of,
+    refusal_of,
     run_part,
     scope,
     source_over,
@@ -191,14 +193,10 @@ def scan(
 
     buffers = _buffers(paths, stdin_filename)
     paths = tuple(buffers) or paths or (Path(),)
-    missing = [path for path in paths if not (path.is_file() or path.is_dir() or path in buffers)]
-    for path in missing:
-        complain(f"{path}: no such file or folder")
-    notebooks = [path for path in paths if path.suffix == ".ipynb" and path not in missing]
-    for path in notebooks:
-        complain(f"{path}: notebooks are not read; scan what `jupyter nbconvert --to script` makes of it")
-    missing += notebooks
-    there = tuple(path for path in paths if path not in missing)
+    refused = {path: why for path in paths if path not in buffers and (why := refusal_of(path)) is not None}
+    for why in refused.values():
+        complain(why)
+    there = tuple(path for path in paths if path not in refused)
     if not there:
         return BAD_REQUEST
     if watch:
@@ -249,10 +247,10 @@ def scan(
         finally:
             bar.clear()
         put_hotness(told)
-        return BAD_REQUEST if missing else OK
+        return BAD_REQUEST if refused else OK
     if show_settings:
         put_settings([row for part in parts for row in part.settings(request)])
-        return BAD_REQUEST if missing else OK
+        return BAD_REQUEST if refused else OK
 
     def scanned(part: Part, held: Mapping[Path, bytes]) -> Report:
         try:
@@ -298,7 +296,7 @@ def scan(
     for limit in report.limits:
         if limit.kind in ("no-root", "internal-error", "unmatched-setting"):
             complain(f"{limit.what}: {limit.why}")
-    return BAD_REQUEST if missing else code
+    return BAD_REQUEST if refused else code
 
 
 def _watch(paths: Sequence[Path]) -> int:
@@ -358,7 +356,7 @@ def _buffers(paths: Sequence[Path], name: Path | None) -> Mapping[Path, bytes]:
     path = name or Path("-")
     if path.is_dir():
         raise RequestError(f"scan --stdin-filename: {path} is a folder")
-    return {path.parent.resolve() / path.name: data}
+    return {with_real_folder(path): data}
 
 
 def _check_mode(form: str | None, outputs: Sequence[Output], modes: Mapping[str, bool]) -> None:

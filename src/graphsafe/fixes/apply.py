@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import ast
 import difflib
-import io
 import os
-import re
-import tokenize
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graphsafe.files import write_atomically
+from graphsafe.files import with_real_folder, write_atomically
 from graphsafe.fixes.proposals import SAFE
 from graphsafe.report.model import Edit, Finding, Report, unsuppressed
-from graphsafe.scan.sources.source import Unreadable, read_bytes
+from graphsafe.scan.sources.source import Unreadable, editable_lines, read_bytes
 
 MAX_ROUNDS = 10
 "Scans after each other: a fix can make room for the next one, on the same line or around it."
-_LINE_END = re.compile(r"(\r\n|\r|\n)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +61,9 @@ def fix_all(scan: Callable[[Mapping[Path, bytes]], Report], unsafe: bool) -> Fix
         if not done:
             break
         count += done
-        report = scan({_absolute(path): data for path, data in files.now.items()})
+        report = scan({with_real_folder(path): data for path, data in files.now.items()})
     changed = {path: (files.before[path], data) for path, data in files.now.items()}
     return Fixed(first, report, changed, count, tuple(f"{path}: {why}" for path, why in files.failures.items()))
-
-
-def _absolute(path: str) -> Path:
-    """As scan knows it: links to its folder are followed, a file that is a link keeps its name."""
-    return Path(path).parent.resolve() / Path(path).name
 
 
 def _fix_once(findings: Iterable[Finding], files: _Files) -> int:
@@ -116,12 +107,7 @@ def _overlap(one: Edit, other: Edit) -> bool:
 
 def edited(data: bytes, edits: Sequence[Edit]) -> bytes:
     """A file after edits; encoding and line ends stay. Raises Unreadable, also where no Python would be left."""
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        parts = _LINE_END.split(data.decode(encoding))
-    except (SyntaxError, ValueError, LookupError) as error:
-        raise Unreadable(str(error)) from None
-    lines, ends = parts[::2], parts[1::2]
+    encoding, lines, ends = editable_lines(data)
     newline = max(set(ends), key=ends.count) if ends else "\n"
     for edit in sorted(edits, key=lambda edit: (edit.line, edit.column), reverse=True):
         first, last = edit.line - 1, edit.end_line - 1

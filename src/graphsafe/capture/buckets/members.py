@@ -108,7 +108,6 @@ class Member:
             for name, value in theirs.items():
                 found = difference(ours[name], value) if name in ours else INCOMPARABLE
                 floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)
-                if found.equal or floor is None or (found.largest is not None and found.largest <= floor):
-                    continue
-                differing.append(name)
+                if found.is_beyond(floor):
+                    differing.append(name)
         return differing

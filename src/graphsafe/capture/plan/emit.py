@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from graphsafe.capture.plan.search import Search
     from graphsafe.capture.session import Session
 
-PACKAGE = "breakable-cuda-graphs>=0.1,<0.2"
 _RUNTIME = Path(__file__).with_name("emitted_runtime.py")
 _TARGET = "graphsafe_target_"
 

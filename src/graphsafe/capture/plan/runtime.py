@@ -81,8 +81,6 @@ class Call:
     _first: dict[str, Any] = field(default_factory=dict)
     _slots: Slots = field(init=False)
     _settled: set[str] = field(default_factory=set)
-    copies: int = 0
-    "Tensors that the last replay copied."
 
     @property
     def held(self) -> Mapping[str, torch.Tensor | None]:
@@ -122,7 +120,6 @@ class Call:
             pairs += self._pairs(name, first, new)
         pairs += self._state_pairs()
         _copy_all(pairs)
-        self.copies = len(pairs)
         self._bind()
 
     def _pairs(self, name: str, first: Any, new: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -120,10 +120,9 @@ class _LongRun:
                 apart = difference(ours[name], value) if name in ours else INCOMPARABLE
                 bounds = [spread.bound(name, value) for spread in (self._noise, self._rounding)]
                 bound = None if None in bounds else max(bound or 0.0 for bound in bounds)
-                if apart.equal or bound is None or (apart.largest is not None and apart.largest <= bound):
-                    continue
-                first = {"output": name, "replay": number, "max_abs": apart.largest, "floor": bound}
-                self._drifts.setdefault(name, first)
+                if apart.is_beyond(bound):
+                    first = {"output": name, "replay": number, "max_abs": apart.largest, "floor": bound}
+                    self._drifts.setdefault(name, first)
 
     def told(self, replays: int) -> dict[str, Any]:
         refresh = self._session.subject.refresh

@@ -23,6 +23,7 @@ MAX_BYTES = 16_000_000
 "Larger files are data written as Python; `ast` needs about a hundred times their size in memory."
 
 ENCODING = re.compile(rb"\xef\xbb\xbf|[^\r\n]*coding|[^\r\n]*(?:\r\n|\r|\n)[^\r\n]*coding")
+_LINE_END = re.compile(r"(\r\n|\r|\n)")
 
 
 class Unreadable(Exception):
@@ -85,6 +86,16 @@ def decode(data: bytes) -> str:
             reason = f"not {error.encoding}: byte 0x{data[error.start]:02x}"
         raise Unreadable(reason, line) from error
     return _with_line_feeds(text)
+
+
+def editable_lines(data: bytes) -> tuple[str, list[str], list[str]]:
+    """Encoding, lines and line ends (one less) of a file that is to be written back. Raises Unreadable."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        parts = _LINE_END.split(data.decode(encoding))
+    except (SyntaxError, ValueError, LookupError) as error:
+        raise Unreadable(str(error)) from None
+    return encoding, parts[::2], parts[1::2]
 
 
 def _with_line_feeds(text: str) -> str:
