@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from graphsafe import __version__
-from graphsafe.capture.buckets.axes import bucket_text
 from graphsafe.capture.buckets.declared import Declaration
 from graphsafe.capture.buckets.mismatch import mismatch, support_of
 from graphsafe.capture.buckets.sharing import Candidate, Sharing, sample_of
@@ -32,7 +31,7 @@ from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit, Report, Support, Tool, in_order
 from graphsafe.report.pool import pool_verdict
 from graphsafe.report.source import file_line
-from graphsafe.report.text import listed
+from graphsafe.report.text import bucket_name, listed
 from graphsafe.report.verdict import worst
 from graphsafe.rulebook import Rulebook
 
@@ -149,7 +148,7 @@ class Proof:
             empty = folder / "not-proven"
             empty.mkdir(exist_ok=True)
             candidates += [Candidate(axes, empty, None) for axes in left]
-            names = listed([bucket_text(axes) for axes in left], most=8)
+            names = listed([bucket_name(axes) for axes in left], most=8)
             self.limits.append(Limit("sampled", names, "captured in the pool, but not proven by themselves"))
         if len(candidates) < 2:
             return

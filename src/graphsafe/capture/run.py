@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.buckets.axes import bucket_text
 from graphsafe.capture.findings import Seen
 from graphsafe.capture.growth import add_growth
 from graphsafe.capture.job import Job
@@ -18,6 +17,7 @@ from graphsafe.capture.probes.capture import GONE
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL
 from graphsafe.capture.trial import OWN_INPUTS
 from graphsafe.report.model import Limit, Source
+from graphsafe.report.text import bucket_name
 from graphsafe.report.verdict import verdict
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Run:
 
     def _wrong(self, line: str) -> None:
         if not any(limit.kind == BAD_REQUEST for limit in self.limits):
-            bucket = f" with {bucket_text(self.axes)}" if self.axes else ""
+            bucket = f" with {bucket_name(self.axes)}" if self.axes else ""
             self.limits.append(Limit(BAD_REQUEST, f"{self._request.target}{bucket}", line))
 
     def _build(self) -> bool:

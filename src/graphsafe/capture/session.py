@@ -16,6 +16,7 @@ from graphsafe.capture.processes import preparation
 from graphsafe.capture.processes.originals import open_file
 from graphsafe.capture.state import Reach, inputs_of, seed_generators, walk
 from graphsafe.capture.targets import Subject, TargetError, build, find_factory, load_module, users_code
+from graphsafe.report.text import bucket_name
 
 if TYPE_CHECKING:
     import torch
@@ -99,7 +100,7 @@ class Session:
         """Another bucket of the same target, built in this process from the same seed, with its own inputs. Raises
         TargetError."""
         assert self.factory is not None
-        self.channel.phase("build " + " ".join(f"{axis}={value}" for axis, value in axes.items()))
+        self.channel.phase(f"build {bucket_name(axes)}")
         seed_all(self.device, first_seed(self.job))
         subject = build(self.factory, self.device.torch_device, axes, self.job.inputs)
         other = Session(self.job, self.channel, self.device, subject, factory=self.factory)

@@ -9,7 +9,7 @@ from graphsafe.report.model import PROBE_KEYS, DeviceResult, Report, Verdict
 from graphsafe.report.plan_text import plan_lines
 from graphsafe.report.pool import pool_texts
 from graphsafe.report.support_text import support_texts
-from graphsafe.report.text import Paint, bytes_text, count, first_line, listed, printable, wrapped
+from graphsafe.report.text import Paint, bucket_name, bytes_text, count, first_line, listed, printable, wrapped
 from graphsafe.report.verdict import judge
 
 Probe = Mapping[str, Any]
@@ -70,10 +70,6 @@ def reason(probes: Mapping[str, Probe], plan: Any, verdict: Verdict) -> str:
     """Why, in one sentence; empty where these probes do not give that verdict (a report of another version)."""
     judgement = judge(probes, plan if isinstance(plan, Mapping) else None)
     return judgement.reasons[0] if judgement.verdict == verdict else ""
-
-
-def bucket_name(axes: Mapping[str, Any]) -> str:
-    return " ".join(f"{axis}={value}" for axis, value in axes.items())
 
 
 def probe_text(name: str, probe: Probe) -> str:

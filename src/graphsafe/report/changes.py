@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.report.model import LEVELS, VERDICTS, DeviceResult, Environment, Finding, Limit, Report, in_order
-from graphsafe.report.text import bytes_text, count
+from graphsafe.report.text import bucket_name, bytes_text, count
 
 _NOTABLE = 0.1
 "Times and bytes that change by less than this share are taken for the same."
@@ -106,9 +106,9 @@ def _device(before: DeviceResult, after: DeviceResult) -> Iterator[Change]:
     yield from _verdict(before.verdict, after.verdict)
     if not (before.buckets or after.buckets):
         yield from _probes(before.probes, after.probes)
-    olds = {_axes(bucket.axes): bucket for bucket in before.buckets}
+    olds = {bucket_name(bucket.axes): bucket for bucket in before.buckets}
     for bucket in after.buckets:
-        name = _axes(bucket.axes)
+        name = bucket_name(bucket.axes)
         old = olds.pop(name, None)
         if old is None:
             yield Change(f"{name}: new, {bucket.verdict}", bucket.verdict == "not-ready")
@@ -118,10 +118,6 @@ def _device(before: DeviceResult, after: DeviceResult) -> Iterator[Change]:
     for name in olds:
         yield Change(f"{name}: not run any more")
     yield from _pool(before.pool or {}, after.pool or {})
-
-
-def _axes(axes: Mapping[str, Any]) -> str:
-    return " ".join(f"{axis}={value}" for axis, value in axes.items())
 
 
 def _probes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Iterator[Change]:

@@ -8,14 +8,14 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from graphsafe.report.capture_text import bucket_name, probe_text, reason
+from graphsafe.report.capture_text import probe_text, reason
 from graphsafe.report.html_style import STYLE
 from graphsafe.report.model import LEVELS, PROBE_KEYS, CallSite, DeviceResult, Finding, Report, Verdict, in_order
 from graphsafe.report.plan_text import fix_texts, headline, piece_texts, tree
 from graphsafe.report.pool import pool_texts
 from graphsafe.report.source import Lines
 from graphsafe.report.support_text import support_texts
-from graphsafe.report.text import count, listed
+from graphsafe.report.text import bucket_name, count, listed
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

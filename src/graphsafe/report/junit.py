@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as xml
 
-from graphsafe.report.capture_text import bucket_name, reason
+from graphsafe.report.capture_text import reason
 from graphsafe.report.model import DeviceResult, Finding, Report, Verdict, in_order, unsuppressed
+from graphsafe.report.text import bucket_name
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from graphsafe.report.model import Verdict
-from graphsafe.report.text import bytes_text, count, listed
+from graphsafe.report.text import bucket_name, bytes_text, count, listed
 
 Pool = Mapping[str, Any]
 Padding = Literal["clean", "unless filled", "nan only", "always"]
@@ -49,17 +49,20 @@ def pool_texts(pool: Pool) -> list[str]:
     for bucket in pool["buckets"]:
         if bucket["pool_bytes"] is not None:
             alone = "" if bucket["alone_bytes"] is None else f", by itself {bytes_text(bucket['alone_bytes'])}"
-            lines.append(f"  {_name(bucket['axes'])}: {bytes_text(bucket['pool_bytes'])} more{alone}")
+            lines.append(f"  {bucket_name(bucket['axes'])}: {bytes_text(bucket['pool_bytes'])} more{alone}")
     for each in pool["different"]:
-        lines.append(f"  {_name(each['axes'])} after {_name(each['after'])}: {listed(each['outputs'])} differ")
+        lines.append(
+            f"  {bucket_name(each['axes'])} after {bucket_name(each['after'])}: {listed(each['outputs'])} differ"
+        )
     if any(not each["static"] for each in pool["overwritten"]):
         lines.append("  outputs last until the next replay of any bucket: their memory is shared")
     for each in [one for one in pool["overwritten"] if one["static"]]:
-        lines.append(f"  a replay of {_name(each['by'])} overwrites {listed(each['outputs'])} of {_name(each['axes'])}")
+        name, other = bucket_name(each["axes"]), bucket_name(each["by"])
+        lines.append(f"  a replay of {other} overwrites {listed(each['outputs'])} of {name}")
     for entry in pool["padding"] or ():
         found = padding_of(entry)
         if found != "clean":
-            lines.append(f"  {_name(entry['axes'])} with {entry['live']} live: {_PADDED[found]}")
+            lines.append(f"  {bucket_name(entry['axes'])} with {entry['live']} live: {_PADDED[found]}")
     return lines
 
 
@@ -69,7 +72,3 @@ _PADDED: Mapping[Padding | None, str] = {
     "nan only": "NaN in the rows behind them reaches their results",
     None: "whether their results follow the rows behind them is not known",
 }
-
-
-def _name(axes: Mapping[str, Any]) -> str:
-    return " ".join(f"{axis}={value}" for axis, value in axes.items())

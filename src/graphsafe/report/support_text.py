@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphsafe.report.model import Support
-from graphsafe.report.text import count, listed
+from graphsafe.report.text import bucket_name, count, listed
 
 _MEANS = {
     "NEVER": ("no batch", "none: --disable-cuda-graph"),
@@ -28,7 +28,7 @@ def _proven(proven: Mapping[str, Any] | None) -> str:
     if proven["level"] == "UNIFORM_BATCH":
         plain += f", up to {count(proven['max_query_len'] or 0, 'token')}"
     if proven["level"] == "NEVER" and proven["buckets"]:
-        ready = [" ".join(f"{axis}={value}" for axis, value in axes.items()) for axes in proven["buckets"]]
+        ready = [bucket_name(axes) for axes in proven["buckets"]]
         plain = f"not all batches of the fewest tokens; ready: {listed(ready, most=8)}"
     return f"support proven: {proven['level']}, {plain} (SGLang: {sglang})"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 Paint = Callable[[str, str], str]
 """`paint("bold red", text)`; where there is no colour, the text itself."""
@@ -82,6 +83,11 @@ def count(number: int, noun: str) -> str:
 def first_line(text: str) -> str:
     """Of an error's text; CUDA's go on with advice that is the same every time."""
     return text.strip().split("\n")[0].strip()
+
+
+def bucket_name(axes: Mapping[str, Any]) -> str:
+    """`batch=4 q_len=1`"""
+    return " ".join(f"{axis}={value}" for axis, value in axes.items())
 
 
 def listed(parts: Iterable[str], most: int = 12) -> str:

@@ -25,9 +25,5 @@ def query_of(axes: Mapping[str, Any]) -> Query:
     return 1 if batch_axis(axes) is not None else None
 
 
-def bucket_text(axes: Mapping[str, Any]) -> str:
-    return " ".join(f"{axis}={value}" for axis, value in axes.items())
-
-
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0

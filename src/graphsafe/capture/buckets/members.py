@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.buckets.axes import bucket_text
 from graphsafe.capture.compare import INCOMPARABLE, Spread, difference
 from graphsafe.capture.session import host_values, load_values, outside_modes
 from graphsafe.capture.state import inputs_of, reach_of
 from graphsafe.capture.state.snapshot import Bindings
+from graphsafe.report.text import bucket_name
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +68,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        return bucket_text(self.axes)
+        return bucket_name(self.axes)
 
     def outputs(self) -> dict[str, torch.Tensor]:
         """The tensors that replays write into."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from graphsafe.capture.buckets.axes import bucket_text
 from graphsafe.capture.buckets.declared import Declaration
 from graphsafe.capture.buckets.support import Tried, over_declared, proven_by, under_declared
 from graphsafe.capture.lines.places import shown
 from graphsafe.capture.written import finding_at
 from graphsafe.report.model import Finding, Limit, Source, Support
+from graphsafe.report.text import bucket_name
 from graphsafe.rulebook import Rule
 
 _TOO_LITTLE = "Declared too little costs speed, and nobody notices: the engine runs such batches eagerly or in pieces."
@@ -63,7 +63,7 @@ def mismatch(
 
 
 def _named(bucket: Tried) -> str:
-    return bucket_text(bucket.axes) or "the step"
+    return bucket_name(bucket.axes) or "the step"
 
 
 def _where(declared: Declaration) -> str | None:

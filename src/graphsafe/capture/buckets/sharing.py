@@ -8,13 +8,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.buckets.axes import bucket_text
 from graphsafe.capture.job import Job
 from graphsafe.capture.request import INTERNAL
 from graphsafe.capture.written import finding_at
 from graphsafe.report.model import Finding, Level, Limit, Source
 from graphsafe.report.pool import padding_of
-from graphsafe.report.text import listed
+from graphsafe.report.text import bucket_name, listed
 from graphsafe.rulebook import Rulebook
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class Sharing:
             return None
         if told.get("target_error") and told.get("capturing"):
             axes = told["capturing"]
-            self.limits.append(Limit("pool", bucket_text(axes), told["target_error"]["line"]))
+            self.limits.append(Limit("pool", bucket_name(axes), told["target_error"]["line"]))
             return axes
         if told.get("failed"):
             self._failed.append(told["failed"])
@@ -99,8 +98,8 @@ class Sharing:
         return None
 
     def _pool(self, child: Child, told: Mapping[str, Any], buckets: Sequence[Candidate]) -> dict[str, Any]:
-        alone = {bucket_text(one.axes): one.alone_bytes for one in buckets}
-        captured = [{**one, "alone_bytes": alone.get(bucket_text(one["axes"]))} for one in told.get("captured") or ()]
+        alone = {bucket_name(one.axes): one.alone_bytes for one in buckets}
+        captured = [{**one, "alone_bytes": alone.get(bucket_name(one["axes"]))} for one in told.get("captured") or ()]
         known = [one["alone_bytes"] for one in captured]
         total = told.get("pool_bytes")
         whole = total is not None and None not in known and len(known) == len(buckets)
@@ -134,7 +133,7 @@ class Sharing:
             self.limits.append(Limit("pool", f"buckets on {self.device}", why))
         for entry in pool["padding"] or ():
             if entry["error"]:
-                self.limits.append(Limit("padding", bucket_text(entry["axes"]), entry["error"]))
+                self.limits.append(Limit("padding", bucket_name(entry["axes"]), entry["error"]))
         leaks = any(padding_of(entry) == "always" for entry in pool["padding"] or ())
         if pool["failed"] or pool["different"] or leaks:
             pool["status"] = "fail"
@@ -154,24 +153,24 @@ class Sharing:
             found.append(finding_at(frame, rule, "buckets", level, words, because, data, self.device, source))
 
         for failed in self._failed:
-            name, error = bucket_text(failed["axes"]), failed["first_error"]
+            name, error = bucket_name(failed["axes"]), failed["first_error"]
             frame = next(iter(reversed(error.get("frames") or ())), entry)
             because = f"Here {name} is captured alone, but not after other buckets."
             add(frame, "GS607", "error", error["message"], because, {"bucket": failed["axes"]})
         for each in pool["different"][:1]:
-            name, after = bucket_text(each["axes"]), bucket_text(each["after"])
+            name, after = bucket_name(each["axes"]), bucket_name(each["after"])
             shares = f" They share {listed(pool['shared'], most=3)}." if pool["shared"] else ""
             because = f"Here a replay of {name} after one of {after} gives neither what it gives alone nor what eager "
             because += f"steps in that order give.{shares}"
             add(entry, "GS704", "error", f"{name}, {listed(each['outputs'], most=3)}", because, each)
         for each in [one for one in pool["overwritten"] if one["static"]][:1]:
-            name, other = bucket_text(each["axes"]), bucket_text(each["by"])
+            name, other = bucket_name(each["axes"]), bucket_name(each["by"])
             because = f"Here a replay of {other} changed {listed(each['outputs'], most=3)} of {name}."
             add(entry, "GS706", "warning", name, because, each)
         padded = [(padding_of(one), one) for one in pool["padding"] or ()]
         for kind, level, text in _PADDINGS:
             for one in [one for found_kind, one in padded if found_kind == kind][:1]:
-                name = bucket_text(one["axes"])
+                name = bucket_name(one["axes"])
                 live = "1 live request" if one["live"] == 1 else f"{one['live']} live requests"
                 add(entry, "GS708", level, f"{name} with {live}", text, one)
         return found
