@@ -1,4 +1,4 @@
-"""Five compiled steps: what graphsafe says of Inductor's CUDA graphs, against Inductor's own counters.
+"""Six compiled steps: what graphsafe says of Inductor's CUDA graphs, against Inductor's own counters.
 
     python benchmarks/compiled_steps.py --out FOLDER --device cuda:0
 
@@ -17,7 +17,7 @@ from torch import nn
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[1]
-NAMES = ("good", "mask_index", "cpu_scalar", "mutated_input", "dynamic_batch")
+NAMES = ("good", "max_autotune", "mask_index", "cpu_scalar", "mutated_input", "dynamic_batch")
 STEPS = 3
 "Of the warm-up, and on changed inputs."
 
@@ -61,8 +61,8 @@ class DynamicBatch(nn.Module):
         return self.block(x[: 8 + 4 * (self.steps % 3)]).sum(0)
 
 
-def compiled(module, **options):
-    return torch.compile(module.requires_grad_(False), mode="reduce-overhead", **options)
+def compiled(module, mode="reduce-overhead", **options):
+    return torch.compile(module.requires_grad_(False), mode=mode, **options)
 
 
 def rows(device):
@@ -71,6 +71,10 @@ def rows(device):
 
 def good(device):
     return compiled(Block(device)), (rows(device),)
+
+
+def max_autotune(device):
+    return compiled(Block(device), mode="max-autotune"), (rows(device),)
 
 
 def mask_index(device):
