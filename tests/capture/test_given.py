@@ -74,6 +74,15 @@ def test_a_plan_without_the_targets_own_graphs_does_not_decide_about_the_target(
     assert graphed["graphed"]["verdict"] == "not-ready"
 
 
+def test_a_capture_that_failed_because_the_step_replays_graphs_of_its_own_says_so(graphed: dict[str, Report]) -> None:
+    ((line, message),) = said(graphed["graphed"], "GS607")
+    assert "self.linear" in line or "(" in line
+    assert (
+        message
+        == "the step cannot be captured: it replays CUDA graphs of its own, which PyTorch refuses during a capture"
+    )
+
+
 def test_a_graphed_callable_that_froze_something_gives_other_outputs_and_the_line_is_named(
     graphed: dict[str, Report],
 ) -> None:

@@ -5,15 +5,24 @@ Findings explain a verdict and never make it: `report/verdict.py` reads the prob
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphsafe.capture.classify import code_of
 from graphsafe.capture.lines.places import chain, is_within, location, shown, text_at
+from graphsafe.capture.wording import (
+    OWN_GRAPHS,
+    WITHOUT_COMPILED,
+    WITHOUT_GRAPHS,
+    Words,
+    at_place,
+    place_of,
+    repair_of_generator,
+    what_was_frozen,
+)
 from graphsafe.report.model import Finding, Level, Limit, Region, Source, Verdict
-from graphsafe.rulebook import Rule, Rulebook
+from graphsafe.rulebook import Rulebook
 
 Result = Mapping[str, Any]
 
@@ -69,11 +78,6 @@ _STATE_CODES = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached":
 _EXPLAINED_BY_LINES = ("GS1", "GS2", "GS3")
 
 
-class _Words(defaultdict[str, str]):
-    def __missing__(self, key: str) -> str:
-        return "a value"
-
-
 class _Writer:
     def __init__(self, seen: Seen, book: Rulebook) -> None:
         self._seen = seen
@@ -90,7 +94,6 @@ class _Writer:
         level: Level | None = None,
         expr: str | None = None,
         value: str = "a device value",
-        how: str | None = None,
         count: int = 1,
         data: Mapping[str, Any] | None = None,
         repair: str = "",
@@ -126,9 +129,9 @@ class _Writer:
             location=at,
             region=region,
             call_chain=chain(frames),
-            message=_message(rule, how).format_map(_Words(str, expr=expr, value=value)),
+            message=rule.message.format_map(Words(str, expr=expr, value=value)),
             why=rule.short_why + here,
-            fix=_fix(rule, how).format_map(_Words(str, expr=expr, value=value)) + repair,
+            fix=rule.fix_short.format_map(Words(str, expr=expr, value=value)) + repair,
             count=count,
             data=data or {},
         )
@@ -144,18 +147,27 @@ class _Writer:
         repaired = construct.get("repaired") or {}
         draw = next(iter(broken.values()), None)
         works = all(repaired.get(name) for name in broken)
+        repair = repair_of_generator(works)
         says = {"devices": sorted(broken), "draw": draw, "repair_works": works}
         for attempt in failed:
             failure = attempt["failure"]
-            error = {"message": failure["message"], **_line(failure["frames"])}
+            error = {"message": failure["message"], **place_of(failure["frames"])}
             if broken:
-                text = f"{failure['message']}{_at(failure['frames'])}"
+                text = f"{failure['message']}{at_place(failure['frames'])}"
                 data = {**says, "first_error": error}
                 at = (attempt["frames"], attempt["span"])
-                self.add("GS501", *at, level="error", expr=text, data=data, repair=_repair(works), region=None)
+                self.add("GS501", *at, level="error", expr=text, data=data, repair=repair, region=None)
             self.add("GS605", attempt["frames"], attempt["span"], data={"first_error": error}, region=None)
         if broken and not failed:
-            self.add("GS501", self._entry, level="error", expr=draw, data=says, repair=_repair(works), region=None)
+            self.add(
+                "GS501",
+                self._entry,
+                level="error",
+                expr=draw,
+                data=says,
+                repair=repair,
+                region=None,
+            )
 
     @property
     def _entry(self) -> Sequence[Mapping[str, Any]]:
@@ -230,7 +242,8 @@ class _Writer:
             return
         first = self._twin["differences"][0]
         froze = {"what": first["what"], "op": first["op"], "before": first["before"], "after": first["after"]}
-        froze |= _line(first["frames"])
+        froze |= place_of(first["frames"])
+        here = what_was_frozen(first)
         changes = {change["name"]: change for change in (self._seen.step.get("state") or {}).get("changed", ())}
         for path, cause in self._causes.items():
             change = changes.get(path) or next((changes[name] for name in changes if is_within(path, name)), None)
@@ -238,7 +251,7 @@ class _Writer:
             code = _cause_code(cause)
             values = {key: cause[key] for key in ("before", "after") if cause[key] is not None}
             data = {"attribute": path, **values, "froze": froze}
-            self.add(code, frames, value=f"`{path}`", expr=f"{path}", level="error", data=data, here=_froze(first))
+            self.add(code, frames, value=f"`{path}`", expr=f"{path}", level="error", data=data, here=here)
         if self._causes:
             return
         wanted = "random" if self._twin.get("elsewhere") == "host-random" else "clock"
@@ -246,11 +259,11 @@ class _Writer:
         for call in calls:
             code = "GS504" if wanted == "random" else "GS702"
             data = {"call": call["function"], "froze": froze}
-            self.add(code, call["frames"], call["span"], level="error", data=data, here=_froze(first))
+            self.add(code, call["frames"], call["span"], level="error", data=data, here=here)
         hidden = [change for change in changes.values() if change["how"] == "opaque" and change["frames"]]
         for change in hidden if not calls and wanted == "clock" else ():
             data = {"attribute": change["name"], "froze": froze}
-            self.add("GS702", change["frames"], level="error", data=data, here=_froze(first))
+            self.add("GS702", change["frames"], level="error", data=data, here=here)
         if not calls and not hidden:
             frames = first["frames"] or self._entry
             code = "GS504" if wanted == "random" else "GS702"
@@ -284,6 +297,13 @@ class _Writer:
         if capture.get("status") != "fail":
             return
         error = capture.get("first_error") or {}
+        replays = next(iter(self._seen.own.get("replays") or ()), None)
+        if replays is not None:
+            # Captured with instruments, a compiled function runs as it was written: that would name another cause.
+            says = {"broke_the_capture": error.get("message")}
+            without = WITHOUT_COMPILED if self._seen.own.get("compiled") else WITHOUT_GRAPHS
+            self.add("GS607", replays or self._entry, expr=OWN_GRAPHS, data=says, repair=without)
+            return
         diagnosis = self._seen.diagnose.get("diagnosis") or {}
         event = diagnosis.get("event") or error.get("event")
         cause = _CAUSES.get(diagnosis.get("cause", ""))
@@ -359,38 +379,8 @@ class _Writer:
             self.add("GS613", left["frames"] or self._entry, expr=left["reason"], data={"partition": left["part"]})
 
 
-def _froze(difference: Mapping[str, Any]) -> str:
-    """What a capture froze and a later one froze otherwise, as a sentence that follows others."""
-    op, before, after = difference["op"], difference["before"], difference["after"]
-    return f" Here one capture froze {before} into {op}{_at(difference['frames'])}, and a later one {after}."
-
-
 def _cause_code(cause: Mapping[str, Any]) -> str:
     if cause["kind"] == "tensor":
         return "GS703"
     grows = cause["kind"] == "length" and int(cause["after"]) > int(cause["before"])
     return "GS402" if grows else "GS702"
-
-
-def _repair(works: bool) -> str:
-    tried = "tried here: the next draw works" if works else "tried here, without success"
-    return (
-        "; a process left like this draws again after `torch.cuda.default_generators[i].graphsafe_set_state(fresh)`, "
-        f"`fresh` being a new Generator with the old seed and offset ({tried})"
-    )
-
-
-def _message(rule: Rule, how: str | None) -> str:
-    return next((match.message for match in rule.matches if how in match.how and match.message), rule.message)
-
-
-def _fix(rule: Rule, how: str | None) -> str:
-    return next((match.fix_short for match in rule.matches if how in match.how and match.fix_short), rule.fix_short)
-
-
-def _line(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"path": shown(frames[-1]["path"]), "line": frames[-1]["line"]} if frames else {}
-
-
-def _at(frames: Sequence[Mapping[str, Any]]) -> str:
-    return f" ({shown(frames[-1]['path'])}:{frames[-1]['line']})" if frames else ""

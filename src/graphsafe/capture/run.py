@@ -90,7 +90,7 @@ class Run:
             verdict=verdict(probes, self._planned),
             probes=probes,
             plan=self._planned,
-            own=self.own,
+            own=self.own or self._results.get("build", {}).get("own") or {},
             **{name: self._results.get(name, {}) for name in ("build", "step", "reference", "capture", "diagnose")},
         )
 

@@ -42,11 +42,20 @@ def is_user_file(filename: str) -> bool:
     if path.startswith(_GRAPHSAFE):
         return False
     parts = path.split(os.sep)
+    if _is_written_by_inductor(path, parts):
+        return False
     for site in _SITES:
         if site in parts:
             rest = parts[len(parts) - parts[::-1].index(site) :]
             return bool(rest) and rest[0] not in _MACHINERY
     return not os.path.realpath(path).startswith(_STANDARD)
+
+
+def _is_written_by_inductor(path: str, parts: list[str]) -> bool:
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    return any(part.startswith("torchinductor_") for part in parts) or bool(
+        folder and path.startswith(absolute(folder))
+    )
 
 
 def function_name(code: CodeType) -> str | None:

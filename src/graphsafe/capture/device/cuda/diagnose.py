@@ -6,6 +6,7 @@ exception; for a swallowed query or a wait on the legacy stream it turns before 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -68,6 +69,12 @@ class _Detective:
 
 
 def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis | None:
+    if "torch._dynamo" in sys.modules:
+        # With the modes on, compiled functions run as they were written, and meet libraries that compiled code has not
+        # called yet: what these set up in their first call would be taken for the cause.
+        with suppress(Exception), torch.cuda.stream(stream), traced(Running(lambda event: None)):
+            step()
+        torch.cuda.synchronize()
     detective = _Detective(stream)
 
     def watched() -> None:
