@@ -79,6 +79,17 @@ def test_measures_change_where_the_change_is_notable_and_counts_always() -> None
     assert texts(report(1.40, 912), report(2.80, 912))["cuda:0"] == ["replay: 2.8 ms, was 1.4 ms (+100%)"]
 
 
+def test_memory_that_a_step_takes_and_the_line_with_most_of_it() -> None:
+    def report(*lines: tuple[str | None, int, int, int, int]) -> Report:
+        return with_device(samples.READY, memory={"status": "pass", "step": samples.held(*lines)})
+
+    before = report(("a.py:3", 2 << 20, 2 << 20, 1, 0), ("a.py:5", 1 << 20, 1 << 20, 1, 0))
+    after = report(("a.py:5", 4 << 20, 4 << 20, 1, 0), ("a.py:3", 2 << 20, 2 << 20, 1, 0))
+    (text,) = texts(before, after)["cuda:0"]
+    assert text == "a step takes: 6.0 MiB, was 3.0 MiB (+100%), most of it at a.py:5"
+    assert texts(before, before) == {}
+
+
 def test_the_environment_and_the_support() -> None:
     here = samples.READY.environment
     there = replace(here, driver="590.2", settings={"VLLM_ATTENTION_BACKEND": "FLASHMLA"}, libraries={"triton": "3.7"})

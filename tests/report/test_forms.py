@@ -340,6 +340,8 @@ def test_html_says_what_the_report_says() -> None:
         assert finding.message.replace("`", "") in text
     assert "5 errors, 3 warnings, 1 note and 1 suppressed" in text
     capture = re.sub(r"\s+", " ", page_of(samples.CAPTURE).text)
+    assert "Memory that a step takes, by line: 20.0 MiB at once" in capture
+    assert "engine/layer.py:150 bytes4.0 KiB14.0 KiB" in capture
     assert "cuda:1 not-ready" in capture and "batch=4 q_len=2 not-ready the capture failed" in capture
 
 

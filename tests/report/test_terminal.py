@@ -172,6 +172,13 @@ def test_capture_shows_devices_buckets_probes_and_reasons() -> None:
     assert text.endswith("\nexamples/decoder_bad/factory.py:build: not-ready; 2 errors in 1 file\n")
 
 
+def test_capture_shows_the_lines_that_take_memory() -> None:
+    first = " ".join(block(terminal(samples.CAPTURE), "cuda:0").split())
+    assert "a step takes 20.0 MiB at once (16.0 MiB at engine/layer.py:9 and 4.0 MiB at no known line)" in first
+    assert "the graph uses 16.0 MiB of its 34.0 MiB at once" in first
+    assert "in use between replays: 4.0 KiB (4.0 KiB at engine/layer.py:15)" in first
+
+
 def test_a_prediction_says_so() -> None:
     assert "Predicted on the simulated device" in terminal(samples.READY)
     assert "Predicted" not in terminal(samples.CAPTURE)

@@ -36,7 +36,18 @@ def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:
     if "differences" in twin:
         twin["differences"] = [_frozen(difference) for difference in twin["differences"]]
         twin["causes"] = [cause["path"] for cause in twin.get("causes") or ()]
+    memory = told.get("memory", {})
+    for name in ("step", "pool"):
+        if memory.get(name):
+            memory[name] = {**memory[name], "lines": [_held(line) for line in memory[name]["lines"]]}
     return told
+
+
+def _held(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "place": _place(line["frame"]) if line["frame"] else None,
+        **{key: line[key] for key in ("bytes", "allocated", "count", "kept")},
+    }
 
 
 def _left(left: Mapping[str, Any]) -> dict[str, Any]:

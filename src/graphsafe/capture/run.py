@@ -230,6 +230,7 @@ class Run:
             if error is not None:
                 self._probes["step"] |= {"status": "fail", "ran": False, "reason": error["line"]}
         self._read_capture(capture, capture.result)
+        self._probes["memory"] = self._held(step.get("held") or {})
         if self._probes["capture"]["status"] == "pass":
             replay = self._probes["replay"]
             replay["varied"] = reference.get("varied")
@@ -241,6 +242,14 @@ class Run:
                 self.limits.append(Limit("capture-path", self._request.target, why))
             if any(check["result"] == "different" for check in replay["checks"]) and replay["status"] == "pass":
                 replay["status"] = "fail"
+
+    def _held(self, told: Mapping[str, Any]) -> Probe:
+        """What the step child saw of memory; a pool is only spoken of where there is a graph."""
+        if "failed" in told:
+            self.limits.append(Limit("memory", self.device, f"the step cannot be run once more: {told['failed']}"))
+        captured = self._probes["capture"]["status"] == "pass"
+        held = {name: told.get(name) if captured or name == "step" else None for name in ("step", "pool")}
+        return {"status": "pass" if held["step"] else "skipped", **held}
 
     def _read_capture(self, child: Child, result: Mapping[str, Any]) -> None:
         capture: Probe = dict(result.get("capture") or {"status": "skipped", "reason": "it was not reached"})
@@ -282,8 +291,8 @@ class Run:
             and (self.source == "capture" or self._request.replays is not None)
         ):
             measured = self._ended(self._supervisor.run(self._job("measure")))
-            for name in ("memory", "timing"):
-                self._probes[name] = dict(measured.get(name) or {"status": "skipped"})
+            self._probes["memory"] |= measured.get("memory") or {}
+            self._probes["timing"] = dict(measured.get("timing") or {"status": "skipped"})
             if "growth" in measured:
                 add_growth(self._probes, measured["growth"])
                 self.refresh = measured["growth"]["refresh"]

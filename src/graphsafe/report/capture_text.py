@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from graphsafe.report.memory_text import held_texts, memory_text
 from graphsafe.report.model import PROBE_KEYS, DeviceResult, Report, Verdict
 from graphsafe.report.plan_text import plan_lines
 from graphsafe.report.pool import pool_texts
 from graphsafe.report.support_text import support_texts
-from graphsafe.report.text import Paint, bucket_name, bytes_text, count, first_line, listed, printable, wrapped
+from graphsafe.report.text import Paint, bucket_name, count, first_line, listed, printable, wrapped
 from graphsafe.report.verdict import judge
 
 Probe = Mapping[str, Any]
@@ -121,6 +122,8 @@ def _probes(probes: Mapping[str, Probe], indent: str, width: int, paint: Paint) 
         )
         lines += [(label + paint(_STATUS_STYLES[status], status) + first[len(label + status) :]).rstrip(), *rest]
         lines += [printable(f"{indent}  {call}") for call in _calls(probe)]
+        for text in held_texts(probe) if name == "memory" else ():
+            lines += wrapped(text, width, f"{indent}  ", f"{indent}    ")
     return lines
 
 
@@ -193,16 +196,6 @@ def _twin(probe: Probe) -> str:
     return f"{count(captures, 'capture')} are the same graph" if probe.get("agree") else "no difference has an effect"
 
 
-def _memory(probe: Probe) -> str:
-    keys = (("pool_bytes", "pool"), ("peak_bytes", "peak"))
-    parts = [f"{name} {bytes_text(probe[key])}" for key, name in keys if probe.get(key) is not None]
-    growth = probe.get("growth")
-    if growth:
-        grown = bytes_text(growth["bytes"]) if growth["bytes"] is not None else "not known"
-        parts.append(f"growth in {growth['replays']} replays {grown}")
-    return ", ".join(parts)
-
-
 def _timing(probe: Probe) -> str:
     eager, graph = probe.get("eager_ms"), probe.get("graph_ms")
     parts = [f"{name} {ms:.3g} ms" for name, ms in (("eager", eager), ("graph", graph)) if ms is not None]
@@ -220,6 +213,6 @@ _TEXTS: Mapping[str, Callable[[Probe], str]] = {
     "capture": _capture,
     "replay": _replay,
     "twin": _twin,
-    "memory": _memory,
+    "memory": memory_text,
     "timing": _timing,
 }

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graphsafe.report.memory_text import largest_place
 from graphsafe.report.model import LEVELS, VERDICTS, DeviceResult, Environment, Finding, Limit, Report, in_order
 from graphsafe.report.text import bucket_name, bytes_text, count
 
@@ -127,8 +128,17 @@ def _probes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping
             yield Change(f"{name}: {new.get('status')}, was {old.get('status')}")
         for key, text, show in _NUMBERS.get(name, ()):
             yield from _number(text, old.get(key), new.get(key), show)
+    yield from _held(before.get("memory") or {}, after.get("memory") or {})
     nodes = [sum(((one.get("capture") or {}).get("nodes") or {}).values()) for one in (before, after)]
     yield from _number("nodes of the graph", nodes[0] or None, nodes[1] or None, _whole)
+
+
+def _held(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    for key, text in (("step", "a step takes"), ("pool", "the graph uses")):
+        old, new = before.get(key) or {}, after.get(key) or {}
+        for change in _number(text, old.get("bytes"), new.get("bytes"), _bytes):
+            most = f", most of it at {largest_place(new)}" if new.get("bytes") else ""
+            yield Change(change.text + most, change.worse)
 
 
 def _whole(number: float) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 
 from graphsafe.report.capture_text import probe_text, reason
 from graphsafe.report.html_style import STYLE
+from graphsafe.report.memory_text import held_rows
 from graphsafe.report.model import LEVELS, PROBE_KEYS, CallSite, DeviceResult, Finding, Report, Verdict, in_order
 from graphsafe.report.plan_text import fix_texts, headline, piece_texts, tree
 from graphsafe.report.pool import pool_texts
 from graphsafe.report.source import Lines
 from graphsafe.report.support_text import support_texts
-from graphsafe.report.text import bucket_name, count, listed
+from graphsafe.report.text import bucket_name, bytes_text, count, listed
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -101,7 +102,20 @@ def _probes(probes: Mapping[str, Mapping[str, Any]]) -> str:
         probe = probes.get(name) or {"status": "skipped"}
         status = f'<span class="{probe["status"]}">{probe["status"]}</span>'
         rows.append((name, status, _words(probe_text(name, probe))))
-    return _table(rows)
+    return _table(rows) + _memory(probes.get("memory") or {})
+
+
+def _memory(probe: Mapping[str, Any]) -> str:
+    """By line; folded, because there may be many."""
+    parts = []
+    for key, title in (("step", "Memory that a step takes"), ("pool", "Memory that the graph uses")):
+        held = probe.get(key)
+        if held and held["lines"]:
+            total = f"{title}, by line: {bytes_text(held['bytes'])} at once"
+            rows = [("line", "at once", "in all", "allocations", "kept"), *held_rows(held)]
+            table = _table([[_plain(cell) for cell in row] for row in rows])
+            parts.append(f"<details><summary>{_plain(total)}</summary>{table}</details>")
+    return "".join(parts)
 
 
 def _by_file(findings: Sequence[Finding], source: Lines) -> str:

@@ -38,7 +38,7 @@ PROBE_KEYS: Mapping[str, tuple[str, ...]] = {
     "capture": ("status", "reason", "phase", "nodes", "first_error", "empty", "misses_work", "unknown_operations"),
     "replay": ("status", "reason", "first_error", "reference", "checks", "varied", "unvaried", "rng_law", "first_step"),
     "twin": ("status", "reason", "captures", "agree", "differences"),
-    "memory": ("status", "reason", "pool_bytes", "peak_bytes"),
+    "memory": ("status", "reason", "pool_bytes", "peak_bytes", "step", "pool"),
     "timing": ("status", "reason", "eager_ms", "graph_ms", "launches"),
 }
 """The keys that every probe has in every report, null where not known; what decides a verdict is told in `verdict.py`.

@@ -125,6 +125,18 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryEvent:
+    """A block of the device's memory that was taken, or given back."""
+
+    block: int
+    "Which one; after it was given back, the same number may mean another."
+    nbytes: int
+    "As many as were asked for; 0 where it is given back."
+    place: CallSite | None = None
+    "The user's line that took it; None where none was running, in autograd's threads for instance."
+
+
+@dataclass(frozen=True, slots=True)
 class Kernels:
     """That one step launches."""
 
@@ -236,6 +248,11 @@ class Device(Protocol):
 
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
         """Report each replay of a graph that the user's code makes to `sink`, with the user's frames."""
+        ...
+
+    def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
+        """What is allocated and freed inside, in order; the list is filled when it ends. The allocator does what it
+        does without it."""
         ...
 
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:

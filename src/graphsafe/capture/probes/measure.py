@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.held import held_of
 from graphsafe.capture.probes.long_run import long_run
 from graphsafe.capture.probes.timing import eager_ms, ms
 from graphsafe.capture.session import CAPTURE_SEED, opened
@@ -31,7 +32,8 @@ def run(job: Job, channel: Channel) -> None:
         state.put_back()
         session.seed(CAPTURE_SEED)
         channel.phase("capture")
-        recording = session.device.record(session.subject)
+        with session.device.watch_memory() as taken:
+            recording = session.device.record(session.subject)
         if isinstance(recording, CaptureFailure):
             channel.tell(
                 memory={"status": "skipped", "peak_bytes": peak}, timing={"status": "skipped", "eager_ms": eager}
@@ -40,7 +42,12 @@ def run(job: Job, channel: Channel) -> None:
         channel.phase("time replays")
         graph = ms(session, recording.replay, state)
         channel.tell(
-            memory={"status": "pass", "pool_bytes": recording.pool_bytes(), "peak_bytes": peak},
+            memory={
+                "status": "pass",
+                "pool_bytes": recording.pool_bytes(),
+                "peak_bytes": peak,
+                **({} if session.device.evidence == "predicted" else {"pool": held_of(taken)}),
+            },
             timing={
                 "status": "skipped" if eager is None else "pass",
                 "eager_ms": eager,

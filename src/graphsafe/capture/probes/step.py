@@ -8,12 +8,13 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.given.marks import eager_marks
+from graphsafe.capture.held import held_of
 from graphsafe.capture.lines.executed import Executed, lines_traced
 from graphsafe.capture.lines.host_calls import HostCall, host_calls_watched
 from graphsafe.capture.probes.state import changes
 from graphsafe.capture.session import FIRST_SEED, Session, opened, outside_modes
 from graphsafe.capture.state import Reach, reach_of
-from graphsafe.capture.targets import users_code
+from graphsafe.capture.targets import TargetError, users_code
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import StepEvent
@@ -64,6 +65,26 @@ def run(job: Job, channel: Channel) -> None:
             host_calls=[asdict(call) for call in dict.fromkeys(calls)],
             marks=_marks(ran),
         )
+        channel.phase("a warm step, its memory watched")
+        channel.tell(held=_held(session))
+
+
+def _held(session: Session) -> dict[str, Any]:
+    """What a step takes of the device's memory, by line. Where there is no graph's pool to look into, what a step along
+    the path of captures takes stands for it."""
+    told: dict[str, Any] = {}
+    paths = {"step": False, "pool": True} if session.device.evidence == "predicted" else {"step": False}
+    for name, session.capture_path in paths.items():
+        try:
+            session.put_inputs(1)
+            with session.device.watch_memory() as events:
+                outputs = session.path_step()
+                if name == "step":
+                    del outputs  # a graph's pool holds them as long as it lives
+        except TargetError as error:
+            return {**told, "failed": error.line}
+        told[name] = held_of(events)
+    return told
 
 
 def _marks(ran: Executed) -> list[dict[str, Any]]:

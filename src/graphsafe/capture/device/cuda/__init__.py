@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from graphsafe.capture.device.cuda import memory
+from graphsafe.capture.device.cuda.allocations import allocations_watched
 from graphsafe.capture.device.cuda.attempts import attempts_watched
 from graphsafe.capture.device.cuda.diagnose import diagnosed
 from graphsafe.capture.device.cuda.graph import CudaPieces, CudaRecording, failure_of
@@ -23,6 +24,7 @@ from graphsafe.capture.device.protocol import (
     Diagnosis,
     Kernels,
     Memory,
+    MemoryEvent,
     RandomState,
     StepEvent,
 )
@@ -121,6 +123,9 @@ class CudaDevice:
 
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
         return replays_watched(torch.cuda.CUDAGraph, sink)
+
+    def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
+        return allocations_watched(self.index)
 
     @contextmanager
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> Iterator[None]:

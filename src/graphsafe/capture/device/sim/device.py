@@ -19,6 +19,7 @@ from graphsafe.capture.device.protocol import (
     Difference,
     Kernels,
     Memory,
+    MemoryEvent,
     RandomState,
     Recording,
     StepEvent,
@@ -195,6 +196,17 @@ class SimDevice:
 
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
         return replays_watched(CUDAGraph, sink)
+
+    @contextmanager
+    def watch_memory(self) -> Iterator[list[MemoryEvent]]:
+        """Tensors that operations return. What a kernel takes for itself, and how an allocator rounds, is not known."""
+        ledger = self.world.ledgers[self.index]
+        found: list[MemoryEvent] = []
+        before, ledger.events = ledger.events, found
+        try:
+            yield found
+        finally:
+            ledger.events = before
 
     @contextmanager
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> Iterator[None]:

@@ -12,6 +12,9 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.device.protocol import MemoryEvent
+from graphsafe.capture.lines.frames import user_frames
+
 HOST = -1
 "The index that stands for the CPU."
 _ATTRIBUTE = "_graphsafe_tag"
@@ -21,15 +24,25 @@ _PINNED = "_graphsafe_pinned"
 class Ledger:
     """Bytes that live on one simulated device."""
 
-    __slots__ = ("allocated", "peak")
+    __slots__ = ("allocated", "events", "peak")
 
     def __init__(self) -> None:
         self.allocated = 0
         self.peak = 0
+        self.events: list[MemoryEvent] | None = None
+        "Where somebody watches, what is taken and given back."
 
-    def add(self, nbytes: int) -> None:
+    def take(self, block: int, nbytes: int) -> None:
         self.allocated += nbytes
         self.peak = max(self.peak, self.allocated)
+        if self.events is not None and nbytes:
+            frames, _ = user_frames()
+            self.events.append(MemoryEvent(block, nbytes, frames[-1] if frames else None))
+
+    def give_back(self, block: int, nbytes: int) -> None:
+        self.allocated -= nbytes
+        if self.events is not None:
+            self.events.append(MemoryEvent(block, 0))
 
 
 class Tag:
@@ -43,10 +56,10 @@ class Tag:
         "The capture in whose pool the storage was born, or `None`."
         self.doubt: str | None = None
         "What wrote here that the device cannot vouch for."
-        ledger.add(nbytes)
+        ledger.take(id(self), nbytes)
 
     def __del__(self) -> None:
-        self.ledger.allocated -= self.nbytes
+        self.ledger.give_back(id(self), self.nbytes)
 
 
 def storages(tensor: torch.Tensor) -> list[Any]:

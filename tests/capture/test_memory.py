@@ -1,0 +1,103 @@
+"""Memory by line: what a step takes, and what its graph uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphsafe.capture.device.cuda.allocations import memory_events
+from graphsafe.capture.device.protocol import MemoryEvent
+from graphsafe.capture.held import held_of
+from graphsafe.report.model import CallSite
+
+from .conftest import DEVICES, TARGETS, Prove, probes_of
+
+FILE = TARGETS / "memory.py"
+NAMES = ["scratch", "in_place", "unready"]
+WIDE = 1024 * 64 * 4
+OUTPUT = 4 * 64 * 4
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def memory(request: pytest.FixtureRequest, prove: Prove) -> Callable[[str], dict[str, Any]]:
+    found = prove([f"{FILE}:{name}" for name in NAMES], request.param)
+    return {name: probes_of(report)["memory"] for name, report in zip(NAMES, found, strict=True)}.__getitem__
+
+
+def by_mark(held: dict[str, Any], key: str) -> dict[str, int]:
+    """Lines with some of it, by the mark at their end."""
+    text = FILE.read_text(encoding="utf-8").splitlines()
+    lines = [(int(line["place"].rpartition(":")[2]), line[key]) for line in held["lines"] if line[key]]
+    return {text[number - 1].rpartition("# line: ")[2]: value for number, value in lines}
+
+
+def test_a_step_takes_memory_by_line(memory: Callable[[str], dict[str, Any]]) -> None:
+    step = memory("scratch")["step"]
+    assert by_mark(step, "bytes") == {"wide": WIDE, "twice": WIDE}
+    assert by_mark(step, "allocated") == {"wide": WIDE, "twice": WIDE, "output": OUTPUT}
+    assert (step["bytes"], step["count"], step["kept"]) == (2 * WIDE, 3, 0)
+
+
+def test_a_graph_keeps_its_outputs(memory: Callable[[str], dict[str, Any]]) -> None:
+    probe = memory("scratch")
+    assert by_mark(probe["pool"], "bytes") == {"wide": WIDE, "twice": WIDE}
+    assert by_mark(probe["pool"], "kept") == {"output": OUTPUT}
+    assert probe["pool_bytes"] is None or probe["pool_bytes"] >= probe["pool"]["bytes"]
+
+
+def test_a_step_in_place_takes_nothing(memory: Callable[[str], dict[str, Any]]) -> None:
+    probe = memory("in_place")
+    assert (probe["step"]["bytes"], probe["pool"]["bytes"]) == (0, 0)
+
+
+def test_a_step_that_cannot_be_captured_takes_memory_too(memory: Callable[[str], dict[str, Any]]) -> None:
+    probe = memory("unready")
+    assert probe["status"] == "pass"
+    assert by_mark(probe["step"], "bytes")["unready"] == WIDE
+    assert probe["pool"] is None
+
+
+def test_what_cannot_be_stepped_for_it_is_not_known(prove: Prove) -> None:
+    (found,) = prove([f"{FILE}:only_captured"], "sim:0")
+    probes = probes_of(found)
+    assert (probes["step"]["status"], probes["step"]["ran"]) == ("pass", True)
+    assert probes["memory"]["step"]["bytes"] == 256
+    assert probes["memory"]["pool"] is None
+    (limit,) = [limit for limit in found["limits"] if limit["kind"] == "memory"]
+    assert "not without a graph" in limit["why"]
+
+
+A, B = CallSite("a.py", 1, "step"), CallSite("a.py", 2, "step")
+
+
+def test_the_most_held_at_once_is_of_the_lines_that_held_it_then() -> None:
+    events = [MemoryEvent(1, 10, A), MemoryEvent(2, 20, B), MemoryEvent(1, 0), MemoryEvent(3, 5, A), MemoryEvent(2, 0)]
+    held = held_of(events)
+    assert (held["bytes"], held["allocated"], held["count"], held["kept"]) == (30, 35, 3, 5)
+    assert [(line["frame"]["line"], line["bytes"], line["kept"]) for line in held["lines"]] == [(2, 20, 0), (1, 10, 5)]
+
+
+def test_a_block_is_used_again_and_others_are_not_ours() -> None:
+    held = held_of([MemoryEvent(9, 0), MemoryEvent(1, 10, A), MemoryEvent(1, 0), MemoryEvent(1, 8)])
+    assert (held["bytes"], held["allocated"], held["kept"]) == (10, 18, 8)
+    assert [line["frame"] for line in held["lines"]][-1] is None
+    assert held_of([]) == {"bytes": 0, "allocated": 0, "count": 0, "kept": 0, "lines": []}
+
+
+def test_the_allocators_history_has_the_innermost_frame_first() -> None:
+    frames = [
+        {"filename": "/site-packages/torch/nn/functional.py", "line": 7, "name": "linear"},
+        {"filename": "/home/me/model.py", "line": 12, "name": "Layer.forward"},
+        {"filename": "/home/me/model.py", "line": 40, "name": "Model.forward"},
+    ]
+    trace = [
+        {"action": "segment_alloc", "addr": 64, "size": 2 << 20, "frames": []},
+        {"action": "alloc", "addr": 64, "size": 100, "frames": frames},
+        {"action": "free_requested", "addr": 64, "size": 100, "frames": []},
+        {"action": "free_completed", "addr": 64, "size": 100, "frames": []},
+        {"action": "alloc", "addr": 64, "size": 8, "frames": frames[:1]},
+    ]
+    place = CallSite("/home/me/model.py", 12, "Layer.forward")
+    assert memory_events(trace) == [MemoryEvent(64, 100, place), MemoryEvent(64, 0), MemoryEvent(64, 8)]
