@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
 import jsonschema
 import pytest
+
+# Test processes fill the cores; torch's own threads would wait for each other, spinning.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from graphsafe.report.schema import report_schema
 
