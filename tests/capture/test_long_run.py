@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from graphsafe.capture.growth import growth_of
+from graphsafe.capture.job import Channel, Job
+from graphsafe.capture.probes.long_run import long_run
+from graphsafe.capture.session import opened
 
-from .conftest import DEVICES, TARGETS, Prove, Report, codes_of, probes_of
+from .conftest import DEVICES, TARGETS, Prove, Report, probes_of
 
 NAMES = ["sound", "leaking", "settling", "replaced", "dangling", "failing"]
 
@@ -48,7 +52,9 @@ def test_a_tensor_that_is_replaced_late_makes_the_replays_after_it_wrong(
 ) -> None:
     found = report(name)
     assert found["verdict"] == "not-ready"
-    assert codes_of(found, "error") == ["GS704"]
+    (finding,) = [one for one in found["findings"] if one["level"] == "error"]
+    assert (finding["code"], finding["location"]["function"]) == ("GS703", "stepped.fill")
+    assert finding["data"]["attribute"] == "table"
     (drift,) = growth(found)["drifts"]
     assert drift["replay"] == 24  # the first point after it
 
@@ -61,9 +67,9 @@ def test_a_refresh_that_fails_late_ends_the_run_and_is_told(report: Callable[[st
 
 
 def test_what_keeps_growing() -> None:
-    def points(*device: int, host: tuple[int, ...] = ()) -> list[dict[str, Any]]:
-        hosts = host or (0,) * len(device)
-        return [{"device_bytes": one, "host_bytes": two} for one, two in zip(device, hosts, strict=True)]
+    def points(*device: int, host: tuple[int, ...] = (), step: tuple[float | None, ...] = ()) -> list[dict[str, Any]]:
+        rows = zip(device, host or (0,) * len(device), step or (None,) * len(device), strict=True)
+        return [{"device_bytes": one, "host_bytes": two, "pool_bytes": 0, "step_ms": ms} for one, two, ms in rows]
 
     assert growth_of(points(10, 20, 30, 40)).leaks == "device"
     assert growth_of(points(10, 40, 40, 40)).leaks is None
@@ -72,3 +78,39 @@ def test_what_keeps_growing() -> None:
     assert growth_of(points(0, 0, 0, host=(0, 1 * mib, 2 * mib))).leaks is None
     assert growth_of(points(0, 0, 0, host=(0, 20 * mib, 40 * mib))).leaks == "host"
     assert growth_of([]).leaks is None
+    assert growth_of(points(0, 0, 0, 0, step=(1.0, 1.3, 1.5, 1.8))).slows is True
+    assert growth_of(points(0, 0, 0, 0, step=(1.0, 1.1, 1.2, 1.3))).slows is False
+    assert growth_of(points(0, 0, 0, 0, step=(1.0, 3.0, 1.0, 1.8))).slows is False
+    assert growth_of(points(0, 0)).slows is None
+
+
+class Glitch:
+    """A recording whose replay of this number, and no other, gives something else."""
+
+    def __init__(self, recording: Any, number: int) -> None:
+        self.outputs = recording.outputs
+        self._recording = recording
+        self._left = number
+
+    def replay(self) -> None:
+        self._recording.replay()
+        self._left -= 1
+        if self._left == 0:
+            self.outputs.add_(1)
+
+    def pool_bytes(self) -> int | None:
+        return None
+
+
+def test_each_replay_is_compared_where_inputs_come_back(tmp_path: Path) -> None:
+    job = Job("measure", str(tmp_path), f"{TARGETS / 'long.py'}:cycling", "sim:0")
+    with opened(job, Channel(job)) as session:
+        with session.device.capture_stream():
+            session.warm_up()
+        recording: Any = session.device.record(session.subject)
+        sound = long_run(session, recording, 40)
+        # One replay before the run, and one more for each look, after 4 and 8: the twelfth.
+        told = long_run(session, Glitch(recording, 1 + 12 + 2), 40)  # type: ignore[arg-type]
+    assert (sound["compared"], sound["drifts"]) == (40, [])
+    (drift,) = told["drifts"]
+    assert (drift["replay"], drift["max_abs"]) == (12, pytest.approx(1.0))

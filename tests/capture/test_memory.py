@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 from graphsafe.capture.device.cuda.allocations import memory_events
+from graphsafe.capture.device.cuda.hashing import word_sums
+from graphsafe.capture.device.cuda.memory import free_sizes
 from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.held import held_of
 from graphsafe.report.model import CallSite
@@ -101,3 +104,31 @@ def test_the_allocators_history_has_the_innermost_frame_first() -> None:
     ]
     place = CallSite("/home/me/model.py", 12, "Layer.forward")
     assert memory_events(trace) == [MemoryEvent(64, 100, place), MemoryEvent(64, 0), MemoryEvent(64, 8)]
+
+
+def test_all_free_blocks_are_asked_for_at_sizes_that_their_pool_serves() -> None:
+    def segment(kind: str, *blocks: tuple[str, int]) -> dict[str, Any]:
+        told = [{"state": state, "size": size} for state, size in blocks]
+        return {"segment_type": kind, "blocks": told}
+
+    mib = 1 << 20
+    small = segment("small", ("inactive", 512), ("active_allocated", 1024), ("inactive", mib + 512))
+    large = segment("large", ("inactive", 12 * mib), ("active_awaiting_free", 2 * mib))
+    assert free_sizes([small, large]) == [512, 512, mib, 12 * mib]
+
+
+@pytest.mark.parametrize("group", [3, 64, 1 << 22])
+def test_a_hash_does_not_depend_on_what_is_hashed_with_it(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sums(data: torch.Tensor) -> list[int]:
+        padded = torch.cat([data, torch.zeros(-data.numel() % 8, dtype=torch.uint8)])
+        words, mask = padded.view(torch.int64).tolist(), (1 << 64) - 1
+        both = [
+            sum(word * (2 * place + 1) for place, word in enumerate(words)),
+            sum((word ^ (word >> 29)) * (place * 0x5851F42D4C957F2D | 1) for place, word in enumerate(words)),
+        ]
+        return [(one & mask) - ((one & mask) >> 63 << 64) for one in both]
+
+    monkeypatch.setattr("graphsafe.capture.device.cuda.hashing._GROUP_WORDS", group)
+    drawn = torch.Generator().manual_seed(0)
+    data = [torch.randint(0, 256, (size,), dtype=torch.uint8, generator=drawn) for size in (0, 1, 8, 9, 4097, 16, 0)]
+    assert word_sums(data).tolist() == [sums(one) for one in data]

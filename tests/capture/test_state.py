@@ -85,8 +85,8 @@ class Batch:
 class Memory:
     """A device whose tensors are where they are."""
 
-    def digest(self, tensor: Any) -> str:
-        return str(tensor.detach().tolist())
+    def digests(self, tensors: Any) -> dict[str, str]:
+        return {path: str(tensor.detach().tolist()) for path, tensor in tensors.items()}
 
     def to_host(self, tensor: Any) -> Any:
         return tensor.detach().clone()

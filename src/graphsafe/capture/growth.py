@@ -20,6 +20,8 @@ _MOST_SETTLING = 0.75
 "A cache or a pool settles; what grows between more than this share of the points keeps growing."
 _HOST_NOISE = 8 << 20
 "Python and the driver take so much of the host's memory by the way."
+_SLOWER = 1.5
+"A step that takes so many times as long at the end as at the beginning, rising all the while, slows down."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +31,26 @@ class Growth:
     "From the first point to the last; None where it was not measured."
     leaks: str | None
     "Which memory keeps growing: `device`, `host`, or none."
+    pool_bytes: int | None = None
+    slows: bool | None = None
+    "Whether steps take longer and longer; None where no time was taken."
 
 
 def growth_of(points: Sequence[Mapping[str, Any]]) -> Growth:
-    device, host = (
-        [point[key] for point in points if point[key] is not None] for key in ("device_bytes", "host_bytes")
+    device, host, pool, times = (
+        [point[key] for point in points if point[key] is not None]
+        for key in ("device_bytes", "host_bytes", "pool_bytes", "step_ms")
     )
     leaks = "device" if _keeps_growing(device, 0) else "host" if _keeps_growing(host, _HOST_NOISE) else None
-    return Growth(_grown(device), _grown(host), leaks)
+    slows = _keeps_growing(times, (_SLOWER - 1) * times[0]) if times else None
+    return Growth(_grown(device), _grown(host), leaks, _grown(pool), slows)
 
 
 def _grown(values: Sequence[int]) -> int | None:
     return values[-1] - values[0] if values else None
 
 
-def _keeps_growing(values: Sequence[int], noise: int) -> bool:
+def _keeps_growing(values: Sequence[float], noise: float) -> bool:
     rises = [after > before for before, after in itertools.pairwise(values)]
     return len(rises) > 1 and values[-1] - values[0] > noise and sum(rises) >= _MOST_SETTLING * len(rises)
 
@@ -52,16 +59,22 @@ def add_growth(probes: dict[str, Probe], told: Mapping[str, Any]) -> None:
     """Into the probes of a run: memory that grows, and, as a fault of replay, what drifts or fails."""
     points = told["points"]
     growth = growth_of(points)
-    times = [point["ms"] for point in points if point["ms"] is not None]
     memory, replay = probes["memory"], probes["replay"]
     memory["growth"] = {
         "replays": told["replays"],
+        "compared": told["compared"],
         "bytes": growth.device_bytes,
+        "pool_bytes": growth.pool_bytes,
         "host_bytes": growth.host_bytes,
         "leaks": growth.leaks,
-        "first_ms": times[0] if times else None,
-        "last_ms": times[-1] if times else None,
-        "drifts": told["drifts"],
+        **_ends("ms", points),
+        **_ends("step_ms", points),
+        "slows": growth.slows,
+        "moved": told["moved"],
+        "drifts": [
+            {**one, "moved": [each["path"] for each in told["moved"] if each["replay"] <= one["replay"]]}
+            for one in told["drifts"]
+        ],
         "failure": told["failure"],
         "stopped": told["stopped"],
     }
@@ -73,22 +86,40 @@ def add_growth(probes: dict[str, Probe], told: Mapping[str, Any]) -> None:
         replay |= {"status": "fail", "checks": [*(replay.get("checks") or ()), check.told()]}
     if told["failure"] is not None:
         failure = told["failure"]
-        text = f"replay {failure['replay']} of {told['replays']}: {failure['message']}"
+        number, since = failure["replay"], failure["right_until"] + 1
+        between = f"replay {number}" if since == number else f"one of replays {since} to {number}"
+        text = f"{between} of {told['replays']}: {failure['message']}"
         replay |= {"status": "fail", "first_error": {"message": text}}
 
 
+def _ends(key: str, points: Sequence[Mapping[str, Any]]) -> Probe:
+    values = [point[key] for point in points if point[key] is not None]
+    return {f"first_{key}": values[0] if values else None, f"last_{key}": values[-1] if values else None}
+
+
 def said_of(seen: Seen, refresh: Mapping[str, Any] | None, book: Rulebook) -> list[Finding | Limit]:
-    """A leak, at the refresh, which is all of the user's code that runs between replays, else at the step; and what
-    ended the run before its time."""
+    """A leak, and state that was replaced so that replays are wrong, at the refresh, which is all of the user's code
+    that runs between replays, else at the step; and what ended the run before its time."""
     growth = (seen.probes.get("memory") or {}).get("growth") or {}
     said: list[Finding | Limit] = []
     if growth.get("stopped"):
         said.append(Limit("long-run", seen.device, growth["stopped"]))
+    frame = refresh or seen.build.get("entry")
+    first = next(iter(growth.get("drifts") or ()), None)
+    if first is not None:
+        for moved in [one for one in growth["moved"] if one["path"] in first["moved"]]:
+            because = (
+                f"Here `{moved['path']}` lies elsewhere after replay {moved['replay']} of {growth['replays']}, and "
+            )
+            because += f"{first['output']} differs from eager steps from replay {first['replay']} on."
+            words, data = {"expr": moved["path"]}, {"attribute": moved["path"], **first}
+            rule = book.rules["GS703"]
+            said.append(finding_at(frame, rule, "rebound", "error", words, because, data, seen.device, seen.source))
     if growth.get("leaks"):
         grown = bytes_text(growth["bytes"] if growth["leaks"] == "device" else growth["host_bytes"])
         because = f"Here {grown} more of the {growth['leaks']} were held after {growth['replays']} replays."
         words = {"expr": f"{grown} in {growth['replays']} replays", "value": growth["leaks"]}
-        frame, rule = refresh or seen.build.get("entry"), book.rules["GS402"]
+        rule = book.rules["GS402"]
         data = {name: growth[name] for name in ("replays", "bytes", "host_bytes", "leaks")}
         said.append(finding_at(frame, rule, "leaking", "warning", words, because, data, seen.device, seen.source))
     return said

@@ -343,7 +343,7 @@ def _is_parameter(tensor: torch.Tensor) -> bool:
 
 
 def _digests(session: Session) -> dict[str, str]:
-    return {path: session.device.digest(tensor) for path, tensor in reach_of(session.subject).tensors.items()}
+    return session.device.digests(reach_of(session.subject).tensors)
 
 
 def _moved(varied: Step, control: Step, noise: Spread, inputs: frozenset[str]) -> bool:
@@ -364,11 +364,8 @@ def _moved(varied: Step, control: Step, noise: Spread, inputs: frozenset[str]) -
 def _born(session: Session, tensors: Any, hosts: dict[str, str]) -> dict[str, str]:
     """What step 1 made out of nothing: missing before, or None, and now a tensor or a value."""
     after = reach_of(session.subject)
-    born = {
-        path: session.device.digest(tensor)
-        for path, tensor in after.tensors.items()
-        if path not in tensors and not path.endswith(".grad")
-    }
+    new = {path: one for path, one in after.tensors.items() if path not in tensors and not path.endswith(".grad")}
+    born: dict[str, str] = session.device.digests(new)
     for path, value in after.hosts.items():
         if path not in tensors and hosts.get(path, "None") == "None" and value != "None":
             born[path] = value

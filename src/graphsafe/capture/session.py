@@ -48,11 +48,16 @@ class Session:
     "Told of each time that the user's code asks so in `path_step`."
     factory: Callable[..., Any] | None = None
     "What made the subject."
+    generators: Reach | None = None
+    "Where set, holds all generators to seed: for steps that are made too often to look for them each time."
 
     def seed(self, k: int) -> None:
         value = self.job.seed * 1_000_003 + k
         seed_all(self.device, value)
-        seed_generators(self.subject, value)
+        if self.generators is None:
+            seed_generators(self.subject, value)
+        else:
+            self.generators.seed(value)
 
     def step(self) -> Any:
         with users_code("step", "the step failed"):

@@ -184,11 +184,8 @@ class _Trial:
         session.seed(0)
         outputs = session.outputs_of(session.step())
         with users_code("step", "the step failed"):
-            digests = {path: session.device.digest(tensor) for path, tensor in outputs.tensors.items()}
-            digests.update(outputs.hosts)
-            for path, tensor in reach_of(session.subject).tensors.items():
-                if path not in inputs:
-                    digests[path] = session.device.digest(tensor)
+            state = {path: one for path, one in reach_of(session.subject).tensors.items() if path not in inputs}
+            digests = {**session.device.digests(outputs.tensors), **outputs.hosts, **session.device.digests(state)}
             results = list(host_values(session.device, outputs.tensors).values())
         with outside_modes():
             nan = any(bool(value.isnan().any()) for value in results if value.is_floating_point())

@@ -20,7 +20,9 @@ def memory_text(probe: Probe) -> str:
     growth = probe.get("growth")
     if growth:
         grown = bytes_text(growth["bytes"]) if growth["bytes"] is not None else "not known"
-        parts.append(f"growth in {growth['replays']} replays {grown}")
+        parts.append(f"growth in {growth['replays']} replays {grown}, {growth['compared']} of them compared")
+        if growth["slows"]:
+            parts.append(f"steps slow down from {growth['first_step_ms']:.3g} to {growth['last_step_ms']:.3g} ms")
     return ", ".join(parts)
 
 

@@ -31,6 +31,11 @@ def sound(device):
     return stepped(device, lambda module, k: None)
 
 
+def cycling(device):
+    """Without a refresh: the same inputs come back."""
+    return Scaled(device).requires_grad_(False), (torch.linspace(0, 1, 8, device=device),)
+
+
 def leaking(device):
     """Every refresh keeps a tensor of the device."""
     return stepped(device, lambda module, k: module.kept.append(torch.zeros(1024, device=device)))

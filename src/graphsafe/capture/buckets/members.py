@@ -31,10 +31,11 @@ class Held:
         inputs = inputs_of(session.subject)
         self._device = device
         self._bindings = Bindings(reach, clear_caches=False)
+        digests = device.digests(reach.tensors)
         self.tensors = {
             path: tensor
             for path, tensor in reach.tensors.items()
-            if path not in inputs and device.digest(tensor) != built.get(path)
+            if path not in inputs and digests[path] != built.get(path)
         }
         self._values = host_values(device, self.tensors)
 
@@ -63,8 +64,7 @@ class Member:
         reference = folder / "reference.pt"
         noise = Spread.from_json(load_values(reference)["noise"]) if reference.exists() else Spread()
         device = session.device
-        built = {path: device.digest(tensor) for path, tensor in reach_of(session.subject).tensors.items()}
-        return Member(session, axes, noise, built)
+        return Member(session, axes, noise, device.digests(reach_of(session.subject).tensors))
 
     @property
     def name(self) -> str:

@@ -150,7 +150,7 @@ def _first(pairs: Any) -> set[str]:
 
 
 def _digests(member: Member) -> dict[str, str]:
-    return {name: member.session.device.digest(tensor) for name, tensor in member.outputs().items()}
+    return member.session.device.digests(member.outputs())
 
 
 def _put_back(held: Sequence[Held]) -> None:

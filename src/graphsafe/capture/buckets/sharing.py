@@ -106,6 +106,7 @@ class Sharing:
         pool: dict[str, Any] = {
             "status": "pass",
             "reason": None,
+            "seconds": round(child.seconds, 2),
             "buckets": captured,
             "pool_bytes": total,
             "saved_bytes": sum(known) - total if whole else None,

@@ -2,7 +2,8 @@
 
 An implementation lives in one child process, is entered once, and makes at most one capture attempt. Everything of the
 user's (import, factory, steps) runs inside `entered()`; the probes' own reads and writes of tensors go through
-`to_host`, `store`, `poison` and `digest`, which are never seen by `watch`, by a recording or by the user's modes.
+`to_host`, `copied`, `store`, `poison` and `digests`, which are never seen by `watch`, by a recording or by the user's
+modes.
 """
 
 from __future__ import annotations
@@ -291,7 +292,7 @@ class Device(Protocol):
         ...
 
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
-        """Write host `values` (same shape and dtype) into `tensor` in place."""
+        """Write `values` (same shape and dtype), of the host or from `copied`, into `tensor` in place."""
         ...
 
     def nudge(self, tensor: torch.Tensor, up: bool) -> None:
@@ -303,8 +304,12 @@ class Device(Protocol):
         """Fill with values that no step computes: NaN, or the dtype's extreme."""
         ...
 
-    def digest(self, tensor: torch.Tensor) -> str:
-        """A hash of the bytes; equal bytes give equal digests in every process on this kind of device."""
+    def digests(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
+        """Hashes of their bytes, by path; equal bytes give equal digests in every process on this kind of device."""
+        ...
+
+    def copied(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy of the values where the tensor is, for `store`."""
         ...
 
     def churn(self) -> None:

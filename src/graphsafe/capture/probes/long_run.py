@@ -1,8 +1,9 @@
-"""Many replays: what grows, what drifts from eager steps, and what fails late.
+"""Many replays: what grows, what slows down, what drifts from eager steps, and what fails late.
 
 The values of tensors that a step changes are put back between, because a cache must not run over; what names are bound
-to is not, because that is where a refresh leaks. At ten points memory is measured, garbage collected, the allocator
-stirred, so that memory which was freed and is still read shows, and the replay compared with an eager step.
+to is not, because that is where a refresh leaks. At ten points memory is measured, garbage collected, all memory that
+was freed is overwritten, so that a graph that still reads it shows, and the replay compared with an eager step. Where
+the inputs come back in turn, the outputs of each replay are compared with those that the same inputs gave before.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import gc
 import os
 import statistics
-import weakref
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.compare import INCOMPARABLE, Spread, difference
 from graphsafe.capture.lines.frames import absolute, function_name, is_user_file
 from graphsafe.capture.session import REPLAYS, Session, host_values, load_values, outside_modes
-from graphsafe.capture.state import Snapshot, reach_of
+from graphsafe.capture.state import Reach, Snapshot, Undo, inputs_of, kept, reach_of
 from graphsafe.capture.state.objects import code_of
 from graphsafe.capture.state.snapshot import Bindings
 from graphsafe.capture.targets import TargetError, describe
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _POINTS = 10
 _TIMED = 5
+_MOST_SURPRISES = 50
+"Replays that give something else than before and are held against an eager step; a step with float atomics has many."
 _STATM = "/proc/self/statm"
 
 
@@ -46,7 +49,7 @@ def long_run(session: Session, recording: Recording, replays: int) -> dict[str, 
             run.stopped = f"after {number - 1} replays: {error.line}"
             break
         except Exception as error:
-            run.failure = {"replay": number, "message": describe(error)}
+            run.failure = {"replay": number, "right_until": run.right_until, "message": describe(error)}
             break
     return run.told(replays)
 
@@ -56,6 +59,8 @@ class _LongRun:
         self.failure: dict[str, Any] | None = None
         self.stopped: str | None = None
         "What of the user's code failed, so that the run ended before its time."
+        self.right_until = 0
+        "The last replay that is known to have ended well: the device works behind the host."
         self._session = session
         self._recording = recording
         reference = session.channel.folder / "reference.pt"
@@ -63,56 +68,114 @@ class _LongRun:
         self._noise, self._rounding = (
             Spread.from_json(told[name]) if told.get(name) else Spread() for name in ("noise", "rounding")
         )
-        self._changing = self._what_changes()
+        self._keep_at_hand()
+        self._undo = self._what_changes()
+        self._begun = time.perf_counter()
+        self._since = 0
         self._drifts: dict[str, dict[str, Any]] = {}
         self._points: list[dict[str, Any]] = []
+        self._compared = 0
+        self._surprises = 0
+        self._given: dict[int, dict[str, str]] = {}
+        "By set of inputs: digests of the outputs."
+        self._places = {path: tensor.data_ptr() for path, tensor in self._state().items()}
+        self._moved: dict[str, int] = {}
+        "State that lies elsewhere now, and the replay after which that was seen."
 
-    def _what_changes(self) -> list[tuple[weakref.ref[torch.Tensor], torch.Tensor]]:
-        """What a replay writes, and the values to put back. Held weakly: what the target drops has to be freed."""
+    def _keep_at_hand(self) -> None:
+        """Generators and inputs, which are needed for each replay."""
+        session = self._session
+        reach = reach_of(session.subject)
+        session.generators = Reach(generators=reach.generators, host_generators=reach.host_generators)
+        inputs = inputs_of(session.subject)
+        copies = []
+        for k, values in enumerate(session.sets, start=1):
+            session.put_inputs(k)
+            copies.append(dict(zip(values, kept(session.device, [inputs[path] for path in values]), strict=True)))
+        session.sets = tuple(copies)
+
+    def _what_changes(self) -> Undo:
+        """What a replay writes."""
         session = self._session
         session.put_inputs(1)
         state = Snapshot(session.device, session.subject, clear_caches=False)
         self._recording.replay()
         session.device.synchronize()
-        changed = [path for path in state.changed() if path in state.values]
-        state.put_back_values(changed)
-        return [(weakref.ref(state.tensors[path]), state.values[path]) for path in changed]
+        return Undo(session.device, state)
 
-    def _put_back(self) -> None:
-        for reference, values in self._changing:
-            tensor = reference()
-            if tensor is not None:
-                self._session.device.store(tensor, values)
+    def _state(self) -> dict[str, torch.Tensor]:
+        inputs = inputs_of(self._session.subject)
+        return {path: one for path, one in reach_of(self._session.subject).tensors.items() if path not in inputs}
+
+    @property
+    def _comes_back(self) -> bool:
+        """Whether inputs come back in turn."""
+        return self._session.subject.refresh is None
 
     def _inputs_of(self, number: int) -> int:
-        return number if self._session.subject.refresh is not None else (number - 1) % REPLAYS + 1
+        return (number - 1) % REPLAYS + 1 if self._comes_back else number
 
     def replay(self, number: int) -> None:
-        self._put_back()
+        self._undo.undo()
         self._session.put_inputs(self._inputs_of(number))
         self._recording.replay()
+        if self._comes_back and self._surprises < _MOST_SURPRISES:
+            self._compare_with_before(number)
+
+    def _compare_with_before(self, number: int) -> None:
+        """Something else than before is wrong if it is not what an eager step gives either."""
+        session, k = self._session, self._inputs_of(number)
+        outputs = session.outputs_of(self._recording.outputs).tensors
+        digests = session.device.digests(outputs)
+        before = self._given.setdefault(k, digests)
+        self.right_until = number
+        self._compared += 1
+        if digests != before:
+            self._surprises += 1
+            self._given[k] = digests
+            self._compare(number, host_values(session.device, outputs), self._eager(number))
 
     def look(self, number: int) -> None:
         session, device = self._session, self._session.device
         device.synchronize()
+        step_ms = (time.perf_counter() - self._begun) * 1000 / (number - self._since)
         gc.collect()
         memory = device.memory()
-        point = {"replay": number, "device_bytes": memory.allocated, "host_bytes": _host_bytes()}
         times = [device.time_ms(self._recording.replay, 1) for _ in range(_TIMED)]
         known = [time for time in times if time is not None]
-        self._points.append({**point, "ms": statistics.median(known) if known else None})
-        self._put_back()
+        self._points.append(
+            {
+                "replay": number,
+                "device_bytes": memory.allocated,
+                "pool_bytes": self._recording.pool_bytes(),
+                "host_bytes": _host_bytes(),
+                "ms": statistics.median(known) if known else None,
+                "step_ms": step_ms if known else None,
+            }
+        )
+        for path, tensor in self._state().items():
+            if tensor.data_ptr() != self._places.get(path, tensor.data_ptr()):
+                self._moved.setdefault(path, number)
+        self._undo.undo()
         session.seed(self._inputs_of(number))
         device.reuse_freed()
         self._recording.replay()
         device.synchronize()
         ours = host_values(device, session.outputs_of(self._recording.outputs).tensors)
+        self._compare(number, ours, self._eager(number))
+        self._compared += 0 if self._comes_back else 1
+        self.right_until = number
+        self._begun, self._since = time.perf_counter(), number
+
+    def _eager(self, number: int) -> dict[str, torch.Tensor]:
+        """What a step gives in place of this replay."""
+        session = self._session
         bindings = Bindings(reach_of(session.subject), clear_caches=False)
-        self._put_back()
+        self._undo.undo()
         session.seed(self._inputs_of(number))
-        theirs = host_values(device, session.outputs_of(session.path_step()).tensors)
+        outputs = host_values(session.device, session.outputs_of(session.path_step()).tensors)
         bindings.put_back()
-        self._compare(number, ours, theirs)
+        return outputs
 
     def _compare(self, number: int, ours: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> None:
         with outside_modes():
@@ -132,7 +195,9 @@ class _LongRun:
             entry = {"path": absolute(code.co_filename), "line": code.co_firstlineno, "function": function_name(code)}
         return {
             "replays": replays,
+            "compared": self._compared,
             "points": self._points,
+            "moved": [{"path": path, "replay": replay} for path, replay in self._moved.items()],
             "drifts": list(self._drifts.values()),
             "failure": self.failure,
             "stopped": self.stopped,

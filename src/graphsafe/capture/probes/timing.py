@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture.state import Undo
 from graphsafe.capture.targets import users_code
 
 if TYPE_CHECKING:
@@ -24,10 +25,13 @@ def in_turn_ms(session: Session, calls: Sequence[Callable[[], Any]], state: Snap
     not overflow. None where the device has no clock."""
     taken: list[list[float]] = [[] for _ in calls]
     begun = time.monotonic()
+    undo: Undo | None = None
     for number in range(_ROUNDS + 1):
         if number > _LEAST_ROUNDS and time.monotonic() - begun > _SECONDS:
             break
-        state.put_back()
+        if number == 1:
+            undo = Undo(session.device, state)
+        state.put_back(undo)
         for call, times in zip(calls, taken, strict=True):
             one = session.device.time_ms(call, 1)
             if one is None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from graphsafe.capture.device.protocol import Device
     from graphsafe.capture.state.reach import Reach
+    from graphsafe.capture.state.undo import Undo
     from graphsafe.capture.targets import Subject
 
 _VALUE_BYTES = 4 << 30
@@ -72,7 +73,7 @@ class Snapshot:
         reach = reach_of(subject)
         self._bindings = Bindings(reach, clear_caches)
         self.tensors = reach.tensors
-        self.digests = {path: device.digest(tensor) for path, tensor in reach.tensors.items()}
+        self.digests = device.digests(reach.tensors)
         self.values: dict[str, torch.Tensor] = {}
         "Host copies, of as many tensors as the budget allows, the small ones first."
         budget = _VALUE_BYTES
@@ -82,27 +83,36 @@ class Snapshot:
                 break
             self.values[path] = device.to_host(tensor)
 
-    def put_back(self) -> None:
-        """Raises StateError where a container refuses, or a tensor too large to be kept was changed."""
+    def put_back(self, undo: Undo | None = None) -> None:
+        """Raises StateError where a container refuses, or a tensor too large to be kept was changed. With `undo`, of
+        the tensors only what that one knows."""
         self._bindings.put_back()
-        self.put_back_values(self.tensors)
+        if undo is None:
+            self.put_back_values(self.tensors)
+        else:
+            undo.undo()
         if self._subject.reset is not None:
             with users_code("step", "reset failed"):
                 self._subject.reset()
 
     def changed(self) -> list[str]:
         """Tensors that hold other values now."""
-        return [path for path, tensor in self.tensors.items() if self._device.digest(tensor) != self.digests[path]]
+        return self._changed(self.tensors)
+
+    def _changed(self, paths: Iterable[str]) -> list[str]:
+        now = self._device.digests({path: self.tensors[path] for path in paths})
+        return [path for path, digest in now.items() if digest != self.digests[path]]
 
     def put_back_values(self, paths: Iterable[str]) -> None:
         """Of these tensors, and nothing else. Raises StateError."""
-        for path in paths:
-            tensor = self.tensors[path]
-            if self._device.digest(tensor) == self.digests[path]:
-                continue
+        changed = self._changed(paths)
+        for path in changed:
             if path not in self.values:
-                raise StateError(f"{path} changed and is too large to be put back")
+                continue
             try:
-                self._device.store(tensor, self.values[path])
+                self._device.store(self.tensors[path], self.values[path])
             except RuntimeError as error:
                 raise StateError(f"{path} cannot be put back: {' '.join(str(error).split())[:200]}") from error
+        # What lies in the memory of others may have been put back with them.
+        for path in self._changed(path for path in changed if path not in self.values):
+            raise StateError(f"{path} changed and is too large to be put back")

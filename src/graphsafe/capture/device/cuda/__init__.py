@@ -13,6 +13,7 @@ from graphsafe.capture.device.cuda.allocations import allocations_watched
 from graphsafe.capture.device.cuda.attempts import attempts_watched
 from graphsafe.capture.device.cuda.diagnose import diagnosed
 from graphsafe.capture.device.cuda.graph import CudaPieces, CudaRecording, failure_of
+from graphsafe.capture.device.cuda.hashing import digests
 from graphsafe.capture.device.cuda.node_places import NodePlaces
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.cuda.watch import step_watched
@@ -186,14 +187,17 @@ class CudaDevice:
     def poison(self, tensor: torch.Tensor) -> None:
         memory.poison(tensor)
 
-    def digest(self, tensor: torch.Tensor) -> str:
-        return memory.digest(tensor)
+    def digests(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
+        return digests(tensors)
+
+    def copied(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach().clone()
 
     def churn(self) -> None:
         memory.churn(self.torch_device, self._side_stream())
 
     def reuse_freed(self) -> None:
-        self.churn()
+        memory.fill_freed(self.torch_device, self._side_stream())
 
     def memory(self) -> Memory:
         free, total = torch.cuda.mem_get_info(self.index)

@@ -1,16 +1,19 @@
-"""The probes' own reads and writes of tensors: stores, poison, digests, and stirring the allocator."""
+"""The probes' own reads and writes of tensors: stores, poison, and stirring the allocator."""
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
-from graphsafe.capture.tensor_bytes import bytes_digest
-
-_CHUNK_WORDS = 1 << 23
 _BLOCKS = (512, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 32 << 20)
 "Sizes that fall into both of the allocator's pools, small and large."
+_LARGEST_SMALL = 1 << 20
+"Larger requests are not served from the pool of small blocks, although free blocks there may be larger."
+_MOST_FILLED = 4 << 30
+_FREED = 0xFF
+"NaN in every floating dtype."
 
 
 def store(tensor: torch.Tensor, values: torch.Tensor) -> None:
@@ -28,33 +31,6 @@ def poison(tensor: torch.Tensor) -> None:
             tensor.detach().fill_(torch.iinfo(tensor.dtype).max - 3)
 
 
-def digest(tensor: torch.Tensor) -> str:
-    """Two sums over the words of the bytes, each word weighed by its place, computed where the tensor is."""
-    with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
-        data = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-        head = f"{tensor.dtype}{tuple(tensor.shape)}"
-        if not tensor.is_cuda:
-            return head + bytes_digest(data)
-        whole = data.numel() // 8 * 8
-        parts = [
-            _sums(data[:whole].clone().view(torch.int64) if data.data_ptr() % 8 else data[:whole].view(torch.int64))
-        ]
-        tail = data[whole:].to(torch.int64)
-        parts.append(_sums(tail))
-        sums = torch.stack(parts).flatten().tolist()
-    return hashlib.blake2b(f"{head}{sums}".encode(), digest_size=12).hexdigest()
-
-
-def _sums(words: torch.Tensor) -> torch.Tensor:
-    total = torch.zeros(2, dtype=torch.int64, device=words.device)
-    for start in range(0, words.numel(), _CHUNK_WORDS):
-        part = words[start : start + _CHUNK_WORDS]
-        place = torch.arange(start, start + part.numel(), device=words.device) * 2 + 1
-        total[0:1] += (part * place).sum()
-        total[1:2] += ((part ^ (part >> 29)) * (place * 0x5851F42D4C957F2D | 1)).sum()
-    return total
-
-
 def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
     """On every stream that the step may have freed blocks on: an address that the graph still reads but nobody owns any
     more then holds NaN."""
@@ -62,6 +38,36 @@ def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
         with torch.cuda.stream(stream):
             blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in _BLOCKS for _ in range(4)]
             for block in blocks:
-                block.fill_(0xFF)
+                block.fill_(_FREED)
             torch.cuda.synchronize(device)
             del blocks
+
+
+def fill_freed(device: torch.device, *streams: torch.cuda.Stream) -> None:
+    """Overwrite every block that the allocator keeps and nobody owns, on the streams that the step may have freed
+    blocks on: it gives out a free block of just the size that is asked for, until there is none left."""
+    segments: Any = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+    own = [one for one in segments if one["device"] == device.index and tuple(one["segment_pool_id"]) == (0, 0)]
+    used = (torch.cuda.default_stream(device), torch.cuda.current_stream(device), *streams)
+    for stream in {one.cuda_stream: one for one in used}.values():
+        free = free_sizes([segment for segment in own if segment["stream"] == stream.cuda_stream])
+        with torch.cuda.stream(stream):
+            blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in free]
+            for block in blocks:
+                block.fill_(_FREED)
+            torch.cuda.synchronize(device)
+            del blocks
+
+
+def free_sizes(segments: Sequence[Mapping[str, Any]]) -> list[int]:
+    """What to ask for to get all free blocks of these segments of a memory snapshot, up to a bound."""
+    sizes: list[int] = []
+    for segment in segments:
+        for block in segment["blocks"]:
+            size = int(block["size"]) if block["state"] == "inactive" else 0
+            most = _LARGEST_SMALL if segment["segment_type"] == "small" else size
+            while size > 0:
+                sizes.append(min(size, most))
+                size -= sizes[-1]
+    room = _MOST_FILLED
+    return [size for size in sorted(sizes) if (room := room - size) >= 0]

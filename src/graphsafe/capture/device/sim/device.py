@@ -282,13 +282,12 @@ class SimDevice:
             else:
                 plain.fill_(torch.iinfo(plain.dtype).max)
 
-    def digest(self, tensor: torch.Tensor) -> str:
+    def digests(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
         with self.world.unseen():
-            plain = tensor.detach()
-            if plain.layout != torch.strided:
-                plain = plain.to_dense()
-            flat = plain.contiguous().reshape(-1)
-            return bytes_digest(flat)
+            return {path: _digest(tensor) for path, tensor in tensors.items()}
+
+    def copied(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self.to_host(tensor)
 
     def churn(self) -> None:
         """Nothing to find: memory that a graph holds is never given to anyone else by itself."""
@@ -313,3 +312,11 @@ class SimDevice:
     def limits(self) -> tuple[Limit, ...]:
         """What this device did otherwise than a GPU would."""
         return tuple(Limit("simulated", f"{what} {how}", why) for (what, how), why in self.world.limits.items())
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    """Call it with torch functions disabled."""
+    plain = tensor.detach()
+    if plain.layout != torch.strided:
+        plain = plain.to_dense()
+    return bytes_digest(plain.contiguous().reshape(-1))
