@@ -24,7 +24,6 @@ from graphsafe.commands.options import (
     PATH,
     Output,
     check_outputs,
-    config_for,
     config_here,
     form_option,
     outputs_option,
@@ -199,14 +198,10 @@ def config(paths: tuple[Path, ...]) -> None:
 
     Without PATH, for the working directory. `graphsafe scan --show-settings` says it with the options of a scan.
     """
-    from graphsafe.baseline.baseline_file import NAME
-    from graphsafe.rulebook import load_rulebook
-    from graphsafe.scan.incremental.cache import cache_folder
-    from graphsafe.scan_settings import Asked, settings
+    from graphsafe.scan_request import ScanRequest, parts_of
 
-    found = config_for(paths or (Path(),))
-    rulebook = load_rulebook(found.rule_packs)
-    put_settings(settings(found, found, Asked(), rulebook, found.root / NAME, cache_folder(found)))
+    request = ScanRequest(paths=paths or (Path(),))
+    put_settings([row for part in parts_of(request) for row in part.settings(request)])
 
 
 @commands.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,14 +137,6 @@ def rule_texts(config: Config) -> Callable[[], RuleTexts]:
 
 
 def config_here() -> Config:
-    return config_for([Path.cwd()])
+    from graphsafe.config import config_over
 
-
-def config_for(paths: Sequence[Path]) -> Config:
-    from graphsafe.config import load_config
-
-    absolute = [path.absolute() for path in paths]
-    try:
-        return load_config(Path(os.path.commonpath(absolute)))
-    except ValueError:  # paths on several drives
-        return load_config(absolute[0])
+    return config_over(Path.cwd())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ import click
 
 from graphsafe.commands.options import (
     BAD_REQUEST,
-    FINDINGS,
     LEVEL,
     OK,
     PATH,
@@ -22,35 +21,15 @@ from graphsafe.commands.options import (
     put_outputs,
     rule_texts,
 )
-from graphsafe.console import (
-    ProgressBar,
-    complain,
-    is_live,
-    put_added,
-    put_diff,
-    put_fixed,
-    put_hotness,
-    put_settings,
-    put_statistics,
-    put_written,
-)
+from graphsafe.commands.scan_modes import ScanModes, complain_of_limits
+from graphsafe.console import complain, is_live, put_statistics
 from graphsafe.errors import RequestError
 from graphsafe.files import with_real_folder
-from graphsafe.scan_request import (
-    Part,
-    ScanRequest,
-    changes_of,
-    joined,
-    parts_of,
-    refusal_of,
-    run_part,
-    scope,
-    source_over,
-)
+from graphsafe.scan_request import ScanRequest, refusal_of, source_over
 from graphsafe.scan_settings import Asked
 
 if TYPE_CHECKING:
-    from graphsafe.report.model import Confidence, Level, Region, Report
+    from graphsafe.report.model import Confidence, Level, Region
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -199,10 +178,6 @@ def scan(
     there = tuple(path for path in paths if path not in refused)
     if not there:
         return BAD_REQUEST
-    if watch:
-        if buffers or write_baseline or add_ignore is not None or fix:
-            raise RequestError("scan --watch: takes neither `-` nor what changes files")
-        return _watch(there)
     modes = {
         "--explain-path": explain_path is not None,
         "--write-baseline": write_baseline,
@@ -211,12 +186,17 @@ def scan(
         "--statistics": statistics,
         "--show-settings": show_settings,
     }
-    _check_mode(form, outputs, modes)
+    mode = next((name for name, is_asked in modes.items() if is_asked), None)
     writes = write_baseline or add_ignore is not None or fix
+    if watch:
+        if buffers or writes:
+            raise RequestError("scan --watch: takes neither `-` nor what changes files")
+        return _watch(there)
+    _check_mode(form, outputs, modes)
     if buffers and (writes or diff is not None or explain_path is not None):
         raise RequestError("scan -: takes no --write-baseline, --add-ignore, --fix, --diff or --explain-path")
-    if fix and any(modes.values()) and not statistics:
-        raise RequestError(f"scan: give either --fix or {next(mode for mode, asked in modes.items() if asked)}")
+    if fix and mode not in (None, "--statistics"):
+        raise RequestError(f"scan: give either --fix or {mode}")
     if unsafe_fixes and not (fix or diff_fixes):
         raise RequestError("scan --unsafe-fixes: give --fix or --diff-fixes too")
     if add_ignore is not None:
@@ -235,67 +215,26 @@ def scan(
         jobs=jobs,
         with_edits=fix or diff_fixes or _shows_edits(form, outputs),
     )
-    changes = changes_of(request)
-    parts = parts_of(request)
-    bar = ProgressBar("reading hot code")
-    progress = bar.show if is_live(sys.stderr) else None
-    if explain_path is not None:
-        from graphsafe.scan.api import explain_path as explained
-
-        try:
-            told = [each for part in parts for each in explained(explain_path, part.paths, part.config, jobs, progress)]
-        finally:
-            bar.clear()
-        put_hotness(told)
-        return BAD_REQUEST if refused else OK
-    if show_settings:
-        put_settings([row for part in parts for row in part.settings(request)])
-        return BAD_REQUEST if refused else OK
-
-    def scanned(part: Part, held: Mapping[Path, bytes]) -> Report:
-        try:
-            return run_part(
-                part,
-                request,
-                buffers=held,
-                changes=changes,
-                is_known=not write_baseline,
-                progress=progress,
-                complain=complain,
-            )
-        finally:
-            bar.clear()
-
-    code = OK
-    reports = []
-    for part in parts:
-        if fix or diff_fixes:
-            report, unwritten = _fixed(lambda held, part=part: scanned(part, {**buffers, **held}), unsafe_fixes, fix)  # type: ignore[misc]
-            code = FINDINGS if unwritten else code
+    scan = ScanModes(request, buffers, exit_zero)
+    if explain_path is not None or show_settings:
+        if explain_path is not None:
+            scan.explain(explain_path)
         else:
-            report = scanned(part, buffers)
-        reports.append(report)
-        failing = part.failing(report)
-        if write_baseline:
-            from graphsafe.baseline import api as known
-
-            put_written(known.write(report, part.baseline, scope(part, request)), part.baseline)
-        elif add_ignore is not None:
-            from graphsafe.ignore_comments import add_ignores
-
-            added = add_ignores(failing, add_ignore)
-            put_added(added)
-            code = FINDINGS if added.failures else code
-        elif failing and not exit_zero:
-            code = FINDINGS
-    report = joined(reports)
+            scan.show_settings()
+        return BAD_REQUEST if refused else OK
+    if write_baseline:
+        report, code = scan.write_baseline()
+    elif add_ignore is not None:
+        report, code = scan.add_ignores(add_ignore)
+    elif fix or diff_fixes:
+        report, code = scan.fix(unsafe_fixes, is_written=fix)
+    else:
+        report, code = scan.report()
     if statistics:
         put_statistics(report)
-    elif not (write_baseline or diff_fixes or add_ignore is not None):
-        put_outputs(report, form, outputs, "terminal", rule_texts(parts[0].config), source_over(buffers))
-    for limit in report.limits:
-        if limit.kind in ("no-root", "internal-error", "unmatched-setting"):
-            complain(f"{limit.what}: {limit.why}")
+    elif mode is None:
+        put_outputs(report, form, outputs, "terminal", rule_texts(scan.parts[0].config), source_over(buffers))
+    complain_of_limits(report)
     return BAD_REQUEST if refused else code
 
 
@@ -319,19 +258,6 @@ def _watch(paths: Sequence[Path]) -> int:
             wait_for_change(folders, state)
     except KeyboardInterrupt:
         return OK
-
-
-def _fixed(scan: Callable[[Mapping[Path, bytes]], Report], unsafe: bool, is_written: bool) -> tuple[Report, bool]:
-    """The report of what is left, and whether something could not be written. A diff is of what is there."""
-    from graphsafe.fixes.apply import diff, fix_all, write
-
-    fixed = fix_all(scan, unsafe)
-    if not is_written:
-        put_diff(diff(fixed))
-        return fixed.first, bool(fixed.failures)
-    failures = write(fixed)
-    put_fixed(fixed, failures)
-    return fixed.report, bool(failures)
 
 
 def _shows_edits(form: str | None, outputs: Sequence[Output]) -> bool:

@@ -1,0 +1,126 @@
+"""What `graphsafe scan` can do: a report, or one of the things that are done instead."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
+
+from graphsafe.commands.options import FINDINGS, OK
+from graphsafe.console import (
+    ProgressBar,
+    complain,
+    is_live,
+    put_added,
+    put_diff,
+    put_fixed,
+    put_hotness,
+    put_settings,
+    put_written,
+)
+from graphsafe.scan_request import Buffers, Part, ScanRequest, changes_of, joined, parts_of, run_part, scope
+
+if TYPE_CHECKING:
+    from graphsafe.report.model import Report
+
+Outcome: TypeAlias = "tuple[Report, int]"
+"The joined report, and the exit code."
+_TOLD = ("no-root", "internal-error", "unmatched-setting")
+
+
+class ScanModes:
+    """A request, part by part: one part a configuration. Raises RequestError."""
+
+    def __init__(self, request: ScanRequest, buffers: Buffers, exit_zero: bool) -> None:
+        self.request = request
+        self._exit_zero = exit_zero
+        self._changes = changes_of(request)
+        self.parts = parts_of(request)
+        self._buffers = buffers
+        self._bar = ProgressBar("reading hot code")
+        self._progress = self._bar.show if is_live(sys.stderr) else None
+
+    def explain(self, function: str) -> None:
+        """Why a function is hot, or is not."""
+        from graphsafe.scan.api import explain_path
+
+        jobs, told = self.request.jobs, []
+        try:
+            for part in self.parts:
+                told += explain_path(function, part.paths, part.config, jobs, self._progress)
+        finally:
+            self._bar.clear()
+        put_hotness(told)
+
+    def show_settings(self) -> None:
+        put_settings([row for part in self.parts for row in part.settings(self.request)])
+
+    def write_baseline(self) -> Outcome:
+        """Record the findings as known."""
+        from graphsafe.baseline import api as known
+
+        reports = [self._scanned(part, is_known=False) for part in self.parts]
+        for part, report in zip(self.parts, reports, strict=True):
+            put_written(known.write(report, part.baseline, scope(part, self.request)), part.baseline)
+        return joined(reports), OK
+
+    def add_ignores(self, reason: str) -> Outcome:
+        """Suppress what fails the scan, with this reason."""
+        from graphsafe.ignore_comments import add_ignores
+
+        code, reports = OK, []
+        for part in self.parts:
+            reports.append(self._scanned(part))
+            added = add_ignores(part.failing(reports[-1]), reason)
+            put_added(added)
+            code = FINDINGS if added.failures else code
+        return joined(reports), code
+
+    def fix(self, unsafe: bool, is_written: bool) -> Outcome:
+        """Repair, and report what is left; or show what would change, and report what is there."""
+        from graphsafe.fixes.apply import diff, fix_all, write
+
+        code, reports = OK, []
+        for part in self.parts:
+            fixed = fix_all(partial(self._scanned, part), unsafe)
+            if is_written:
+                failures = write(fixed)
+                put_fixed(fixed, failures)
+            else:
+                failures = fixed.failures
+                put_diff(diff(fixed))
+            reports.append(fixed.report if is_written else fixed.first)
+            code = FINDINGS if failures else code
+        return joined(reports), max(code, self._judged(reports))
+
+    def report(self) -> Outcome:
+        reports = [self._scanned(part) for part in self.parts]
+        return joined(reports), self._judged(reports)
+
+    def _judged(self, reports: Sequence[Report]) -> int:
+        failing = any(part.failing(report) for part, report in zip(self.parts, reports, strict=True))
+        return FINDINGS if failing and not self._exit_zero else OK
+
+    def _scanned(self, part: Part, held: Buffers = MappingProxyType({}), is_known: bool = True) -> Report:
+        """With what is in `held` in place of what is saved."""
+        try:
+            return run_part(
+                part,
+                self.request,
+                buffers={**self._buffers, **held},
+                changes=self._changes,
+                is_known=is_known,
+                progress=self._progress,
+                complain=complain,
+            )
+        finally:
+            self._bar.clear()
+
+
+def complain_of_limits(report: Report) -> None:
+    """Say on stderr what of them the user has to know, whatever form the report has."""
+    for limit in report.limits:
+        if limit.kind in _TOLD:
+            complain(f"{limit.what}: {limit.why}")
