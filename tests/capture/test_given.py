@@ -154,7 +154,7 @@ def test_new_recordings_and_sizes_are_told_once() -> None:
         "[0/0] Re-recording function=f, mode=FORWARD, reason=static input data pointer changed.",
         "[0/0] Re-recording function=f, mode=FORWARD, reason=static input data pointer changed.",
         "recording cudagraph tree for symint key 4",
-        "recording cudagraph tree for symint key 8",
+        "Recording cudagraph tree for symint key 8",
     ]
     answer = told(messages)
     assert answer.recorded_again == ("static input data pointer changed.",) and answer.sizes == ("4", "8")

@@ -15,7 +15,7 @@ _PARTITION = re.compile(r"^cudagraph partition due to (?P<reason>.*)", re.DOTALL
 _NODE = re.compile(r"^\s+\w+: reason=(?P<reason>.*?), ir=")
 "From then on, a line for each operation, and its stack on the lines after it."
 _AGAIN = re.compile(r"Re-recording .*?reason[ =:](?P<reason>.*)", re.DOTALL)
-_SIZE = re.compile(r"recording cudagraph tree for symint key (?P<key>.*)")
+_SIZE = re.compile(r"[Rr]ecording cudagraph tree for symint key (?P<key>.*)")
 _FOUND = re.compile(r"\.?\s*Found from\s*:?\s*")
 _FRAME = re.compile(r'File "(?P<path>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 

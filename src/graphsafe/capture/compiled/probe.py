@@ -22,7 +22,7 @@ _COUNTERS = ("cudagraph_skips", "cudagraph_partitions", "cudagraph_recorded_non_
 
 def run(job: Job, channel: Channel) -> None:
     messages: list[str] = []
-    with _heard(messages), opened(job, channel) as session:
+    with _heard(messages), _compiled_anew(), opened(job, channel) as session:
         session.load_sets()
         with session.device.capture_stream():
             session.warm_up()
@@ -74,6 +74,21 @@ def _heard(messages: list[str]) -> Iterator[None]:
             logger.removeHandler(listener)
             logger.setLevel(level)
             logger.propagate = propagate
+
+
+@contextmanager
+def _compiled_anew() -> Iterator[None]:
+    """Earlier children have left the compiled graphs in Inductor's caches, and of a graph that comes from there its log
+    says nothing. Compiled kernels may come from a cache."""
+    import importlib
+
+    functorch: Any = importlib.import_module("torch._functorch.config")
+    inductor: Any = importlib.import_module("torch._inductor.config")
+    with (
+        functorch.patch(enable_autograd_cache=False),
+        inductor.patch(fx_graph_cache=False, fx_graph_remote_cache=False),
+    ):
+        yield
 
 
 def _counters() -> dict[str, Any]:
