@@ -11,15 +11,16 @@ from graphsafe.capture.buckets.rows import Rows, live_requests, rows_by_name
 from graphsafe.capture.request import parse_bucket
 from graphsafe.errors import RequestError
 
-from .conftest import DEVICES, TARGETS, Prove, Report, codes_of
+from .conftest import DEVICES, ROOT, TARGETS, Prove, Report, codes_of
 
+SHARING = ROOT / "tests" / "gpu" / "buckets" / "targets.py"
 NAMES = [
     "one_model",
-    "own_models",
+    "own_model",
     "static_output",
     "planned_for_batch",
-    "running",
-    "batch_mean",
+    "shared_history",
+    "centred",
     "masked_mean",
     "multiplied_mask",
     "cache_slots",
@@ -33,7 +34,7 @@ def device(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def report(device: str, prove: Prove) -> Callable[[str], Report]:
-    found = prove([f"{TARGETS / 'sharing.py'}:{name}" for name in NAMES], device, buckets={"batch": (2, 5)})
+    found = prove([f"{SHARING}:{name}" for name in NAMES], device, buckets={"batch": (2, 5)})
     return dict(zip(NAMES, found, strict=True)).__getitem__
 
 
@@ -58,7 +59,7 @@ def test_the_largest_bucket_is_captured_first(report: Callable[[str], Report], d
         assert pool["saved_bytes"] == sum(bucket["alone_bytes"] for bucket in pool["buckets"]) - pool["pool_bytes"]
 
 
-@pytest.mark.parametrize("name", ["one_model", "own_models"])
+@pytest.mark.parametrize("name", ["one_model", "own_model"])
 def test_nothing_is_said_of_buckets_that_leave_each_other_alone(name: str, report: Callable[[str], Report]) -> None:
     found = report(name)
     assert found["verdict"] == "ready"
@@ -82,14 +83,14 @@ def test_a_plan_that_another_bucket_replaces_makes_replays_wrong(report: Callabl
 
 
 def test_state_that_is_shared_by_design_is_no_fault(report: Callable[[str], Report]) -> None:
-    found = report("running")
+    found = report("shared_history")
     assert found["verdict"] == "ready"
     assert pool_of(found)["depends_on_order"] == ["batch=2", "batch=5"]
     assert codes_of(found, "error") == []
 
 
 def test_rows_behind_the_live_ones_that_no_filling_keeps_out(report: Callable[[str], Report]) -> None:
-    found = report("batch_mean")
+    found = report("centred")
     assert found["verdict"] == "not-ready"
     assert codes_of(found, "error") == ["GS708"]
     padding = padding_of(found, 5)
@@ -126,7 +127,7 @@ def test_a_bucket_is_used_for_what_the_smaller_one_does_not_take() -> None:
 
 
 def test_a_sample_is_proven_and_all_are_captured(prove: Prove) -> None:
-    target = f"{TARGETS / 'sharing.py'}:one_model"
+    target = f"{SHARING}:one_model"
     (found,) = prove([target], "sim:0", buckets={"batch": (1, 2, 3, 4)}, sample=2)
     assert [bucket["axes"] for bucket in found["devices"][0]["buckets"]] == [{"batch": 1}, {"batch": 4}]
     assert [bucket["axes"]["batch"] for bucket in pool_of(found)["buckets"]] == [4, 3, 2, 1]

@@ -9,9 +9,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.processes.originals import decode, encode, monotonic, read_text, rename, sleep, write_bytes
+
+if TYPE_CHECKING:
+    from graphsafe.capture.request import CaptureRequest
 
 FAILED = 70
 "The exit status of a child in which graphsafe itself failed."
@@ -56,6 +59,21 @@ class Job:
     def from_json(text: str) -> Job:
         data = decode(text)
         return Job(**{**data, **{name: tuple(data[name]) for name in ("inputs", "kept", "buckets")}})
+
+
+def job_of(request: CaptureRequest, child: str, folder: Path, device: str, axes: Mapping[str, Any], **more: Any) -> Job:
+    """What a request asks of this child on one device and bucket; `more`: what only some children are told."""
+    return Job(
+        child=child,
+        folder=str(folder),
+        target=request.target,
+        device=device,
+        axes=dict(axes),
+        inputs=tuple(asdict(spec) for spec in request.inputs),
+        warmup=request.warmup,
+        seed=request.seed,
+        **more,
+    )
 
 
 IMPORTS = "imports"

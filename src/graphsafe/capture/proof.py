@@ -15,7 +15,7 @@ from graphsafe import __version__
 from graphsafe.capture.buckets.declared import Declaration
 from graphsafe.capture.buckets.mismatch import mismatch, support_of
 from graphsafe.capture.buckets.sharing import Candidate, Sharing, sample_of
-from graphsafe.capture.buckets.support import Tried
+from graphsafe.capture.buckets.support import Times, Tried
 from graphsafe.capture.environment import environment
 from graphsafe.capture.findings import Seen, findings_of, merged
 from graphsafe.capture.growth import said_of
@@ -164,7 +164,7 @@ class Proof:
         points = self._points
         seen = [[device.runs[number][1] for device in self._devices] for number in range(len(points))]
         tried = [
-            Tried(axes, worst(one.verdict for one in of), next(filter(None, map(_times_as_fast, of)), None))
+            Tried(axes, worst(one.verdict for one in of), next(filter(None, map(_times, of)), None))
             for axes, of in zip(points, seen, strict=True)
         ]
         ran = [one for of in seen for one in of]
@@ -239,10 +239,10 @@ class Proof:
         )
 
 
-def _times_as_fast(seen: Seen) -> float | None:
+def _times(seen: Seen) -> Times | None:
     timing = seen.probes.get("timing") or {}
     eager, graph = timing.get("eager_ms"), timing.get("graph_ms")
-    return eager / graph if eager and graph else None
+    return Times(eager, graph) if eager and graph else None
 
 
 def _timed(seen: Seen, run: Run, seconds: float) -> Seen:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.findings import Seen
 from graphsafe.capture.growth import add_growth
-from graphsafe.capture.job import Job
+from graphsafe.capture.job import Job, job_of
 from graphsafe.capture.lines.places import call_lines
 from graphsafe.capture.plan.planning import Planning, of_plain_step, told_of_compiled
 from graphsafe.capture.probes.capture import GONE
@@ -95,20 +95,8 @@ class Run:
         )
 
     def _job(self, child: str, kept: tuple[str, ...] = ()) -> Job:
-        request = self._request
-        return Job(
-            child=child,
-            folder=str(self._folder),
-            target=request.target,
-            device=self.device,
-            axes=dict(self.axes),
-            inputs=tuple(asdict(spec) for spec in request.inputs),
-            warmup=request.warmup,
-            seed=request.seed,
-            replays=request.replays,
-            plain=self._plain,
-            kept=kept,
-        )
+        more = {"replays": self._request.replays, "plain": self._plain, "kept": kept}
+        return job_of(self._request, child, self._folder, self.device, self.axes, **more)
 
     def _ended(self, child: Child) -> Mapping[str, Any]:
         """Note how a child ended; what it told is its answer, however far it came."""

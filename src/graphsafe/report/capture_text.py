@@ -10,7 +10,7 @@ from graphsafe.report.model import PROBE_KEYS, DeviceResult, Report, Verdict
 from graphsafe.report.plan_text import plan_lines
 from graphsafe.report.pool import pool_texts
 from graphsafe.report.support_text import support_texts
-from graphsafe.report.text import Paint, bucket_name, count, first_line, listed, printable, wrapped
+from graphsafe.report.text import Paint, bucket_name, bytes_text, count, first_line, listed, printable, wrapped
 from graphsafe.report.verdict import judge
 
 Probe = Mapping[str, Any]
@@ -98,6 +98,7 @@ def _device(device: DeviceResult, plan: Any, width: int, paint: Paint) -> list[s
     worst = next((bucket for bucket in device.buckets if bucket.verdict == device.verdict), None)
     for bucket in device.buckets:
         then = _then(bucket.probes, plan, bucket.verdict)
+        then += "" if bucket is worst else gain_text(bucket.probes)
         lines += verdict_lines(bucket_name(bucket.axes), bucket.verdict, then, "  ", width, paint)
         if bucket is worst:
             lines += _probes(bucket.probes, "    ", width, paint)
@@ -109,6 +110,18 @@ def _device(device: DeviceResult, plan: Any, width: int, paint: Paint) -> list[s
 def _then(probes: Mapping[str, Probe], plan: Any, verdict: Verdict) -> str:
     why = reason(probes, plan, verdict)
     return f": {why}" if why else ""
+
+
+def gain_text(probes: Mapping[str, Probe]) -> str:
+    """What a bucket's graph gains and takes, after its verdict; empty where it was not measured."""
+    timing, pool = probes.get("timing") or {}, (probes.get("memory") or {}).get("pool_bytes")
+    parts = [f"{timing['eager_ms'] / timing['graph_ms']:.1f} times as fast"] if _has_times(timing) else []
+    parts += [f"pool {bytes_text(pool)}"] if pool is not None else []
+    return f"; {', '.join(parts)}" if parts else ""
+
+
+def _has_times(timing: Probe) -> bool:
+    return timing.get("eager_ms") is not None and bool(timing.get("graph_ms"))
 
 
 def _probes(probes: Mapping[str, Probe], indent: str, width: int, paint: Paint) -> list[str]:
@@ -199,8 +212,8 @@ def _twin(probe: Probe) -> str:
 def _timing(probe: Probe) -> str:
     eager, graph = probe.get("eager_ms"), probe.get("graph_ms")
     parts = [f"{name} {ms:.3g} ms" for name, ms in (("eager", eager), ("graph", graph)) if ms is not None]
-    if eager is not None and graph:
-        parts.append(f"{eager / graph:.1f} times as fast")
+    if _has_times(probe):
+        parts.append(f"{probe['eager_ms'] / probe['graph_ms']:.1f} times as fast")
     if probe.get("shared"):
         parts.append("measured beside another target")
     return ", ".join(parts)

@@ -8,7 +8,7 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from graphsafe.report.capture_text import probe_text, reason
+from graphsafe.report.capture_text import gain_text, probe_text, reason
 from graphsafe.report.html_style import STYLE
 from graphsafe.report.memory_text import held_rows
 from graphsafe.report.model import LEVELS, PROBE_KEYS, CallSite, DeviceResult, Finding, Report, Verdict, in_order
@@ -78,7 +78,7 @@ def _device(device: DeviceResult, plan: Any) -> str:
         parts += [f"<p>{_words(reason(device.probes, plan, device.verdict))}</p>", _probes(device.probes)]
     for bucket in device.buckets:
         title = f"{_plain(bucket_name(bucket.axes))} {_badge(bucket.verdict)}"
-        why = _words(reason(bucket.probes, plan, bucket.verdict))
+        why = _words(reason(bucket.probes, plan, bucket.verdict) + gain_text(bucket.probes))
         opened = " open" if bucket.verdict != "ready" else ""
         parts.append(f"<details{opened}><summary>{title} {why}</summary>{_probes(bucket.probes)}</details>")
     if device.pool is not None:

@@ -335,6 +335,16 @@ def masked_mean(device, batch=2):
     return centre, (rows(batch, device), lengths(batch, device))
 
 
+def multiplied_mask(device, batch=2):
+    """NaN gets through a mask that is multiplied."""
+
+    def centre(x, n):
+        there = (n > 0).unsqueeze(1).to(x.dtype)
+        return x - (x * there).sum(0) / there.sum().clamp(min=1)
+
+    return centre, (rows(batch, device), lengths(batch, device))
+
+
 def largest_scale(device, batch=2):
     """Zeros leave the largest number as it is."""
     return (lambda x: torch.round(x / x.abs().amax() * 127) / 127), (rows(batch, device) * 3,)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from graphsafe.capture.buckets.declared import Declaration
-from graphsafe.capture.buckets.support import Tried, over_declared, proven_by, under_declared
+from graphsafe.capture.buckets.support import Times, Tried, over_declared, proven_by, under_declared
 from graphsafe.capture.lines.places import shown
 from graphsafe.capture.written import finding_at
 from graphsafe.report.model import Finding, Limit, Source, Support
@@ -54,12 +54,24 @@ def mismatch(
     if under is None:
         return None
     proven = proven_by(tried)
-    data = {"declared": declared.level, "bucket": dict(under.axes), "times_as_fast": under.faster}
-    data["proven"] = None if proven is None else proven.level
-    gain = "" if under.faster is None else f", {under.faster:.1f} times as fast as eager"
-    because = f"Here {_named(under)} was captured and replayed right{gain}."
+    data = {
+        "declared": declared.level,
+        "proven": None if proven is None else proven.level,
+        "bucket": dict(under.axes),
+        "eager_ms": under.times and under.times.eager_ms,
+        "graph_ms": under.times and under.times.graph_ms,
+        "times_as_fast": under.times and under.times.times_as_fast,
+    }
+    because = f"Here {_named(under)} was captured and replayed right{_gain(under.times)}."
     words = {"expr": declared.words, "value": _named(under)}
     return finding_at(frame, rule, "under-declared", "warning", words, because, data, None, source, _TOO_LITTLE)
+
+
+def _gain(times: Times | None) -> str:
+    if times is None:
+        return "; how much faster that is was not measured"
+    took = f"{times.graph_ms:.3g} ms against {times.eager_ms:.3g} ms"
+    return f", {times.times_as_fast:.1f} times as fast as an eager step ({took})"
 
 
 def _named(bucket: Tried) -> str:

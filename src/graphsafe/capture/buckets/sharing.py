@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.job import Job
+from graphsafe.capture.job import Job, job_of
 from graphsafe.capture.request import INTERNAL
 from graphsafe.capture.written import finding_at
 from graphsafe.report.model import Finding, Level, Limit, Source
@@ -64,18 +64,8 @@ class Sharing:
             left = [one for one in left if one.axes != ended]
 
     def _job(self, buckets: Sequence[Candidate], place: Path) -> Job:
-        request = self.request
-        return Job(
-            child="pool",
-            folder=str(place),
-            target=request.target,
-            device=self.device,
-            axes=dict(buckets[0].axes),
-            inputs=tuple(asdict(spec) for spec in request.inputs),
-            warmup=request.warmup,
-            seed=request.seed,
-            buckets=tuple({"axes": dict(one.axes), "folder": str(one.folder)} for one in buckets),
-        )
+        together = tuple({"axes": dict(one.axes), "folder": str(one.folder)} for one in buckets)
+        return job_of(self.request, "pool", place, self.device, buckets[0].axes, buckets=together)
 
     def _ended_by(self, child: Child, told: Mapping[str, Any]) -> Axes | None:
         """The bucket that could not be built, stepped or captured beside the others."""

@@ -16,13 +16,25 @@ _FAILED: tuple[Verdict, ...] = ("not-ready", "ready-with-breaks")
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """Of one bucket on one device, both measured."""
+
+    eager_ms: float
+    graph_ms: float
+
+    @property
+    def times_as_fast(self) -> float:
+        return self.eager_ms / self.graph_ms
+
+
+@dataclass(frozen=True, slots=True)
 class Tried:
     """A bucket that was run, on all devices: its verdict there is the worst."""
 
     axes: Mapping[str, Any]
     verdict: Verdict
-    faster: float | None = None
-    "Eager time over replay time, where both were measured."
+    times: Times | None = None
+    "On the first device that has them."
 
     @property
     def query(self) -> Query:
