@@ -117,3 +117,25 @@ def test_declared_support_is_compared_with_what_is_proven(declaring: dict[str, R
     assert [("systems/system4_declared_support.py", over["data"]["line"], "GS101")] == [
         (f"systems/{file}", line, code) for file, line, code in runtime_hazards("systems/system4_declared_support.py")
     ]
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def fallback(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+    names = ("build_layer", "build_repaired")
+    targets = [str(EXAMPLES / f"systems/system2_fallback.py:{name}") for name in names]
+    return dict(zip(names, prove(targets, request.param, root=EXAMPLES, buckets={"batch": (2,)}), strict=True))
+
+
+def test_the_fallback_names_the_lines_that_take_its_memory(fallback: dict[str, Report]) -> None:
+    lines = (EXAMPLES / "systems/system2_fallback.py").read_text(encoding="utf-8").splitlines()
+    keys, wide = (
+        next(number for number, line in enumerate(lines, 1) if text in line)
+        for text in ("keys = self.cache[indices]", "wide = keys.float()")
+    )
+    probe = probes_of(fallback["build_layer"])["memory"]
+    for held in (probe["step"], probe["pool"]):
+        largest = [(int(line["place"].rpartition(":")[2]), line["bytes"]) for line in held["lines"][:2]]
+        assert largest == [(wide, 2 * 512 * 576 * 4), (keys, 2 * 512 * 576 * 2)]
+    repaired = probes_of(fallback["build_repaired"])["memory"]
+    assert repaired["step"]["bytes"] < probe["step"]["bytes"] / 5
+    assert [report["verdict"] for report in fallback.values()] == ["ready", "ready"]

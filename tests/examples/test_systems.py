@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-SYSTEMS = ["system1_left_capturing", "system3_stale_plan", "system5_port"]
+SYSTEMS = ["system1_left_capturing", "system2_fallback", "system3_stale_plan", "system5_port"]
 
 
 @pytest.mark.parametrize("factory", ["build_layer", "build_repaired"])
@@ -20,6 +20,14 @@ def test_steps_run_at_every_batch(name: str, factory: str) -> None:
         layer, args, kwargs = (*built, {})[:3]
         for _ in range(3):
             assert torch.isfinite(layer(*args, **kwargs)).all()
+
+
+def test_the_workspace_gives_what_the_fallback_gives() -> None:
+    import system2_fallback as system
+
+    fallback, inputs = system.build_layer(torch.device("cpu"), batch=6)
+    repaired, _ = system.build_repaired(torch.device("cpu"), batch=6)
+    torch.testing.assert_close(repaired(*inputs), fallback(*inputs))
 
 
 def test_a_kept_plan_ignores_new_lengths() -> None:

@@ -167,7 +167,8 @@ def test_capture_shows_devices_buckets_probes_and_reasons() -> None:
     second = block(text, "cuda:1")
     assert "  batch=1 q_len=2: ready: captured" in second
     assert "  batch=4 q_len=2: not-ready: the capture failed: CUDA error: operation not\n      permitted" in second
-    assert "equal the reference; 5.1 times as fast, pool 34.0 MiB" in " ".join(second.split())
+    gain = "5.1 times as fast, pool 34.0 MiB, a step takes 20.0 MiB at once, most of it at engine/layer.py:9"
+    assert f"equal the reference; {gain}" in " ".join(second.split())
     assert "    step       fail     3 syncs, 1 copy and 12 allocations\n" in second
     assert "    memory     timeout  300 s\n" in second
     assert text.endswith("\nexamples/decoder_bad/factory.py:build: not-ready; 2 errors in 1 file\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graphsafe.report.memory_text import held_texts, memory_text
+from graphsafe.report.memory_text import held_texts, largest_place, memory_text
 from graphsafe.report.model import PROBE_KEYS, DeviceResult, Report, Verdict
 from graphsafe.report.plan_text import plan_lines
 from graphsafe.report.pool import pool_texts
@@ -113,10 +113,15 @@ def _then(probes: Mapping[str, Probe], plan: Any, verdict: Verdict) -> str:
 
 
 def gain_text(probes: Mapping[str, Probe]) -> str:
-    """What a bucket's graph gains and takes, after its verdict; empty where it was not measured."""
-    timing, pool = probes.get("timing") or {}, (probes.get("memory") or {}).get("pool_bytes")
+    """What a bucket's graph gains, and what it and an eager step take, after its verdict; empty where that is not
+    known."""
+    timing, memory = probes.get("timing") or {}, probes.get("memory") or {}
     parts = [f"{timing['eager_ms'] / timing['graph_ms']:.1f} times as fast"] if _has_times(timing) else []
-    parts += [f"pool {bytes_text(pool)}"] if pool is not None else []
+    if memory.get("pool_bytes") is not None:
+        parts.append(f"pool {bytes_text(memory['pool_bytes'])}")
+    step = memory.get("step") or {}
+    if step.get("bytes"):
+        parts.append(f"a step takes {bytes_text(step['bytes'])} at once, most of it at {largest_place(step)}")
     return f"; {', '.join(parts)}" if parts else ""
 
 
