@@ -90,6 +90,20 @@ def test_memory_that_a_step_takes_and_the_line_with_most_of_it() -> None:
     assert texts(before, before) == {}
 
 
+def test_memory_that_begins_to_grow_is_worse() -> None:
+    def report(grown: int, leaks: str | None) -> Report:
+        growth = {"replays": 100, "bytes": grown, "leaks": leaks}
+        return with_device(samples.READY, memory={"status": "pass", "growth": growth})
+
+    sound, leaking = report(0, None), report(409600, "device")
+    assert texts(sound, leaking)["cuda:0"] == [
+        "growth over all replays: 400.0 KiB, was 0 bytes",
+        "the memory of the device grows with every replay",
+    ]
+    assert worse(sound, leaking) == ["the memory of the device grows with every replay"]
+    assert worse(leaking, sound) == []
+
+
 def test_the_environment_and_the_support() -> None:
     here = samples.READY.environment
     there = replace(here, driver="590.2", settings={"VLLM_ATTENTION_BACKEND": "FLASHMLA"}, libraries={"triton": "3.7"})

@@ -80,8 +80,8 @@ class Session:
 
     def put_inputs(self, k: int) -> None:
         """The inputs of replay `k`, and everything seeded by `k`."""
-        self.seed(k)
         if self.subject.refresh is not None:
+            self.seed(k)
             with users_code("step", "refresh failed"):
                 self.subject.refresh(self.subject.args, self.subject.kwargs, k)
         elif self.sets:

@@ -139,6 +139,13 @@ def _held(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Chang
         for change in _number(text, old.get("bytes"), new.get("bytes"), _bytes):
             most = f", most of it at {largest_place(new)}" if new.get("bytes") else ""
             yield Change(change.text + most, change.worse)
+    old, new = (one.get("growth") or {} for one in (before, after))
+    yield from _number("growth over all replays", old.get("bytes"), new.get("bytes"), _bytes)
+    if old and new and old["leaks"] != new["leaks"]:
+        text = (
+            f"the memory of the {new['leaks']} grows with every replay" if new["leaks"] else "no memory grows any more"
+        )
+        yield Change(text, new["leaks"] is not None)
 
 
 def _whole(number: float) -> str:

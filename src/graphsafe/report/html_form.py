@@ -190,7 +190,8 @@ def _environment(report: Report) -> str:
         ("driver", it.driver),
         ("devices", listed(it.devices)),
         ("op table", it.facts),
-        *sorted(it.settings.items()),
+        *it.libraries.items(),
+        *it.settings.items(),
     ]
     return "<h2>Environment</h2>" + _table([(_plain(name), _plain(value)) for name, value in facts if value])
 
