@@ -39,17 +39,21 @@ Place = tuple[str, int]
 
 
 class Blame:
-    """Notes the innermost frame of transformers, as a path from the package's folder and a line."""
+    """Notes the innermost frame of some packages, as a path that begins with the package's name, and a line."""
 
-    def __init__(self) -> None:
-        import transformers
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._roots = tuple(f"{folder}{os.sep}" for folder in folders)
+        self._parents = {root: len(root) - len(Path(root).name) - 1 for root in self._roots}
 
-        self.root = str(Path(transformers.__file__).parent) + os.sep
+    def path(self, file: str) -> str | None:
+        root = next((root for root in self._roots if file.startswith(root)), None)
+        return None if root is None else file[self._parents[root] :].replace(os.sep, "/")
 
     def place(self, frame: FrameType | None) -> Place | None:
         while frame is not None:
-            if frame.f_code.co_filename.startswith(self.root):
-                return "transformers/" + frame.f_code.co_filename[len(self.root) :].replace(os.sep, "/"), frame.f_lineno
+            path = self.path(frame.f_code.co_filename)
+            if path is not None:
+                return path, frame.f_lineno
             frame = frame.f_back
         return None
 
@@ -89,10 +93,10 @@ def noting_waits(blame: Blame, waits: dict[Place, str]) -> Iterator[None]:
 @contextmanager
 def noting_lines(blame: Blame, ran: set[Place]) -> Iterator[None]:
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(blame.root):
+        path = blame.path(frame.f_code.co_filename)
+        if path is None:
             return None
         if event == "line":
-            path = "transformers/" + frame.f_code.co_filename[len(blame.root) :].replace(os.sep, "/")
             ran.add((path, frame.f_lineno))
         return trace
 
@@ -136,15 +140,21 @@ def decode_step(model: Any, device: Any) -> Callable[[], Any]:
 
 def observe(make: Callable[[Any, Any], Callable[[], Any]], model: Any, device: Any) -> dict[str, Any]:
     """What one step does after two others. Of a step that raises, what it did before it raised counts as well."""
+    import transformers
+
+    return observed(lambda: make(model, device), Blame([Path(transformers.__file__).parent]), device)
+
+
+def observed(make: Callable[[], Callable[[], Any]], blame: Blame, device: Any) -> dict[str, Any]:
+    """The same of the step that `make` gives, with what waits by itself and beside it."""
     import torch
 
-    blame = Blame()
     waits: dict[Place, str] = {}
     in_captures: dict[Place, str] = {}
     ran: set[Place] = set()
     status = "ran"
     try:
-        step = make(model, device)
+        step = make()
         for _ in range(2):
             step()
     except Exception as error:
@@ -152,7 +162,7 @@ def observe(make: Callable[[Any, Any], Callable[[], Any]], model: Any, device: A
 
         def step() -> Any:
             with contextlib.suppress(Exception):
-                make(model, device)()
+                make()()
 
     if device.type == "cuda":
         with noting_waits(blame, waits), contextlib.suppress(Exception):

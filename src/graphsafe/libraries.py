@@ -10,7 +10,8 @@ from typing import Literal
 ReturnKind = Literal[
     "object", "self", "tensor", "host-tensor", "tensors", "host-tensors", "length", "number", "array", "text",
     "nothing", "first", "shape-of-first", "unchanged", "unknown", "stream", "side-stream", "current-stream",
-    "default-stream", "event", "graph", "stream-context", "device-context", "grad-mode",
+    "default-stream", "event", "graph", "stream-context", "device-context", "grad-mode", "host-generator",
+    "array-generator",
 ]  # fmt: skip
 Returns = ReturnKind | tuple["Returns", ...]
 "One kind, or a tuple of what its elements are. The head of libraries.yaml says what the kinds mean."

@@ -298,15 +298,28 @@ def described(text):
 """
 
 
-def test_public_functions_of_a_package_in_which_nothing_begins_a_step(tmp_path: Path) -> None:
+CAPTURES = "import torch\n\n\ndef capture(step):\n    return torch.cuda.make_graphed_callables(step, ())\n"
+
+
+def test_public_functions_of_a_package_that_captures_nothing_itself(tmp_path: Path) -> None:
     package = tmp_path / "losses"
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "hard.py").write_text(LOSSES)
     (tmp_path / "script.py").write_text(LOSSES)
-    why = "a public function of a package in which nothing else begins a step"
-    assert found(tmp_path) == [("GS101", 9, why)]
+    expected = [("GS101", 9, "a public function that its package does not call itself")]
+    assert found(tmp_path) == expected
     (package / "model.py").write_text("import torch\n\n\nclass M(torch.nn.Module):\n    def forward(self, x): ...\n")
+    assert found(tmp_path) == expected
+    (package / "graphs.py").write_text(CAPTURES)
+    assert not found(tmp_path)
+
+
+def test_what_gives_no_tensor_back_is_no_step(tmp_path: Path) -> None:
+    package = tmp_path / "metrics"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "offline.py").write_text("import torch\n\n\ndef error(x, y):\n    return (x - y).abs().mean().item()\n")
     assert not found(tmp_path)
 
 
@@ -323,7 +336,7 @@ def test_an_edit_that_makes_a_public_function_a_root_is_seen(
         "import torch\n\n\ndef kept(x):\n    return x * 2\n\n\ndef new(x):\n    return x * x.sum().item()\n"
     )
     assert [code for code, *_ in found(tmp_path, cache)] == ["GS101"]
-    (package / "model.py").write_text("import torch\n\n\nclass M(torch.nn.Module):\n    def forward(self, x): ...\n")
+    (package / "graphs.py").write_text(CAPTURES)
     assert not found(tmp_path, cache)
 
 

@@ -255,6 +255,7 @@ def test_what_an_engine_does_around_its_graphs_is_only_perhaps_replayed(scan):
 
             def execute_model(self, x: torch.Tensor) -> torch.Tensor:
                 self.offset += 1
+                self.graph.replay()
                 return x + self.offset
     """
     assert scan("GS702", source) == []

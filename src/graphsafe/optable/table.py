@@ -17,6 +17,10 @@ OPS_SCHEMA: Final = "graphsafe/ops/1"
 KNOWN_SCHEMA: Final = "graphsafe/aten-known/1"
 
 
+_TENSOR_PARAMS = frozenset("index mask condition src source mat2 batch2 tensor1 tensor2 vec".split())
+"Parameters of operations that take nothing but tensors, unless the entry counts them among its numbers."
+
+
 class OpTableError(Exception):
     """The op table's file is missing or malformed: one line that names the file."""
 
@@ -77,6 +81,15 @@ class OpTable:
         """Whether the first argument of this Python function is a tensor; not, if the table does not know it."""
         index = self._by_python.get(name)
         return index is not None and bool(self._rows[index].get("takes_tensor", True))
+
+    def takes_tensor_at(self, name: str, position: int) -> bool:
+        """Whether this argument of a Python function or method (its receiver is the first) can only be a tensor."""
+        index = self._by_python.get(name)
+        row = self._rows[index] if index is not None else {}
+        params: Sequence[str] = row.get("params", ())
+        if position >= len(params) or params[position] in row.get("numbers", ()):
+            return False
+        return params[position] in _TENSOR_PARAMS
 
     def aten(self, name: str, overload: str = "") -> Op | None:
         """The entry of an aten op (`aten::nonzero`): its overload's own, else the one for all overloads."""

@@ -20,12 +20,12 @@ from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, Place, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Field, Summary
-from graphsafe.scan.domain.values import NONE, Tensor, Value
+from graphsafe.scan.domain.values import NONE, Tensor, Value, holds_device
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.engine import Engine
 from graphsafe.scan.linting.gather import constructions, gather, included, joined, new_roots, passed_by_name
-from graphsafe.scan.roots.assumed_roots import assumed_roots_of
+from graphsafe.scan.roots.assumed_roots import PUBLIC, assumed_roots_of
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.hot_roots import HotnessRules, capture_sites, roots_of, target_roots
 from graphsafe.scan.sources.source import parse
@@ -42,8 +42,8 @@ NO_REASON: Reason = (0, 0, "")
 class Step:
     """Where reading begins: a root, a function that captures, or what configured targets return."""
 
-    kind: Literal["root", "site", "targets", "file"]
-    "`file`: the roots of a file are looked for."
+    kind: Literal["root", "public", "site", "targets", "file"]
+    "`public`: a root if it gives tensors back. `file`: the roots of a file are looked for."
     ref: str
     receiver: Value | None = None
     guarded: bool = False
@@ -178,18 +178,20 @@ class Driver:
         self.record = joined(self.project, [outcome.record for outcome in outcomes], texts)
 
     def _assumed(self, reached: Set[str]) -> Iterator[Step]:
+        # A function that is added there may be a root, and a call that is added may make another one none.
+        self.project.files.read_whole.update(self._candidates.public)
         for path in self._looked_for_roots:
             file = self.project.index(path)
             if file is None:
                 continue
             called_in_package = self._candidates.public.get(path)
-            if called_in_package is not None:
-                # A function that is added there may be a root, and a call that is added may make another one none.
-                self.project.files.read_whole.add(path)
             for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, called_in_package):
                 if ref not in reached and ref not in self._whys and self._engine.budget.holds(ref):
-                    self._note_why(ref, why, 1)
-                    yield Step("root", ref, receiver)
+                    if why == PUBLIC:
+                        yield Step("public", ref, receiver)
+                    else:
+                        self._note_why(ref, why, 1)
+                        yield Step("root", ref, receiver)
 
     def _may_be_other(self, key: Hashable) -> bool:
         """Whether a question about an attribute may have another answer, now that constructions are known."""
@@ -220,7 +222,13 @@ class Driver:
             step = waiting.pop()
             if step in self._read or (step.kind == "root" and self._engine.budget.is_spent()):
                 continue
-            summary = self._read[step] = self._engine.collect(lambda step=step: self._take(step), step.ref)  # type: ignore[misc]
+            summary = self._engine.collect(lambda step=step: self._take(step), step.ref)  # type: ignore[misc]
+            if step.kind == "public":
+                if not holds_device(summary.value):
+                    # Steps compute tensors; what gives a number or nothing is for whoever looks at results.
+                    continue
+                self._note_why(step.ref, PUBLIC, 1)
+            self._read[step] = summary
             for found in included([summary], self._looked_into):
                 for root in new_roots([found]):
                     if root.why:
@@ -233,7 +241,7 @@ class Driver:
 
     def _take(self, step: Step) -> Value:
         engine = self._engine
-        if step.kind == "root":
+        if step.kind in ("root", "public"):
             told = Arguments(keywords=self._told(step.ref))
             return engine.read(Call(step.ref, step.receiver, told, hot=True), guarded=step.guarded)
         if step.kind == "targets":

@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.domain.values import Number, Unknown, Value, as_tensor
+from graphsafe.scan.domain.values import Function, Number, Unknown, Value, as_tensor, options
+from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
@@ -35,7 +37,7 @@ def touches_device(engine: Engine, frame: Frame, body: Iterable[ast.stmt]) -> bo
         value = getattr(statement, "value", None)
         given = [value] if value is not None else []
         if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
-            if changes_in_place(value):
+            if changes_in_place(value) or _runs_device_code(engine, frame, value):
                 return True
             given = [*value.args, *(keyword.value for keyword in value.keywords)]
         if any(_may_be_tensor(engine.evaluate_quietly(frame, part)) for part in given):
@@ -60,6 +62,25 @@ def is_maths(engine: Engine, frame: Frame, node: ast.expr) -> bool:
 
     value = engine.evaluate_quietly(frame, node)
     return _may_be_tensor(value) or (type(value) is Number and value.type in ("int", "float"))
+
+
+def _runs_device_code(engine: Engine, frame: Frame, call: ast.Call) -> bool:
+    """`self._follow()`, `self.optimizer.step()`: a call whose result nobody uses, for what it does to the device."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr == "step":
+        return True
+    for option in options(engine.evaluate_quietly(frame, function)):
+        node = engine.project.function_node(option.ref) if type(option) is Function else None
+        if node is not None and _works_in_place(node):
+            return True
+    return False
+
+
+@memoize_on_node
+def _works_in_place(function: ast.AST) -> bool:
+    """Whether a function itself calls a function of torch or changes a tensor in place."""
+    calls = (inner for inner in ast.walk(function) if isinstance(inner, ast.Call))
+    return any(changes_in_place(call) or (dotted(call.func) or "").startswith("torch.") for call in calls)
 
 
 def changes_in_place(call: ast.Call) -> bool:

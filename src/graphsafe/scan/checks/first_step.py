@@ -95,3 +95,31 @@ def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
 
 def too_small(frame: Frame, text: str) -> bool:
     return any(test.target == f"size of {text}" for test in frame.lazy)
+
+
+_MISSING_ERRORS = ("AttributeError", "KeyError", "IndexError", "LookupError")
+
+
+def missing_when_raised(attempt: ast.Try, handler: ast.ExceptHandler) -> tuple[str, ...]:
+    """What was not there where `except AttributeError` is reached: `self.plan` behind `return self.plan`."""
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    if not all(node is not None and dotted(node) in _MISSING_ERRORS for node in caught) or len(attempt.body) != 1:
+        return ()
+    value = getattr(attempt.body[0], "value", None)
+    looked_up = (
+        [inner for inner in ast.walk(value) if isinstance(inner, (ast.Attribute, ast.Subscript))] if value else []
+    )
+    return tuple(dict.fromkeys(filter(None, map(dotted, looked_up))))
+
+
+@memoize_on_node
+def returned_if_there(test: ast.If) -> tuple[str, ...]:
+    """`self.keys` behind `if self.is_updated.get(n): return self.keys[n]`: a flag of the same object tells of it."""
+    last, asked = test.body[-1], test.test
+    if isinstance(asked, ast.Call) and isinstance(asked.func, ast.Attribute) and asked.func.attr == "get":
+        asked = asked.func.value
+    flag = dotted(asked)
+    kept = dotted(last.value) if isinstance(last, ast.Return) and last.value is not None else None
+    if flag is None or kept is None or "." not in kept or kept == flag:
+        return ()
+    return (kept, flag) if kept.rpartition(".")[0] == flag.rpartition(".")[0] else ()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from graphsafe.scan.checks import first_step
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import as_tensor
-from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
+from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted, statements_within
 
 if TYPE_CHECKING:
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 CAPACITY = "capacity of "
 CONSTRUCTORS = ("__init__", "__post_init__", "__new__", "setup")
-CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double int long view reshape".split())
 FORM = frozenset("shape device dtype ndim size numel dim stride".split())
-JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
 
 
 def bound_expression(frame: Frame, node: object) -> ast.expr | None:
@@ -63,21 +61,6 @@ def is_born_here(frame: Frame, text: str) -> bool:
     name = ast.Name(root, ast.Load())
     name.lineno = frame.node.end_lineno or frame.node.lineno
     return isinstance(bound_expression(frame, name), ast.Call)
-
-
-def mentions(node: ast.expr, text: str) -> bool:
-    """Whether an expression reads the attribute or element that the code calls `text`."""
-    return any(
-        isinstance(inner, (ast.Attribute, ast.Subscript)) and source_text(inner) == text for inner in ast.walk(node)
-    )
-
-
-def grows(node: ast.expr | None, text: str) -> bool:
-    """`torch.cat([self.kv, k])` and its kin: the new value holds the old one and more."""
-    if isinstance(node, ast.Call):
-        name = (dotted(node.func) or "").rpartition(".")[2]
-        return name in JOINING and any(mentions(argument, text) for argument in node.args)
-    return False
 
 
 def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
@@ -251,12 +234,6 @@ def _entries(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[tuple
     )
 
 
-def puts_back(node: ast.expr | None, text: str) -> bool:
-    """Whether an attribute gets back what was read from it: `was = self.mode; …; self.mode = was`."""
-    parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    return any(isinstance(part, ast.Attribute) and dotted(part) == text for part in parts)
-
-
 def _writers(engine: Engine, frame: Frame, attribute: str) -> set[str]:
     """The methods that assign an attribute of the frame's own class, those that reset it included."""
     if frame.owner is None:
@@ -298,22 +275,6 @@ def _constant_key(call: ast.Call) -> str | None:
     return next((name for name in names if isinstance(name, str)), None)
 
 
-def constructs(node: ast.expr | None) -> bool:
-    """`Kernel(x, y)`: an object, which may have used only the shapes of its arguments."""
-    name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
-    return name[:1].isupper()
-
-
-def converts(node: ast.expr | None, text: str) -> bool:
-    """`self.sinks.to(dtype)`: a conversion, which changes nothing from the second step on."""
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in CONVERSIONS
-        and ast.unparse(node.func.value) == text
-    )
-
-
 def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[str]:
     """The attributes whose tensors an expression reads."""
 
@@ -347,16 +308,12 @@ def _takes_nothing(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 __all__ = [
     "bound_expression",
     "capacity_tests",
-    "constructs",
-    "converts",
     "first_step_only",
-    "grows",
     "has_alternative",
     "is_born_here",
     "is_filled_here",
     "is_lazy",
     "is_made_along",
     "is_rare",
-    "mentions",
     "sources",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan.checks import host_clock
 from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.state_log import StateLog, Use, Write
 from graphsafe.scan.domain.values import (
     Dict,
@@ -33,23 +34,63 @@ from graphsafe.scan.domain.values import (
 def events(log: StateLog) -> Iterator[tuple[Write, Event]]:
     """At most one event for each place: of several causes the most precise, of several calls the most certain."""
     lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
-    uses: dict[str, list[Use]] = {}
-    for use in log.uses.values():
-        uses.setdefault(use.key, []).append(use)
+    flow = StateFlow(log)
     for writes in log.writes.values():
         found: list[tuple[Write, Event]] = []
         for write in writes:
             event = (
-                growing(write)
+                growing(write, flow)
                 or lazy_init(write, log)
                 or cached(write)
-                or host_state(write, uses.get(write.key, ()), log)
-                or (None if write.key in lazy else rebound(write, log))
+                or host_state(write, flow, log)
+                or (None if write.key in lazy and not write.reads_self else rebound(write, flow, log))
             )
             if event is not None:
                 found.append((write, event))
         if found:
             yield min(found, key=_rank)
+
+
+class StateFlow:
+    """Which state is written from which other, and who uses it in the end."""
+
+    def __init__(self, log: StateLog) -> None:
+        self._uses: dict[str, list[Use]] = {}
+        for use in log.uses.values():
+            self._uses.setdefault(use.key, []).append(use)
+        self._fed: dict[str, set[str]] = {}
+        "State -> other state that is computed from it."
+        self.moved: set[str] = set()
+        "Attributes that get another tensor."
+        self.emptied: set[str] = set()
+        "Containers that steps put anew."
+        for writes in log.writes.values():
+            for write in writes:
+                source = state_of(write.value)
+                if source is not None and source != write.key:
+                    self._fed.setdefault(source, set()).add(write.key)
+                if not (write.keyed or write.lazy) and as_tensor(write.value)[0] is not None:
+                    self.moved.add(write.key)
+                if not write.reads_self and any(type(option) in (Sequence, Dict) for option in options(write.value)):
+                    self.emptied.add(write.key)
+
+    def uses(self, key: str) -> Collection[Use]:
+        """Where a number of the host decides what the device does, directly or through other state."""
+        return [use for fed in self._reached(key) for use in self._uses.get(fed, ())]
+
+    def feeds_itself(self, write: Write) -> bool:
+        """Whether the new value was computed from the old one, perhaps by way of other state."""
+        source = state_of(write.value)
+        return write.reads_self or write.augmented or (source is not None and source in self._reached(write.key))
+
+    def _reached(self, key: str) -> Collection[str]:
+        found = {key}
+        waiting = [key]
+        while waiting:
+            further = self._fed.get(waiting.pop(), set()) - found
+            found |= further
+            waiting += further
+        return sorted(found)
 
 
 _LEVELS = ("error", None, "warning", "note")
@@ -61,12 +102,12 @@ def _rank(judged: tuple[Write, Event]) -> tuple[object, ...]:
     return event.guard is not None, event.confidence == "possible", level, event.kind, event.how, repr(event)
 
 
-def growing(write: Write) -> Event | None:
+def growing(write: Write, flow: StateFlow) -> Event | None:
     """A tensor or list that gets longer step by step, or a buffer replaced where it is too small."""
     if not write.grows or not _has_tensor(write.value):
         return None
-    # A list that is appended to is often emptied somewhere else, once a step or once a request.
-    appended = write.keyed and write.augmented
+    # A list that is appended to may be emptied once a step.
+    appended = write.keyed and write.augmented and write.key in flow.emptied
     return _event(write, "Alloc", "growing", "possible" if appended else _confidence(write.value))
 
 
@@ -100,8 +141,8 @@ def _is_list(value: Value) -> bool:
 
 
 def cached(write: Write) -> Event | None:
-    """A container that steps fill with device tensors by key: nothing keeps an entry alive for a graph."""
-    if not write.lazy or not write.keyed or write.grows:
+    """A table that steps fill with device tensors by key, and that is emptied: nothing keeps an entry for a graph."""
+    if not write.lazy or not write.keyed or write.grows or not write.dropped:
         return None
     tensor, certain = as_tensor(write.value)
     if tensor is None or tensor.where == "host" or not certain:
@@ -109,13 +150,14 @@ def cached(write: Write) -> Event | None:
     return _event(write, "AttrWrite", "cached", _confidence(write.value))
 
 
-def host_state(write: Write, uses: Collection[Use], log: StateLog) -> Event | None:
+def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     """A host number that changes from step to step and decides what the device does: a graph keeps one value of it."""
     if not _is_number(write.value) or write.borrowed or write.lazy or write.rare:
         return None
+    uses = flow.uses(write.key)
     if write.key.startswith(host_clock.KEY):
         uses = [use for use in uses if use.kind != "branch"]
-    if not (write.reads_self or write.augmented):
+    if not flow.feeds_itself(write):
         before = log.used_before.get(write.place, ())
         uses = [use for use in uses if use.place in before] if _is_cleared_flag(write) else []
     if not uses:
@@ -132,15 +174,18 @@ def _is_cleared_flag(write: Write) -> bool:
     return isinstance(new, Number) and isinstance(old, Number) and new.const is False and old.const is True
 
 
-def rebound(write: Write, log: StateLog) -> Event | None:
+def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     """A tensor attribute that gets a new tensor each step: the graph keeps the address of the old one."""
-    if write.keyed or write.lazy or write.borrowed or write.rare:
+    if (write.keyed and not write.reads_self) or write.lazy or write.borrowed or write.rare:
         return None
-    tensor, certain = as_tensor(write.value)
-    if tensor is None or tensor.where == "host" or not certain or not tensor.fresh:
+    tensor, certain = _one_or_several(write.value)
+    if tensor is None or tensor.where == "host" or not certain:
         return None
-    before, _ = as_tensor(write.before) if write.before is not None else (None, False)
-    if before is None:
+    # Another attribute's tensor, if that gets another one as well: they take turns.
+    if not tensor.fresh and (tensor.attr in (None, write.key) or tensor.attr not in flow.moved):
+        return None
+    before, _ = _one_or_several(write.before) if write.before is not None else (None, False)
+    if before is None and not write.reads_self:
         return None
     read_first = write.reads_self or write.place in log.read_before
     # An attribute that is None before the step is mostly set and reset within it.
@@ -176,7 +221,15 @@ def _has_tensor(value: Value) -> bool:
     return tensor is not None or (holds_device(value) and type(value) is not Unknown)
 
 
+def _one_or_several(value: Value) -> tuple[Tensor | None, bool]:
+    """The tensor that a value is, or those in a list of nothing else."""
+    return as_tensor(value.elem if type(value) is Sequence and value.kind in ("list", "tuple") else value)
+
+
 def _is_number(value: Value) -> bool:
+    """Whether it is a number, perhaps missing, or a list of nothing else."""
+    if type(value) is Sequence:
+        return _is_number(value.elem)
     if type(value) is Union:
         return all(type(option) in (Number, NoneValue) for option in value.options)
-    return type(value) is Number
+    return type(value) is Number or (type(value) is Unknown and value.state is not None and not value.device)

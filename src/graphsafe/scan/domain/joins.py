@@ -80,7 +80,9 @@ def _join_unknown(a: Value, b: Value) -> Value:
         # Functions among the options are followed; for the rest the result is unknown.
         return Union((*functions, UNKNOWN))
     on_host = _is_kept(a) and _is_kept(b)
-    return Unknown(depends_on_step(a) or depends_on_step(b), holds_device(a) or holds_device(b), on_host)
+    states = (value.state for value in (a, b) if isinstance(value, (Number, Unknown)))
+    state = next(filter(None, states), None)
+    return Unknown(depends_on_step(a) or depends_on_step(b), holds_device(a) or holds_device(b), on_host, state=state)
 
 
 def _is_kept(value: Value) -> bool:
@@ -143,12 +145,13 @@ def _join_numbers(a: Number, b: Number) -> Number:
 
 
 def _join_sequences(a: Sequence, b: Sequence) -> Sequence:
+    held_by = a.held_by if a.held_by == b.held_by else None
     if a.items is not None and b.items is not None and len(a.items) == len(b.items):
         items = tuple(map(join, a.items, b.items))
-        return Sequence(a.kind, items, join(a.elem, b.elem))
+        return Sequence(a.kind, items, join(a.elem, b.elem), held_by)
     empty_a, empty_b = a.items == (), b.items == ()
     elem = b.elem if empty_a else a.elem if empty_b else join(a.elem, b.elem)
-    return Sequence(a.kind, None, elem)
+    return Sequence(a.kind, None, elem, held_by)
 
 
 def _join_dicts(a: Dict, b: Dict) -> Dict:
@@ -159,7 +162,8 @@ def _join_dicts(a: Dict, b: Dict) -> Dict:
     merged = dict(a.items)
     for key, value in b.items:
         merged[key] = join(merged[key], value) if key in merged else value
-    return Dict(tuple(merged.items())[:MAX_ITEMS], join(a.elem, b.elem))
+    held_by = a.held_by if a.held_by == b.held_by else None
+    return Dict(tuple(merged.items())[:MAX_ITEMS], join(a.elem, b.elem), held_by)
 
 
 _JOINS: Mapping[type, Callable[[Any, Any], Value | None]] = {

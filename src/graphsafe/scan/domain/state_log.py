@@ -47,6 +47,8 @@ class Write:
     compile_test: CompileTest | None = None
     constructed: bool = False
     "The value is an object made here; only its class says what it keeps."
+    dropped: bool = True
+    "For an element of a table: something empties it."
     sources: frozenset[str] = frozenset()
     "For a lazy value: the attributes whose tensors it was computed from."
 

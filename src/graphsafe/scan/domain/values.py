@@ -40,6 +40,10 @@ class Unknown:
     "May hold device tensors: it is the result of a call that was given some."
     host: bool = False
     "Its name says that it stays on the host."
+    compared: bool = False
+    "The comparison of a value that may be a device tensor: used as an index, or for one of its methods, it is a mask."
+    state: str | None = None
+    "As of a number, which it may be."
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,8 @@ class Sequence:
     "`None` where the length is not known."
     elem: Value
     "The join of the items."
+    held_by: str | None = None
+    "The attribute or global that holds it, as of a tensor (held.py)."
     weight: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -176,6 +182,7 @@ class Dict:
     "What constant keys hold."
     elem: Value
     "The join of all values."
+    held_by: str | None = None
     weight: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

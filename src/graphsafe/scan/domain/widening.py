@@ -23,7 +23,6 @@ from graphsafe.scan.domain.values import (
     Union,
     Unknown,
     Value,
-    of_elements,
 )
 
 MAX_INT = 16
@@ -70,23 +69,23 @@ def _number(value: Number) -> Number:
 def _sequence(value: Sequence) -> Sequence:
     elem = _widened(value.elem)
     if value.items is None:
-        return value if elem is value.elem else of_elements(value.kind, elem)
+        return value if elem is value.elem else Sequence(value.kind, None, elem, value.held_by)
     if len(value.items) > MAX_ITEMS or value.weight > MAX_HELD:
-        return of_elements(value.kind, elem)
+        return Sequence(value.kind, None, elem, value.held_by)
     items = tuple(map(_widened, value.items))
     if elem is value.elem and all(map(is_, items, value.items)):
         return value
-    return Sequence(value.kind, items, elem)
+    return Sequence(value.kind, items, elem, value.held_by)
 
 
 def _dict(value: Dict) -> Dict:
     if len(value.items) > MAX_ITEMS or value.weight > MAX_HELD:
-        return Dict((), _widened(value.elem))
+        return Dict((), _widened(value.elem), value.held_by)
     items = tuple((key, _widened(item)) for key, item in value.items)
     elem = _widened(value.elem)
     if elem is value.elem and all(new is old for (_, new), (_, old) in zip(items, value.items, strict=True)):
         return value
-    return Dict(items, elem)
+    return Dict(items, elem, value.held_by)
 
 
 def _function(value: Function) -> Value:

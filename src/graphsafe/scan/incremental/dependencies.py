@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from graphsafe.report.model import Report, in_order
 from graphsafe.scan.incremental.cache import digest
 from graphsafe.scan.incremental.line_shifts import LineShift, Span, Unclear, shifted
-from graphsafe.scan.roots.candidate_files import RootPatterns
+from graphsafe.scan.roots.candidate_files import RootPatterns, may_capture
 from graphsafe.scan.symbols.custom_ops import operators_in
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.overrides import subclasses_in
@@ -145,7 +145,7 @@ def _unchanged(
 
 
 def _hint(data: bytes, root_patterns: RootPatterns) -> str:
-    begins = root_patterns.may_be_in(data), root_patterns.may_begin_step(data), b"torch" in data
+    begins = root_patterns.may_be_in(data), may_capture(data), b"torch" in data
     said = (*begins, [*subclasses_in(data)], [*operators_in(data)])
     return digest(repr(said).encode()) if any(said) else ""
 

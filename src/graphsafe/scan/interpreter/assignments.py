@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from graphsafe.scan.checks import first_step
-from graphsafe.scan.checks.provenance import (
-    bound_expression,
-    constructs,
-    converts,
-    grows,
-    identifies_object,
-    is_born_here,
-    is_lazy,
-    is_made_along,
-    is_rare,
-    mentions,
-    puts_back,
-    sources,
-)
-from graphsafe.scan.domain.events import span_of
+from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join, sequence
 from graphsafe.scan.domain.naming import bound_to, placed
 from graphsafe.scan.domain.record import REPLACED_FORWARD
-from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
     UNKNOWN,
     Dict,
+    Function,
     Instance,
     NoneValue,
     Number,
@@ -40,9 +25,10 @@ from graphsafe.scan.domain.values import (
     named,
     options,
 )
-from graphsafe.scan.interpreter import operators
+from graphsafe.scan.interpreter import members, operators, state_writes
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.interpreter.state_writes import write_item
 from graphsafe.scan.interpreter.subscripts import subscript_store
 from graphsafe.scan.models import torch_functions
 from graphsafe.scan.symbols.index import dotted
@@ -103,18 +89,26 @@ def augmented(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
 
 
 def assign(
-    engine: Engine, frame: Frame, target: ast.expr, value: Value, node: ast.AST, augmented: bool = False
+    engine: Engine,
+    frame: Frame,
+    target: ast.expr,
+    value: Value,
+    node: ast.AST,
+    augmented: bool = False,
+    written: ast.expr | None = None,
 ) -> None:
+    """`written`: the expression of the value, where it is not that of the statement `node`."""
+    written = written or getattr(node, "value", None)
     if isinstance(target, ast.Name):
         if target.id in frame.globals:
-            _write_state(engine, frame, target, f"{frame.path}::{target.id}", target.id, value, node, augmented)
+            state_writes.write_global(engine, frame, target, value, node, written, augmented)
         else:
             frame.env[target.id] = bound_to(value, target.id)
     elif isinstance(target, (ast.Tuple, ast.List)):
         _unpack(engine, frame, target.elts, value, node)
     elif isinstance(target, ast.Attribute):
         owner = engine.evaluate(frame, target.value)
-        _assign_attribute(engine, frame, target, owner, value, node, augmented)
+        _assign_attribute(engine, frame, target, owner, value, node, augmented, written)
     elif isinstance(target, ast.Subscript):
         owner = engine.evaluate(frame, target.value)
         if not subscript_store(engine, frame, target, owner, value, node):
@@ -128,10 +122,12 @@ def _unpack(engine: Engine, frame: Frame, targets: list[ast.expr], value: Value,
     single = options(value)
     if len(single) == 1 and type(single[0]) is Sequence:
         items = single[0].items
+    display = getattr(node, "value", None)
+    parts = display.elts if isinstance(display, (ast.Tuple, ast.List)) and len(display.elts) == len(targets) else []
     starred = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
     for i, target in enumerate(targets):
         if items is not None and starred is None and len(items) == len(targets):
-            assign(engine, frame, target, items[i], node)
+            assign(engine, frame, target, items[i], node, written=parts[i] if parts else None)
         elif items is not None and starred is not None and len(items) >= len(targets) - 1:
             after = len(targets) - starred - 1
             if i < starred:
@@ -149,20 +145,29 @@ def _unpack(engine: Engine, frame: Frame, targets: list[ast.expr], value: Value,
 
 
 def _assign_attribute(
-    engine: Engine, frame: Frame, target: ast.Attribute, owner: Value, value: Value, node: ast.AST, augmented: bool
+    engine: Engine,
+    frame: Frame,
+    target: ast.Attribute,
+    owner: Value,
+    value: Value,
+    node: ast.AST,
+    augmented: bool,
+    written: ast.expr | None,
 ) -> None:
     if target.attr == "forward":
         torch_functions.handed_over(engine, value, REPLACED_FORWARD)
     for option in options(owner):
         if type(option) is not Instance:
             continue
+        setter = engine.project.find_method(option.ref, f"{target.attr}.setter")
+        if setter is not None:
+            engine.call(frame, node, Function(setter, option), Arguments((value,)))
+            return
         if frame.hot:
-            key = engine.attributes.key(option.ref, target.attr)
-            text = f"{dotted(target.value) or '…'}.{target.attr}"
-            before = engine.attributes.initial(option.ref, target.attr)
-            _record_write(engine, frame, key, text, value, before, node, augmented, borrowed=option.step)
+            holder = dotted(target.value) or "…"
+            state_writes.write_attribute(engine, frame, option, target.attr, holder, value, node, written, augmented)
             if type(value) is Tensor:
-                value = replace(value, attr=key)
+                value = replace(value, attr=engine.attributes.key(option.ref, target.attr))
         else:
             engine.attributes.record(option.ref, target.attr, value)
     chain = dotted(target)
@@ -176,6 +181,8 @@ def _assign_item(
 ) -> None:
     key = engine.evaluate(frame, target.slice)
     holder = target.value
+    if any(type(option) is Dict and option.held_by == members.PARAM_GROUPS for option in options(owner)):
+        engine.use_number(frame, value, "operand", target)
     text = dotted(holder)
     for option in options(owner):
         if type(option) is Dict:
@@ -183,15 +190,19 @@ def _assign_item(
             if type(key) is Number and isinstance(key.const, (str, int)):
                 items[key.const] = value
             elem = value if type(option.elem) is Unknown and not option.items else join(option.elem, value)
-            updated: Value = Dict(tuple(items.items()), elem)
+            updated: Value = Dict(tuple(items.items()), elem, option.held_by)
         elif type(option) is Sequence:
-            updated = Sequence(option.kind, None, join(option.elem, value))
+            updated = Sequence(option.kind, None, join(option.elem, value), option.held_by)
         else:
             continue
         if isinstance(holder, ast.Name) and holder.id in frame.env:
             frame.env[holder.id] = updated
+            if frame.hot and option.held_by is not None:
+                write_item(engine, frame, option.held_by, option, target, key, value, node, augmented)
         elif isinstance(holder, ast.Name) and frame.hot:
-            _record_item(engine, frame, f"{frame.path}::{holder.id}", None, target, key, value, node, augmented)
+            write_item(engine, frame, f"{frame.path}::{holder.id}", None, target, key, value, node, augmented)
+        elif frame.hot and option.held_by is not None and not isinstance(holder, ast.Attribute):
+            write_item(engine, frame, option.held_by, option, target, key, value, node, augmented)
         elif isinstance(holder, ast.Attribute) and text is not None:
             instance = engine.evaluate(frame, holder.value)
             if type(instance) is not Instance:
@@ -199,84 +210,6 @@ def _assign_item(
             if frame.hot:
                 attribute = engine.attributes.key(instance.ref, holder.attr)
                 held = engine.attributes.initial(instance.ref, holder.attr)
-                _record_item(engine, frame, attribute, held, target, key, value, node, augmented, instance.step)
+                write_item(engine, frame, attribute, held, target, key, value, node, augmented, instance.step)
             else:
                 engine.attributes.record(instance.ref, holder.attr, updated)
-
-
-def _record_item(
-    engine: Engine,
-    frame: Frame,
-    holder: str,
-    held: Value | None,
-    target: ast.Subscript,
-    key: Value,
-    value: Value,
-    node: ast.AST,
-    augmented: bool,
-    borrowed: bool = False,
-) -> None:
-    """`holder[key] = value`: under a constant key that a constructor filled it is an attribute like any other."""
-    if identifies_object(frame, target.slice):
-        # An entry keyed by one tensor's address is like an attribute of that tensor.
-        return
-    before: Value | None = None
-    if type(held) is Dict and type(key) is Number and isinstance(key.const, str):
-        before = dict(held.items).get(key.const)
-        holder = f"{holder}[{key.const!r}]"
-    text = ast.unparse(target)
-    _record_write(engine, frame, holder, text, value, before, node, augmented, keyed=before is None, borrowed=borrowed)
-
-
-def _write_state(
-    engine: Engine, frame: Frame, target: ast.Name, key: str, text: str, value: Value, node: ast.AST, augmented: bool
-) -> None:
-    frame.env[target.id] = named(value, target.id)
-    if frame.hot:
-        before = engine.globals.value(frame.file, target.id)
-        _record_write(engine, frame, key, text, value, before, node, augmented)
-
-
-def _record_write(
-    engine: Engine,
-    frame: Frame,
-    key: str,
-    text: str,
-    value: Value,
-    before: Value | None,
-    node: Any,
-    augmented: bool,
-    keyed: bool = False,
-    borrowed: bool = False,
-) -> None:
-    written = getattr(node, "value", None)
-    assigned = bound_expression(frame, written)
-    if assigned is not written and puts_back(assigned, text):
-        return
-    reads_self = augmented or (isinstance(assigned, ast.expr) and mentions(assigned, text))
-    base = text.partition("[")[0]
-    lazy = is_lazy(frame, text, written if keyed else None)
-    guard = frame.guard or ("an exception handler" if frame.unlikely else None)
-    engine.note(
-        Write(
-            key=key,
-            text=text,
-            path=frame.path,
-            function=frame.function,
-            span=span_of(node),
-            value=value,
-            before=before,
-            augmented=augmented,
-            reads_self=reads_self,
-            lazy=lazy,
-            keyed=keyed,
-            guard=guard,
-            compile_test=frame.compile_test,
-            grows=grows(assigned, text) or first_step.too_small(frame, base),
-            borrowed=borrowed or is_born_here(frame, text),
-            alone=all(test.alone for test in frame.lazy),
-            rare=converts(assigned, text) or is_made_along(frame, text) or (is_rare(frame) and not reads_self),
-            constructed=constructs(assigned),
-            sources=sources(engine, frame, assigned) if lazy else frozenset(),
-        )
-    )

@@ -9,10 +9,23 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import TOP_LEVEL, Call
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.naming import MASK_NAME, placed, where_of
 from graphsafe.scan.domain.summary import Effects, Summary
-from graphsafe.scan.domain.values import UNKNOWN, Instance, NoneValue, Number, Tensor, Union, Unknown, Value, as_tensor
+from graphsafe.scan.domain.values import (
+    UNKNOWN,
+    Dict,
+    Instance,
+    NoneValue,
+    Number,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    as_tensor,
+)
+from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.symbols.project import is_module_base
@@ -137,7 +150,10 @@ class AttributeTables:
             )
         if type(value) is Unknown and type(of_class) is not Unknown:
             return of_class
-        if type(value) is NoneValue and type(of_class) is not Unknown:
+        if type(value) is Unknown and type(made.value(name)) is Number:
+            return replace(value, state=self.key(ref, name))
+        by_class = type(of_class) is NoneValue and made.value(name) is None
+        if by_class or (type(value) is NoneValue and type(of_class) is not Unknown):
             return join(value, of_class)
         return value
 
@@ -316,8 +332,8 @@ def named_attribute(value: Value, text: str, key: str) -> Value:
         if dtype is None and MASK_NAME.search(name) and name != "attention_mask":
             dtype = "bool"
         return replace(value, name=text, attr=key, fresh=False, where=where, dtype=dtype)
-    if isinstance(value, Number):
-        return replace(value, state=key, overridable_by=value.overridable_by or "attribute")
+    if isinstance(value, (Number, SequenceValue, Dict)):
+        return held_in(value, key)
     if isinstance(value, Union):
         options = [named_attribute(option, text, key) for option in value.options]
         result = options[0]

@@ -19,6 +19,7 @@ from graphsafe.scan.checks.provenance import first_step_only, is_filled_here
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.events import Event, EventKind, span_of
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.queries import Queries
 from graphsafe.scan.domain.record import Edge, Failure, Place
@@ -40,7 +41,6 @@ from graphsafe.scan.domain.values import (
     UNKNOWN,
     Function,
     Instance,
-    Number,
     Tensor,
     Unknown,
     Value,
@@ -49,7 +49,7 @@ from graphsafe.scan.domain.values import (
     of_elements,
 )
 from graphsafe.scan.domain.widening import widened
-from graphsafe.scan.interpreter import attributes, calls, expressions, members, parameters, statements
+from graphsafe.scan.interpreter import attributes, calls, expressions, members, parameters, state_writes, statements
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_budget import MAX_COLD, CallBudget, Scope
 from graphsafe.scan.interpreter.call_frame import Frame
@@ -60,7 +60,6 @@ from graphsafe.scan.models import named_calls
 from graphsafe.scan.sources.node_memo import expression_text
 from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
-from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
 
@@ -135,15 +134,16 @@ class Engine:
 
     def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
         """Note that a host number which is state decides what the device does here."""
-        if frame.hot and isinstance(value, Number) and value.state is not None:
+        state = state_of(value) if frame.hot else None
+        if state is not None:
             line: int = node.lineno  # type: ignore[attr-defined]
-            self.note(Use(value.state, kind, frame.path, frame.function, line))
+            self.note(Use(state, kind, frame.path, frame.function, line))
 
     # expressions, for handlers and models that meet others inside theirs
 
     def evaluate(self, frame: Frame, node: ast.expr) -> Value:
         """The value of an expression; what it does is noted."""
-        if type(node) is ast.Name:
+        if type(node) is ast.Name and node.id not in frame.globals:
             # Every other expression is a name, and most names are local.
             local = frame.env.get(node.id)
             if local is not None:
@@ -162,6 +162,10 @@ class Engine:
     def attribute(self, frame: Frame, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:
         """What an attribute of a value holds; `text` is how the code writes it."""
         return members.attribute(self, frame, node, owner, name, text)
+
+    def set_attribute(self, frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
+        """`setattr(owner, name, value)`; None for a name that is chosen as the code runs."""
+        state_writes.set_attribute(self, frame, node, owner, name, value)
 
     def note_once(self, item: Item) -> None:
         """As `note`, where only the first of equal items counts; all summaries that have one share the object."""
@@ -332,13 +336,10 @@ class Engine:
             frame.returns.append(NONE)
         return join_all(frame.returns) if frame.returns else UNKNOWN
 
-    def _file_of(self, ref: str) -> FileIndex | None:
-        return self.project.index(ref.partition("::")[0])
-
     def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
         """What the annotation of a function promises, for one that is not read."""
         node = self.project.function_node(ref)
-        file = self._file_of(ref)
+        file = self.project.index(ref.partition("::")[0])
         step = arguments is not None and any(map(depends_on_step, arguments.values()))
         if node is None or file is None or node.returns is None:
             return Unknown(step, arguments is not None and any(map(holds_device, arguments.values())))
@@ -347,7 +348,9 @@ class Engine:
     @staticmethod
     def after_unknown(arguments: Arguments) -> Value:
         """What a call of something unknown returns: unknown, but derived from the arguments."""
-        return Unknown(any(map(depends_on_step, arguments.values())), any(map(holds_device, arguments.values())))
+        given = tuple(arguments.values())
+        state = next(filter(None, map(state_of, given)), None)
+        return Unknown(any(map(depends_on_step, given)), any(map(holds_device, given)), state=state)
 
     def is_cold(self, ref: str) -> bool:
         facts = self.project.function_facts(ref)

@@ -38,6 +38,8 @@ def _literal(const: object) -> Value:
 
 
 def _name(engine: Engine, frame: Frame, node: ast.Name) -> Value:
+    if node.id in frame.globals and frame.hot:
+        engine.note_once(Read(f"{frame.path}::{node.id}"))
     value = engine.name(frame, node.id)
     if type(value) is Number and value.state is None and node.id not in frame.env and node.id in frame.file.assigns:
         return replace(value, state=f"{frame.path}::{node.id}")

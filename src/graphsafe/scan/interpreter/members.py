@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.held import held_in, not_held
 from graphsafe.scan.domain.naming import known_by
 from graphsafe.scan.domain.state_log import Read
 from graphsafe.scan.domain.values import (
@@ -33,6 +34,7 @@ from graphsafe.scan.domain.values import (
     Unknown,
     Value,
     number,
+    of_elements,
 )
 from graphsafe.scan.interpreter.attributes import MODULE_ATTRIBUTES, named_attribute
 from graphsafe.scan.models import library
@@ -42,6 +44,11 @@ if TYPE_CHECKING:
     from graphsafe.scan.interpreter.engine import Engine
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
+PARAM_GROUPS = "param_groups"
+"Of optimizers: what they compute with, such as the learning rate."
+_PARAM_GROUPS = held_in(
+    of_elements("list", Dict((("params", of_elements("list", Tensor(dtype="float"))),), UNKNOWN)), PARAM_GROUPS
+)
 _RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
 "Modules whose `bias` is a flag: their parameters have a layer's number in the name."
 
@@ -135,16 +142,22 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
             return DeviceValue("device" if engine.attributes.is_module(owner.ref) else "any")
         if name == "dtype":
             return DtypeValue(None)
+        if name in (PARAM_GROUPS, "state") and _is_optimizer(engine, owner):
+            # Of a parameter, or of a group of them, each a dict that outlives the step.
+            return held_in(Dict((), Dict((), UNKNOWN)), key) if name == "state" else _PARAM_GROUPS
         return known_by(Unknown(owner.step, owner.step), name)
     if type(found) is Function and found.bound is None and _is_method(engine, found.ref):
         # `forward_core = Other.forward_core` in a class body.
         return replace(found, bound=owner)
     value = named_attribute(found, text, key)
-    if owner.step and type(value) is Tensor:
+    if owner.step and isinstance(value, (Tensor, Unknown)):
         return replace(value, step=True)
-    if owner.step and type(value) is Unknown:
-        return replace(value, step=True)
-    return value
+    # What comes with a step's inputs is another object in the next step.
+    return not_held(value) if owner.step else value
+
+
+def _is_optimizer(engine: Engine, owner: Instance) -> bool:
+    return any("::" not in base and base.rpartition(".")[2] == "Optimizer" for base in engine.project.mro(owner.ref))
 
 
 def _is_method(engine: Engine, ref: str) -> bool:
@@ -206,4 +219,6 @@ def _of_unknown(owner: Unknown, name: str) -> Value:
         return ON_CUDA
     if name == "ndim":
         return NUMBER
+    if name == PARAM_GROUPS:
+        return _PARAM_GROUPS
     return known_by(owner, name)

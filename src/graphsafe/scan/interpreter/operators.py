@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.joins import join, sequence
 from graphsafe.scan.domain.values import (
     ARRAY,
@@ -67,6 +68,10 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 
 
+_ELEMENTWISE = (*_COMPARE,)
+"Comparisons that tensors answer element by element."
+
+
 def binary_operation(engine: Engine, frame: Frame, node: ast.BinOp) -> Value:
     left = engine.evaluate(frame, node.left)
     return binary(engine, frame, node, left, engine.evaluate(frame, node.right))
@@ -110,7 +115,18 @@ def binary(engine: Engine, frame: Frame, node: ast.BinOp | ast.AugAssign, left: 
         return of_elements(left.kind, left.elem)
     if type(left) is Dict and type(right) is Dict:
         return join(left, right)
-    return Unknown(depends_on_step(left) or depends_on_step(right), holds_device(left) or holds_device(right))
+    compared = isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)) and (_is_compared(left) or _is_compared(right))
+    device = holds_device(left) or holds_device(right)
+    if device:
+        # What is computed from a tensor and a number that is state.
+        engine.use_number(frame, left, "operand", node)
+        engine.use_number(frame, right, "operand", node)
+    state = state_of(left) or state_of(right)
+    return Unknown(depends_on_step(left) or depends_on_step(right), device, compared=compared, state=state)
+
+
+def _is_compared(value: Value) -> bool:
+    return type(value) is Unknown and value.compared
 
 
 def _placed_by_operand(frame: Frame, node: ast.expr, tensor: Tensor, other: Tensor) -> None:
@@ -167,7 +183,10 @@ def promote(a: Dtype | None, b: Dtype | None) -> Dtype | None:
 def unary(engine: Engine, frame: Frame, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         known = conditions.truth(engine, frame, node.operand, "not", node)
-        return replace(known, const=not known.const, type="bool") if known is not None else BOOL
+        if known is not None:
+            return replace(known, const=not known.const, type="bool")
+        state = state_of(engine.evaluate_quietly(frame, node.operand))
+        return BOOL if state is None else replace(BOOL, state=state)
     value = engine.evaluate(frame, node.operand)
     tensor, _ = as_tensor(value)
     if tensor is not None:
@@ -211,7 +230,7 @@ def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop
         if type(other) is NoneValue:
             return BOOL
         engine.use_number(frame, other, "operand", node)
-        mask = elementwise((tensor,), "bool")
+        mask = replace(elementwise((tensor,), "bool"), step=tensor.step or depends_on_step(other))
         return mask if certain else perhaps(mask)
     if type(left) is Array or type(right) is Array:
         return ARRAY
@@ -230,7 +249,11 @@ def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop
         return BOOL
     step = depends_on_step(left) or depends_on_step(right)
     device = (type(left) is Unknown and left.device) or (type(right) is Unknown and right.device)
-    return Unknown(step, False) if device else BOOL
+    is_text = any(type(side) is Number and side.type == "str" for side in (left, right))
+    if device:
+        return Unknown(step, compared=isinstance(op, _ELEMENTWISE) and not is_text)
+    state = state_of(left) or state_of(right)
+    return BOOL if state is None else replace(BOOL, state=state)
 
 
 def _is_unset_switch(value: Value) -> bool:

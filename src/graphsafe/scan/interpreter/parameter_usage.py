@@ -17,13 +17,19 @@ _FUNCTIONS_OF = {
 "How code writes the modules whose functions take tensors -> the prefix of the op table's names."
 
 
+SLICED = "[:, …]"
+"In place of an attribute: an index of several dimensions, which lists and dicts do not take."
+
+
 def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint) -> bool:
     """Whether the body reads a method or attribute of the parameter, or calls a function with it, that tells.
 
     What tells stands in the op table: `of` a `parameter` fewer names tell than of a `step-input`.
     """
     uses = _uses_by_name(function).get(name, frozenset())
-    return not ops.tensor_hints(of).isdisjoint(uses) or any(map(ops.takes_tensor, uses))
+    if SLICED in uses or not ops.tensor_hints(of).isdisjoint(uses) or any(map(ops.takes_tensor, uses)):
+        return True
+    return any(ops.takes_tensor_at(*place) for place in _given_to(function).get(name, ()))
 
 
 @memoize_on_node
@@ -48,3 +54,33 @@ def _uses(node: ast.AST) -> Iterator[tuple[str, str]]:
             for side in (inner.left, inner.right):
                 if isinstance(side, ast.Name):
                     yield side.id, "__matmul__"
+        elif isinstance(inner, ast.Subscript) and isinstance(inner.value, ast.Name) and _selects_along(inner.slice):
+            yield inner.value.id, SLICED
+
+
+def _selects_along(index: ast.expr) -> bool:
+    """Several dimensions with `:`, `None` or `...` among them, which keys of a dict do not have."""
+    parts = index.elts if isinstance(index, ast.Tuple) else []
+    return any(isinstance(p, ast.Slice) or (isinstance(p, ast.Constant) and p.value in (None, Ellipsis)) for p in parts)
+
+
+@memoize_on_node
+def _given_to(function: ast.AST) -> Mapping[str, Set[tuple[str, int]]]:
+    """Names that are passed to functions of torch, or to what may be methods of tensors: operation and position."""
+    found: dict[str, set[tuple[str, int]]] = {}
+    for inner in ast.walk(function):
+        if not isinstance(inner, ast.Call):
+            continue
+        head, _, last = (dotted(inner.func) or "").rpartition(".")
+        if head in _FUNCTIONS_OF:
+            operation, first = _FUNCTIONS_OF[head] + last, 0
+        elif isinstance(inner.func, ast.Attribute) and inner.func.attr == "copy_":
+            operation, first = "torch.Tensor.copy_", 1
+        elif isinstance(inner.func, ast.Attribute):
+            operation, first = f"torch.Tensor.{inner.func.attr}", 1
+        else:
+            continue
+        for position, argument in enumerate(inner.args, first):
+            if isinstance(argument, ast.Name):
+                found.setdefault(argument.id, set()).add((operation, position))
+    return found

@@ -135,7 +135,7 @@ def _parameter(
             return _default(engine, frame, default, overridable_by="default")
         # A result of a call with device tensors is a tensor, if the body uses it like one.
         from_step = unknown_caller or (type(passed) is Unknown and passed.device)
-        if frame.hot and (
+        if (frame.hot or (unknown_caller and not engine.is_cold(frame.ref))) and (
             is_used_as_tensor(function, name, engine.ops, "step-input" if from_step else "parameter")
             or (unknown_caller and MASK_NAME.search(name) is not None)
         ):

@@ -157,6 +157,7 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
         if not runs_on:
             # `if self.plan is not None: return self.plan`: what follows runs where it is missing.
             missing += [*first_step.lazy_tests(node.test, not branch), *capacity_tests(node.test)]
+            missing += first_step.returned_if_there(node) if branch else ()
         if runs_on:
             outcomes.append(frame.env)
         elif verdict.guarded is (not branch):
@@ -253,10 +254,13 @@ def _try(engine: Engine, frame: Frame, node: ast.Try) -> bool:
         frame.env = _merge([before, after], before)
         if handler.name:
             frame.env[handler.name] = UNKNOWN
-        frame.unlikely += 1
+        missing = first_step.missing_when_raised(node, handler)
+        frame.lazy.extend(LazyTest(text, node.lineno) for text in missing)
+        frame.unlikely += not missing
         if execute(engine, frame, handler.body):
             outcomes.append(frame.env)
-        frame.unlikely -= 1
+        frame.unlikely -= not missing
+        del frame.lazy[len(frame.lazy) - len(missing) :]
     frame.guards.extend(body_guards)
     frame.compile_tests.extend(body_tests)
     frame.env = _merge(outcomes, after)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.held import entry, state_of
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.naming import MASK_NAME
 from graphsafe.scan.domain.summary import StepInput
@@ -26,11 +27,13 @@ from graphsafe.scan.domain.values import (
     RuntimeObject,
     Sequence,
     Tensor,
+    Union,
     Unknown,
     Value,
     as_tensor,
     confidence_of,
     describe,
+    holds_device,
     options,
 )
 from graphsafe.scan.interpreter import members
@@ -82,17 +85,12 @@ def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Va
     if isinstance(owner, Sequence):
         const = index.const if type(index) is Number else UNSET
         if owner.items is not None and type(const) is int and -len(owner.items) <= const < len(owner.items):
-            return owner.items[const]
-        return owner.elem
+            chosen = owner.items[const]
+        else:
+            chosen = owner.elem
+        return _chosen_by(engine, frame, node, chosen, index)
     if isinstance(owner, Dict):
-        if type(index) is Number and index.const is not UNSET:
-            known: dict[object, Value] = dict(owner.items)
-            try:
-                if index.const in known:
-                    return known[index.const]
-            except TypeError:
-                return owner.elem
-        return owner.elem
+        return _chosen_by(engine, frame, node, _entry(owner, index), index)
     if isinstance(owner, Array):
         return owner
     if isinstance(owner, Number):
@@ -102,11 +100,46 @@ def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Va
     if isinstance(owner, RuntimeObject):
         return Number(overridable_by="environment") if owner.kind == "environment" else Unknown(device=True)
     if isinstance(owner, Unknown):
-        tensor, _ = as_tensor(index)
-        if owner.device:
+        tensor, _ = _index_tensor(index)
+        if owner.device and tensor is not None and tensor.dtype == "bool" and tensor.where != "host":
+            engine.emit(frame, "Extent", "mask", node, value=describe(tensor))
+        elif owner.device:
             _mask_by_name(engine, frame, node, node.slice, index)
         return replace(owner, step=owner.step or (tensor is not None and tensor.step))
     return UNKNOWN
+
+
+def _entry(owner: Dict, index: Value) -> Value:
+    if type(index) is not Number or index.const is UNSET:
+        return owner.elem
+    known: dict[object, Value] = dict(owner.items)
+    try:
+        if index.const in known:
+            return known[index.const]
+    except TypeError:
+        return owner.elem
+    if owner.held_by is not None and type(owner.elem) is Unknown and isinstance(index.const, str):
+        return replace(owner.elem, state=entry(owner.held_by, index.const))
+    return owner.elem
+
+
+def _chosen_by(engine: Engine, frame: Frame, node: ast.Subscript, value: Value, index: Value) -> Value:
+    """An element: which one it is depends on the state that its index comes from."""
+    state = state_of(index)
+    if state is None:
+        return value
+    if type(value) is Number:
+        return replace(value, state=state, const=UNSET)
+    if holds_device(value) or isinstance(value, (Instance, Function, Union)):
+        engine.use_number(frame, index, "index", node)
+    return value
+
+
+def _index_tensor(value: Value) -> tuple[Tensor | None, bool]:
+    """The tensor that an index is: who indexes with a comparison has compared tensors."""
+    if type(value) is Unknown and value.compared:
+        return Tensor(where="any", dtype="bool", step=value.step), True
+    return as_tensor(value)
 
 
 def _item_of_instance(engine: Engine, frame: Frame, node: ast.Subscript, owner: Instance, index: Value) -> Value:
@@ -153,8 +186,8 @@ def _slice_sequence(owner: Sequence, bounds: tuple[Value | None, ...]) -> Value:
             items = owner.items[slice(*consts)]  # type: ignore[arg-type]
         except ValueError:
             items = owner.items
-        return replace(owner, items=items, elem=join_all(items) if items else owner.elem)
-    return replace(owner, items=None)
+        return replace(owner, items=items, elem=join_all(items) if items else owner.elem, held_by=None)
+    return replace(owner, items=None, held_by=None)
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
@@ -218,7 +251,7 @@ def _indices(engine: Engine, frame: Frame, node: ast.Subscript, tensor: Tensor, 
                 dropped += 1
                 engine.use_number(frame, option, "index", part)
             continue
-        index, certain = as_tensor(value)
+        index, certain = _index_tensor(value)
         if index is not None:
             gathers = _tensor_index(engine, frame, node, part, index, certain, on_device, store) or gathers
             if index.ndim == 0 and index.dtype != "bool":
@@ -347,7 +380,7 @@ def _index_tensors(engine: Engine, frame: Frame, target: ast.Subscript) -> list[
     for part in _parts(target.slice):
         if not isinstance(part, ast.Slice):
             value = engine.evaluate_quietly(frame, part)
-            tensor, _ = as_tensor(value)
+            tensor, _ = _index_tensor(value)
             if tensor is not None and tensor.where != "host":
                 found.append((value, tensor))
     return found

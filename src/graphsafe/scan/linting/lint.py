@@ -70,7 +70,7 @@ class Linter:
         hazards: dict[str, list[str]] = {}
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
-        regions = Regions(self._project, self._record, calls)
+        regions = Regions(self._project, self._record, calls, self._is_whole)
         for place, event in self._events(wanted, regions):
             event = _captured(event, captures.get(_ref(place)))
             self._match(place, event, wanted, found, hazards)

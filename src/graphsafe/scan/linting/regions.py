@@ -12,6 +12,8 @@ from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
+ENGINES = frozenset(("vllm", "sglang", "tensorrt_llm"))
+"They call what their entry points name, and capture something else."
 Lines = tuple[int, int]
 "The first and the last."
 
@@ -19,13 +21,16 @@ Lines = tuple[int, int]
 class Regions:
     """A function that replays a graph is not in one itself, whoever calls it; neither is what only it calls."""
 
-    def __init__(self, project: Project, record: Record, calls: CallGraph) -> None:
+    def __init__(self, project: Project, record: Record, calls: CallGraph, is_whole: bool) -> None:
+        """`is_whole`: the whole project was read, so that a graph that was not seen is not there."""
         self._project = project
         self._blocks: dict[str, list[Lines]] = {}
         "Function -> the blocks in it that capture."
         hot = {*record.edges, *record.roots}
         replaying = {ref for ref in hot if self._replays(ref)}
-        begun = [ref for ref, why in record.roots.items() if why != AROUND_GRAPHS and ref not in replaying]
+        # Where nothing captures, an engine's entry point is what its users may capture.
+        around = AROUND_GRAPHS if not is_whole or replaying or _has_graphs(project) else ""
+        begun = [ref for ref, why in record.roots.items() if why != around and ref not in replaying]
         for ref in hot:
             facts = project.function_facts(ref)
             if facts is not None and facts.captures:
@@ -50,6 +55,18 @@ class Regions:
         for _, block in own_nodes(node) if node is not None else ():
             if isinstance(block, (ast.With, ast.AsyncWith)) and any(map(is_capture, block.items)):
                 yield block.body[0].lineno, block.end_lineno or block.lineno
+
+
+def _has_graphs(project: Project) -> bool:
+    """Whether a project captures or replays graphs, or is built on an engine that does."""
+    return any(
+        file.captures
+        or file.replays
+        or any(facts.captures for facts in file.functions.values())
+        or any(target.partition(".")[0] in ENGINES for target in file.imports.values())
+        for file in project.files.indexes.values()
+        if file is not None
+    )
 
 
 def _is_replay(call: ast.AST) -> bool:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.scan.checks import container_state
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join, join_all, sequence
 from graphsafe.scan.domain.values import (
@@ -168,7 +169,7 @@ def listed(kind: str) -> Handler:
             return sequence(kind, ())  # type: ignore[arg-type]
         value = arguments.positional[0]
         if type(value) is Sequence:
-            return replace(value, kind=kind)  # type: ignore[arg-type]
+            return replace(value, kind=kind, held_by=None)  # type: ignore[arg-type]
         return of_elements(kind, element_of(value))  # type: ignore[arg-type]
 
     return handler
@@ -216,8 +217,8 @@ def getattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments)
 def setattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(arguments.positional) == 3:
         owner, name, value = arguments.positional
-        if type(owner) is Instance and type(name) is Number and isinstance(name.const, str) and not frame.hot:
-            engine.attributes.record(owner.ref, name.const, value)
+        named = name.const if type(name) is Number and isinstance(name.const, str) else None
+        engine.set_attribute(frame, node, owner, named, value)
     return NONE
 
 
@@ -243,7 +244,10 @@ def filter_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) 
 
 
 def next_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    item = element_of(arguments.positional[0]) if arguments.positional else UNKNOWN
+    if not arguments.positional:
+        return UNKNOWN
+    container_state.advanced(engine, frame, node, arguments.positional[0])
+    item = element_of(arguments.positional[0])
     return join(item, arguments.positional[1]) if len(arguments.positional) > 1 else item
 
 

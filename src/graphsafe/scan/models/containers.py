@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.checks import container_state
+from graphsafe.scan.checks.cached_entries import may_drop_results
 from graphsafe.scan.domain.arguments import Call
 from graphsafe.scan.domain.events import span_of
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.held import entry, held_in, not_held
 from graphsafe.scan.domain.joins import element_of, join, sequence
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
 
 def method(engine: Engine, frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
+    if type(receiver) is Sequence or type(receiver) is Dict:
+        container_state.changed(engine, frame, node, receiver, name)
     if type(receiver) is Sequence:
         return _of_sequence(engine, frame, node, receiver, name, arguments)
     if type(receiver) is Dict:
@@ -62,10 +67,11 @@ def _of_sequence(
             if name == "append" and receiver.items is not None and len(receiver.items) < 64
             else None
         )
-        _put_back(engine, frame, node, Sequence(receiver.kind, items, elem), added)
+        _put_back(engine, frame, node, Sequence(receiver.kind, items, elem, receiver.held_by), added)
         return NONE
     if name in ("pop", "popleft"):
-        return receiver.elem
+        elem = receiver.elem
+        return replace(elem, state=receiver.held_by) if type(elem) is Unknown and receiver.held_by else elem
     if name in ("index", "count"):
         tensor, certain = as_tensor(receiver.elem)
         if tensor is not None and tensor.where != "host":
@@ -74,7 +80,7 @@ def _of_sequence(
     if name == "numel":
         return INT
     if name in ("copy", "union", "intersection", "difference"):
-        return receiver
+        return not_held(receiver)
     if name == "sort":
         builtin_functions.ordered(engine, frame, node, receiver, "sorted")
         return NONE
@@ -110,7 +116,7 @@ def _of_dict(engine: Engine, frame: Frame, node: ast.Call, receiver: Dict, name:
             else of_elements("list", UNKNOWN)
         )
     if name == "copy":
-        return receiver
+        return not_held(receiver)
     if name == "update":
         other = arguments.positional[0] if arguments.positional else UNKNOWN
         added: Value = other.elem if type(other) is Dict else Unknown(depends_on_step(other))
@@ -119,12 +125,13 @@ def _of_dict(engine: Engine, frame: Frame, node: ast.Call, receiver: Dict, name:
         items = dict(receiver.items)
         if type(other) is Dict:
             items.update(other.items)
-        items.update(arguments.keywords)
+        for name, value in arguments.keywords.items():
+            items[name] = value if receiver.held_by is None else held_in(value, entry(receiver.held_by, name))
         _put_back(
             engine,
             frame,
             node,
-            Dict(tuple(items.items())[:64], join(receiver.elem, added) if receiver.items else added),
+            Dict(tuple(items.items())[:64], join(receiver.elem, added) if receiver.items else added, receiver.held_by),
             added,
         )
         return NONE
@@ -197,5 +204,5 @@ def cached_call(engine: Engine, frame: Frame, node: ast.Call, function: Function
     """A call of a function under `lru_cache`: the tensor it returns is kept from the first step on."""
     value = engine.read(Call(function.ref, function.bound, arguments, depth=1, level=frame.level))
     tensor, certain = as_tensor(value)
-    if tensor is not None and tensor.where != "host" and certain:
+    if tensor is not None and tensor.where != "host" and certain and may_drop_results(engine, function.ref):
         engine.emit(frame, "AttrWrite", "cached", node, value=f"`{function.ref.rpartition('::')[2]}`")

@@ -24,6 +24,7 @@ from graphsafe.scan.domain.values import (
     confidence_of,
     describe,
     number,
+    of_elements,
     options,
 )
 from graphsafe.scan.models import (
@@ -191,6 +192,10 @@ _FUNCTIONS: dict[str, Handler] = {
     "os.getenv": runtime_objects.environment,
     "operator.index": builtin_functions.cast,
     "itertools.chain": builtin_functions.listed("iterator"),
+    "itertools.cycle": builtin_functions.listed("iterator"),
+    "itertools.count": lambda engine, frame, node, arguments: of_elements("iterator", INT),
+    "collections.deque": builtin_functions.listed("list"),
+    "collections.OrderedDict": builtin_functions.dict_,
     "builtins.int": builtin_functions.cast,
     "builtins.float": builtin_functions.cast,
     "builtins.bool": builtin_functions.cast,

@@ -81,6 +81,8 @@ _RUNTIME_OBJECTS: Mapping[str, tuple[str, str | None]] = {
     "side-stream": ("stream", "side"),
     "current-stream": ("stream", "current"),
     "default-stream": ("stream", "default"),
+    "host-generator": ("random", None),
+    "array-generator": ("numpy-random", None),
     **{kind: (kind, None) for kind in ("event", "graph", "stream-context", "device-context", "grad-mode")},
 }
 "Kind and detail of the object that a word of libraries.yaml stands for."

@@ -272,6 +272,8 @@ def argument(value: Value, text: str = "") -> Argument:
             return Argument("empty", text=text)
         items = value.items if value.items is not None else (value.elem,)
         kinds = {argument(item).kind for item in items}
+        if kinds == {"host-tensor"}:
+            return Argument("host-tensor", text=text)
         return Argument("mask" if "mask" in kinds else "tensors" if "tensor" in kinds else "sequence", text=text)
     if isinstance(value, DtypeValue):
         dtype = value.dtype

@@ -32,6 +32,8 @@ _CLASS_OF_KIND: Mapping[str, str] = {
     "stream": "torch.cuda.Stream",
     "event": "torch.cuda.Event",
     "generator": "torch.Generator",
+    "random": "random.Random",
+    "numpy-random": "numpy.random.Generator",
 }
 "Whose methods the op table and libraries.yaml know under this name."
 
@@ -84,9 +86,11 @@ def _scaler(
     if name != "step":
         return engine.after_unknown(arguments)
     optimizer = arguments.get(0, "optimizer")
+    switches: list[str] = []
     if type(optimizer) is RuntimeObject and optimizer.kind == "optimizer":
         _optimizer(engine, frame, node, optimizer, name, arguments)
-        _step(engine, frame, node, "torch.amp.GradScaler.step", "GradScaler.step", (optimizer.detail or "").split()[1:])
+        switches = (optimizer.detail or "").split()[1:]
+    _step(engine, frame, node, "torch.amp.GradScaler.step", "GradScaler.step", switches)
     return NONE
 
 
@@ -105,7 +109,7 @@ def _module(
     full = f"{handle.detail}.{'forward' if name == '__call__' else name}"
     model = engine.libraries.find(full)
     if model is not None:
-        return handle if model.returns == "self" else library_models.returned(full, model, arguments)
+        return handle if model.returns == "self" else library_models.call(engine, frame, node, full, model, arguments)
     if name in ("parameters", "buffers"):
         return of_elements("iterator", Tensor(dtype="float"))
     return Unknown(any(map(depends_on_step, arguments.values())), True)

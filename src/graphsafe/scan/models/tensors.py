@@ -68,6 +68,9 @@ def method_of_unknown(
     on_host = type(receiver) is Unknown and receiver.host
     if name == "pin_memory":
         return Tensor(where="host", pinned=True, step=step, certain=False)
+    if type(receiver) is Unknown and receiver.compared and engine.ops.method(name) is not None:
+        # The truth of two numbers that were compared has no such method.
+        return method(engine, frame, node, Tensor(where="any", dtype="bool", step=step), name, arguments)
     if on_host or (isinstance(node.func, ast.Attribute) and names_host(node.func.value)):
         if engine.ops.method(name) is None or name in _SHARED_NAMES:
             return Unknown(step, host=True)
@@ -82,7 +85,9 @@ def method_of_unknown(
     if name in ("dim", "numel", "nelement"):
         return INT
     if device and engine.ops.method(name) is not None and name not in _SHARED_NAMES:
-        return method(engine, frame, node, Tensor(where="any", step=step, certain=False), name, arguments)
+        # What was computed is no object of the project's, and numbers have no such methods.
+        computed = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.BinOp)
+        return method(engine, frame, node, Tensor(where="any", step=step, certain=computed), name, arguments)
     after = engine.after_unknown(arguments)
     assert type(after) is Unknown
     return Unknown(after.step or step, after.device or device)
@@ -128,6 +133,9 @@ def _to(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments:
                 dtype = value.dtype
             elif target is None and type(value) is Unknown and _says_device(node.args[0]):
                 target = DeviceValue("any")
+            elif target is None and type(value) is Unknown and value.device and not _says_dtype(node.args[0]):
+                # Another tensor of the step's.
+                target, dtype = DeviceValue("device"), None
     if "device" in arguments.keywords and type(arguments.keywords["device"]) is not NoneValue:
         target = operations.device_named(arguments.keywords["device"]) or DeviceValue("any")
     if "dtype" in arguments.keywords:
@@ -145,6 +153,10 @@ def _to(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments:
 
 def _says_device(node: ast.expr) -> bool:
     return "device" in ast.unparse(node).lower()
+
+
+def _says_dtype(node: ast.expr) -> bool:
+    return "type" in ast.unparse(node).lower()
 
 
 def _cuda(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
@@ -237,6 +249,7 @@ _METHODS = {
     "numpy": _numpy,
     "__array__": _numpy,
     "to": _to,
+    "type_as": _to,
     "cuda": _cuda,
     "type": _type,
     "copy_": _copy,

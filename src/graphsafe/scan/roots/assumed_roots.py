@@ -24,7 +24,7 @@ CALLABLE = "a callable that takes tensors"
 METRIC = "update or compute of a metric"
 OPERATOR = "the implementation of a custom operator"
 ENTRY = "entered in a table or registry"
-PUBLIC = "a public function of a package in which nothing else begins a step"
+PUBLIC = "a public function that its package does not call itself"
 
 _WORDS = (
     b"def step(",

@@ -20,14 +20,13 @@ TARGETS = ""
 MODULE = b"forward"
 DERIVED = re.compile(rb"\bclass[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
 "What a torch module is: a class that has a base."
-FORWARD = re.compile(rb"\bdef[\s\\]+forward[\s\\]*\((?![\s\\]*ctx\b)")
-"Of a module, not of a torch.autograd.Function."
-CERTAIN = (b"cuda.graph", b"make_graphed_callables", b"capture_begin", b"reduce-overhead", b"graphsafe: hot")
-"One of these words is in every other text that begins a step, unless it defines what an engine calls."
+CAPTURES = (b"cuda.graph", b"CUDAGraph", b"make_graphed_callables", b"capture_begin", b"reduce-overhead")
+"One of these words is in every text that captures."
 OUTSIDE_STEPS = frozenset("tests test testing conftest benchmarks examples scripts tools docs setup".split())
 "Modules and packages whose functions nobody calls in a step."
 CALLED = re.compile(rb"(?<!def )\b(\w+)\(")
 "The names that a text calls."
+DEFINED = re.compile(rb"\bdef (\w+)\(")
 FEW = 10
 "The files to report on are few if they are less than one in so many of the project."
 MAX_READINGS = 2700
@@ -39,7 +38,7 @@ class Candidates:
     paths: tuple[str, ...]
     "In the order of reading, those to report on first; TARGETS among them stands for configured targets."
     public: Mapping[str, frozenset[str]]
-    "Those whose public functions are roots, since nothing in their package begins a step -> what the package calls."
+    "Those whose public functions may be roots, since nothing in their package captures -> what the package calls."
     scope: Scope | None
     "None where the whole project is read."
 
@@ -67,14 +66,6 @@ class RootPatterns:
             or may_be_assumed(data)
         )
 
-    def may_begin_step(self, data: bytes) -> bool:
-        """Whether a file's text may hold what is known to begin a step: a module's `forward`, a capture, a mark."""
-        return (
-            any(word in data for word in CERTAIN)
-            or (FORWARD.search(data) is not None and DERIVED.search(data) is not None)
-            or (any(name in data for name in self.named) and self.defined.search(data) is not None)
-        )
-
 
 def root_patterns(config: Config, rulebook: Rulebook) -> RootPatterns:
     names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in rulebook.entry_points})
@@ -100,36 +91,50 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     else:
         candidates = list(dict.fromkeys([*wanted, *files.paths]))
         scope = None
-    public = _public_files(files, root_patterns) if not (config.hot_paths or config.targets) else {}
+    public = _public_files(files) if not (config.hot_paths or config.targets) else {}
     found: list[str] = []
     for path in candidates:
         data = files.data(path)
-        if data is not None and (path in public or root_patterns.anywhere or root_patterns.may_be_in(data)):
+        if data is not None and (
+            root_patterns.anywhere
+            or root_patterns.may_be_in(data)
+            or (path in public and not public[path].issuperset(_defined(data)))
+        ):
             found.append(path)
     return Candidates((*found, TARGETS) if config.targets else tuple(found), public, scope)
 
 
-def _public_files(files: Files, root_patterns: RootPatterns) -> dict[str, frozenset[str]]:
-    """The files of packages that use torch and in which no text begins a step, with the names that a package calls."""
+def _public_files(files: Files) -> dict[str, frozenset[str]]:
+    """The files of packages that use torch and capture nothing themselves, with the names that a package calls."""
     found: dict[str, list[str]] = {}
-    stepping: set[str] = set()
+    capturing: set[str] = set()
     for path in files.names:
         package = _outermost(path, files)
-        if not package or package in stepping:
+        if not package or package in capturing:
             continue
         if not OUTSIDE_STEPS.isdisjoint(Path(path).relative_to(Path(package).parent).with_suffix("").parts):
             continue
         data = files.data(path) or b""
-        if root_patterns.may_begin_step(data):
-            stepping.add(package)
+        if may_capture(data):
+            capturing.add(package)
         elif b"torch" in data:
             found.setdefault(package, []).append(path)
     public: dict[str, frozenset[str]] = {}
     for package, paths in found.items():
-        if package not in stepping:
-            called = frozenset(name.decode() for path in paths for name in CALLED.findall(files.data(path) or b""))
-            public.update(dict.fromkeys(paths, called))
+        if package in capturing:
+            continue
+        called = frozenset(name.decode() for path in paths for name in CALLED.findall(files.data(path) or b""))
+        public.update(dict.fromkeys(paths, called))
     return public
+
+
+def may_capture(data: bytes) -> bool:
+    return any(word in data for word in CAPTURES)
+
+
+def _defined(data: bytes) -> frozenset[str]:
+    """The public names that a text defines as functions."""
+    return frozenset(name.decode() for name in DEFINED.findall(data) if not name.startswith(b"_"))
 
 
 def _outermost(path: str, files: Files) -> str:

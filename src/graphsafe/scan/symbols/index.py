@@ -137,13 +137,12 @@ class _Builder:
         for statement in _flat(node.body):
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 function = self._function(statement, f"{name}.", name)
-                # A property's setter must not hide its getter.
-                if not any(text.endswith((".setter", ".deleter")) for text in function.decorators):
-                    facts.methods[statement.name] = function.name
+                method = function.name.removeprefix(f"{name}.")
+                facts.methods[method] = function.name
                 for attribute in _written_attributes(statement):
                     writers = facts.writers.setdefault(attribute, [])
-                    if statement.name not in writers:
-                        writers.append(statement.name)
+                    if method not in writers:
+                        writers.append(method)
             elif isinstance(statement, ast.ClassDef):
                 self._class(statement, f"{name}.")
             else:
@@ -156,11 +155,14 @@ class _Builder:
         above = first - 1
         if mark is None and above in self.marks and self.source.lines[above - 1].lstrip().startswith("#"):
             mark = self.marks[above]
+        decorators = tuple(filter(None, map(decorator_name, node.decorator_list)))
+        # A property's setter must not hide its getter.
+        role = next((text for text in decorators if text in (f"{node.name}.setter", f"{node.name}.deleter")), node.name)
         facts = FunctionFacts(
-            name=f"{prefix}{node.name}",
+            name=f"{prefix}{role}",
             line=first,
             end_line=node.end_lineno or node.lineno,
-            decorators=tuple(filter(None, map(decorator_name, node.decorator_list))),
+            decorators=decorators,
             owner=owner,
             mark=mark,
             captures=self._captures(node),

@@ -1,0 +1,77 @@
+"""How well scan tells the lines of libraries that wait for the device from those that only run.
+
+The truth comes from `library_truth.py`, and is scored as transformers_accuracy.py scores that of transformers. The
+packages are scanned one by one with no configuration, from where wheels of the same versions are unpacked.
+
+    pip download --no-deps -d WHEELS torchvision==... torchaudio==...      # the versions that the truth names
+    python benchmarks/library_accuracy.py WHEELS/*.whl [--lines]           # the table of docs/accuracy.md
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from corpus import findings_above_note, unpack
+from transformers_accuracy import Place, Truth
+
+TRUTH = Path(__file__).parent / "data" / "library_truth.json"
+
+
+def places(folder: Path) -> list[Place]:
+    return [
+        Place(
+            Path(finding.location.path).resolve().relative_to(folder).as_posix(),
+            finding.location.line,
+            finding.location.end_line,
+            finding.code,
+            finding.message,
+        )
+        for finding in findings_above_note(folder)
+    ]
+
+
+def row(name: str, truth: Truth, found: Sequence[Place]) -> str:
+    waits = [wait for wait in truth.waits if name in ("all", wait[0].partition("/")[0])]
+    told = [wait for wait in truth.found(found) if wait in waits]
+    reachable = [wait for wait in waits if wait not in truth.guarded]
+    reached = [wait for wait in told if wait in reachable]
+    false = [place for place in truth.beside(found) if place.code < "GS4"]
+    return (
+        f"| {name} | {len(told)} of {len(waits)} | {len(reached)} of {len(reachable)} | {len(false)} | {len(found)} |"
+    )
+
+
+def main() -> int:
+    truth = Truth(json.loads(TRUTH.read_text(encoding="utf-8")))
+    wheels = [Path(name) for name in sys.argv[1:] if name.endswith(".whl")]
+    everything: list[Place] = []
+    print(f"{truth.versions}\n\n| | lines that wait, found | that a capture reaches | false | findings in all |")
+    print("|---|---|---|---|---|")
+    for wheel in sorted(wheels):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name).resolve()
+            unpack(wheel, folder)
+            found = places(folder)
+        everything += found
+        print(row(wheel.name.partition("-")[0], truth, found), flush=True)
+    print(row("all", truth, everything))
+    beside = truth.beside(everything)
+    apart = Counter(place.code for place in beside if place.code >= "GS4")
+    print(f"\nOn lines that ran, of what no wait can confirm: {dict(sorted(apart.items()))}")
+    if "--lines" in sys.argv:
+        told = truth.found(everything)
+        for path, line in truth.waits:
+            guarded = " (guarded)" if (path, line) in truth.guarded else ""
+            print(f"{'found ' if (path, line) in told else 'missed'}{guarded} {path}:{line}")
+        for place in beside:
+            print(f"beside {place.path}:{place.first}: {place.code} {place.message}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Which lines of libraries wait for the device in real steps of them, and which only run.
+
+The steps are the targets in library_targets/, each in a process of its own: two warm-up steps, then one watched
+as transformers_truth.py watches those of transformers. graphsafe has no part in it. A step whose library is missing, or
+has another interface, is left out, with its error.
+
+    python benchmarks/library_truth.py OUT.json              # on a machine with a GPU; about a minute with 16 cores
+    python benchmarks/library_truth.py --step FILE:FACTORY   # one, as JSON; without a GPU only the lines that ran
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from library_steps import LIBRARIES, cases
+from transformers_truth import Blame, by_file, observed
+
+PACKAGES = [*LIBRARIES, "transformers"]
+TIMEOUT = 60.0
+"Seconds for one step."
+WORKERS = 16
+
+
+def folders() -> list[Path]:
+    specs = [importlib.util.find_spec(name) for name in PACKAGES]
+    return [Path(spec.origin).parent for spec in specs if spec is not None and spec.origin is not None]
+
+
+def one_step(target: str) -> dict[str, Any]:
+    import torch
+
+    file, _, factory = target.rpartition(":")
+    device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    sys.path.insert(0, str(Path(file).parent))
+
+    def make() -> Callable[[], Any]:
+        spec = importlib.util.spec_from_file_location("target", file)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        build = getattr(module, factory)
+        made = build(device) if inspect.signature(build).parameters else build()
+        function, arguments, *more = made if isinstance(made, tuple) else (made.fn, made.args, made.kwargs)
+        keywords = more[0] if more else {}
+        return lambda: function(*arguments, **keywords)
+
+    return observed(make, Blame(folders()), device)
+
+
+def in_child(target: str) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--step", target]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env=environment)
+    except subprocess.TimeoutExpired:
+        return {"status": "timeout"}
+    last = done.stdout.rpartition("\nRESULT ")[2] if "\nRESULT " in done.stdout else ""
+    return json.loads(last) if last else {"status": f"exit {done.returncode}: {done.stderr[-200:]}"}
+
+
+def combined(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    ran: dict[str, set[int]] = {}
+    waits: dict[str, dict[int, dict[str, Any]]] = {}
+    for name, result in sorted(results.items()):
+        captured = {(path, line) for path, line in result.get("waits_in_captures", ())}
+        for path, line in result.get("ran", ()):
+            ran.setdefault(path, set()).add(line)
+        for path, line, what in result.get("waits", ()):
+            ran.setdefault(path, set()).add(line)
+            entry = waits.setdefault(path, {}).setdefault(line, {"what": what, "steps": [], "in_captures": False})
+            entry["steps"].append(name)
+            entry["in_captures"] |= (path, line) in captured
+    return {"models": {name: {"step": result["status"]} for name, result in results.items()}, **by_file(ran, waits)}
+
+
+def versions() -> dict[str, str]:
+    import torch
+
+    found = {"torch": torch.__version__, "python": sys.version.split()[0]}
+    found["device"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name.replace("_", "-"))
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def main() -> int:
+    if sys.argv[1] == "--step":
+        print("\nRESULT " + json.dumps(one_step(sys.argv[2])))
+        return 0
+    begun = time.monotonic()
+    targets = {case.name: case.target for case in cases()}
+    with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+        results = dict(zip(targets, pool.map(in_child, targets.values()), strict=True))
+    truth = {"versions": versions(), **combined(results)}
+    Path(sys.argv[1]).write_text(json.dumps(truth, separators=(",", ":")) + "\n", encoding="utf-8")
+    statuses = [result["status"] for result in results.values()]
+    print(
+        f"{statuses.count('ran')} of {len(statuses)} steps ran; {sum(map(len, truth['waits'].values()))} lines waited"
+    )
+    print(f"in {time.monotonic() - begun:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

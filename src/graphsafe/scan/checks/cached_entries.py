@@ -1,0 +1,46 @@
+"""Whether a cache may drop what a graph was captured with: a table that nothing empties keeps its entries."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.symbols.index import dotted
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+EMPTIED = re.compile(r"(\w+)\.(?:clear|pop|popitem|cache_clear)\(")
+DELETED = re.compile(r"\bdel [\w.]*?(\w+)\[")
+REPLACED = re.compile(r"^[ \t]+[\w.]*?(\w+)(?::[^=\n]*)? = (?:\{\}|dict\(|OrderedDict\(|LRU)", re.M)
+WEAK = re.compile(r"(\w+)(?::[^=\n]*)? = (?:weakref\.)?Weak\w+\(")
+
+
+def may_drop_entries(engine: Engine, frame: Frame, table: str) -> bool:
+    """Whether this file empties the table that the code calls `table`, or makes it anew more than once."""
+    name = table.rpartition(".")[2]
+    search = engine.project.files.search
+    if any(name in search(frame.path, pattern) for pattern in (EMPTIED, DELETED, WEAK)):
+        return True
+    return search(frame.path, REPLACED).count(name) > 1
+
+
+def may_drop_results(engine: Engine, ref: str) -> bool:
+    """Whether the cache around a function has room for some results only, or is emptied in its file."""
+    node = engine.project.function_node(ref)
+    for decorator in node.decorator_list if node is not None else ():
+        name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
+        if name.endswith("lru_cache") and not (isinstance(decorator, ast.Call) and _has_no_bound(decorator)):
+            return True
+    path, _, qualified = ref.partition("::")
+    return qualified.rpartition(".")[2] in engine.project.files.search(path, EMPTIED)
+
+
+def _has_no_bound(decorator: ast.Call) -> bool:
+    given = [*decorator.args[:1], *(keyword.value for keyword in decorator.keywords if keyword.arg == "maxsize")]
+    return bool(given) and isinstance(given[0], ast.Constant) and given[0].value is None
+
+
+__all__ = ["may_drop_entries", "may_drop_results"]

@@ -1,0 +1,61 @@
+"""Containers and iterators that outlive a step, and what a step changes in them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.events import span_of
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.state_log import Write
+from graphsafe.scan.domain.values import Dict, Sequence, Unknown, Value
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+CHANGES = frozenset(
+    "append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate".split()
+)
+"Methods that change which elements a container holds, or their order."
+
+
+def changed(engine: Engine, frame: Frame, node: ast.Call, container: Sequence | Dict, name: str) -> None:
+    """A method of a list, deque or dict is called."""
+    if not frame.hot or container.held_by is None or name not in CHANGES or not isinstance(node.func, ast.Attribute):
+        return
+    elem = container.elem
+    if type(elem) is Unknown:
+        elem = replace(elem, state=container.held_by)
+    _note(engine, frame, node, container.held_by, ast.unparse(node.func.value), elem)
+
+
+def advanced(engine: Engine, frame: Frame, node: ast.Call, iterator: Value) -> None:
+    """`next(self.rates)`: a replay takes no further element, whatever the elements are."""
+    if type(iterator) is not Sequence or iterator.kind != "iterator" or iterator.held_by is None or not node.args:
+        return
+    text = ast.unparse(node.args[0])
+    engine.emit(frame, "AttrWrite", "host-state", node, attribute=text, value="the next element of an iterator")
+
+
+def _note(engine: Engine, frame: Frame, node: ast.AST, key: str, text: str, value: Value) -> None:
+    engine.note(
+        Write(
+            key=key,
+            text=text,
+            path=frame.path,
+            function=frame.function,
+            span=span_of(node),
+            value=value,
+            before=None,
+            augmented=True,
+            reads_self=True,
+            lazy=False,
+            keyed=True,
+            guard=frame.guard,
+            compile_test=frame.compile_test,
+        )
+    )
+
+
+__all__ = ["advanced", "changed"]

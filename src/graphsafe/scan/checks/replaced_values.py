@@ -1,0 +1,126 @@
+"""How a new value of state follows from the one that it replaces."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.checks import first_step
+from graphsafe.scan.checks.provenance import bound_expression
+from graphsafe.scan.sources.node_memo import source_text
+from graphsafe.scan.symbols.index import dotted
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+
+CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double int long view reshape".split())
+JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
+
+
+def mentions(node: ast.expr, text: str) -> bool:
+    """Whether an expression reads the attribute or element that the code calls `text`."""
+    kinds = (ast.Name,) if text.isidentifier() else (ast.Attribute, ast.Subscript)
+    return any(isinstance(inner, kinds) and source_text(inner) == text for inner in ast.walk(node))
+
+
+def reads_old(frame: Frame, node: ast.expr, text: str) -> bool:
+    """Whether an expression is computed from what it replaces: named there, looked up, or by way of a local name."""
+    return any(mentions(part, text) or _looks_up(part, text) for part in _with_locals(frame, node))
+
+
+def _with_locals(frame: Frame, node: ast.expr) -> Iterator[ast.expr]:
+    """An expression, and those that the local names in it were bound to."""
+    yield node
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+            bound = bound_expression(frame, inner)
+            if bound is not None and bound is not inner:
+                yield bound
+
+
+def _looks_up(node: ast.expr, text: str) -> bool:
+    """Whether `table.get(key)` is in an expression, for the `table[key]` that the code calls `text`."""
+    return any(
+        isinstance(inner, ast.Call)
+        and isinstance(inner.func, ast.Attribute)
+        and inner.func.attr == "get"
+        and bool(inner.args)
+        and f"{source_text(inner.func.value)}[{source_text(inner.args[0])}]" == text
+        for inner in ast.walk(node)
+    )
+
+
+def keeps_what_is_there(node: ast.expr | None, text: str) -> bool:
+    """`self.scale = self.scale if self.scale is not None else …`, or `self.scale or …`."""
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+        return source_text(node.values[0]) == text
+    if not isinstance(node, ast.IfExp):
+        return False
+    return any(
+        source_text(kept) == text and text in first_step.lazy_tests(node.test, branch)
+        for kept, branch in ((node.body, False), (node.orelse, True))
+    )
+
+
+def reads_by_name(node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
+    """Whether an expression has `getattr(owner, name)` in it."""
+    wanted = source_text(owner), source_text(name)
+    return any(
+        isinstance(inner, ast.Call)
+        and dotted(inner.func) == "getattr"
+        and len(inner.args) > 1
+        and (source_text(inner.args[0]), source_text(inner.args[1])) == wanted
+        for inner in ast.walk(node)
+    )
+
+
+def grows(frame: Frame, node: ast.expr | None, text: str) -> bool:
+    """`torch.cat([self.kv, k])` and its kin: the new value holds the old one, all of it, and more."""
+    if isinstance(node, ast.IfExp):
+        return grows(frame, node.body, text) or grows(frame, node.orelse, text)
+    if not isinstance(node, ast.Call) or (dotted(node.func) or "").rpartition(".")[2] not in JOINING:
+        return False
+    return any(_is_old(frame, part, text) for argument in node.args for part in _parts_of(argument))
+
+
+def _parts_of(node: ast.expr) -> Sequence[ast.expr]:
+    return node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
+
+
+def _is_old(frame: Frame, node: ast.expr, text: str) -> bool:
+    bound = bound_expression(frame, node)
+    return source_text(node) == text or (bound is not None and (source_text(bound) == text or _looks_up(bound, text)))
+
+
+def puts_back(node: ast.expr | None, text: str) -> bool:
+    """Whether an attribute gets back what was read from it: `was = self.mode; …; self.mode = was`."""
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(isinstance(part, ast.Attribute) and dotted(part) == text for part in parts)
+
+
+def constructs(node: ast.expr | None) -> bool:
+    """`Kernel(x, y)`: an object, which may have used only the shapes of its arguments."""
+    name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    return name[:1].isupper()
+
+
+def converts(node: ast.expr | None, text: str) -> bool:
+    """`self.sinks.to(dtype)`: a conversion, which changes nothing from the second step on."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in CONVERSIONS
+        and ast.unparse(node.func.value) == text
+    )
+
+
+__all__ = [
+    "constructs",
+    "converts",
+    "grows",
+    "keeps_what_is_there",
+    "puts_back",
+    "reads_by_name",
+    "reads_old",
+]

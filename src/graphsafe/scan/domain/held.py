@@ -1,0 +1,61 @@
+"""What outlives a step: numbers and containers that an attribute or a global holds carry its name."""
+
+from __future__ import annotations
+
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.joins import join
+from graphsafe.scan.domain.values import Dict, Number, Sequence, Union, Unknown, Value
+
+MAX_NESTED = 3
+"How deep containers in a container are told apart."
+
+
+def held_in(value: Value, key: str, depth: int = 0) -> Value:
+    """A value that `key` holds: what is taken out of it, and what is done to it, is state of that name."""
+    kind = type(value)
+    if kind is Number:
+        assert isinstance(value, Number)
+        return replace(value, state=key, overridable_by=value.overridable_by or "attribute")
+    if kind is Sequence:
+        assert isinstance(value, Sequence)
+        items = value.items
+        if depth < MAX_NESTED:
+            items = items and tuple(held_in(item, key, depth + 1) for item in items)
+            return replace(value, items=items, elem=held_in(value.elem, key, depth + 1), held_by=key)
+        return replace(value, held_by=key)
+    if kind is Dict:
+        assert isinstance(value, Dict)
+        if depth < MAX_NESTED:
+            named = tuple((name, held_in(item, entry(key, name), depth + 1)) for name, item in value.items)
+            return replace(value, items=named, elem=held_in(value.elem, key, depth + 1), held_by=key)
+        return replace(value, held_by=key)
+    if kind is Union:
+        assert isinstance(value, Union)
+        result = held_in(value.options[0], key, depth)
+        for option in value.options[1:]:
+            result = join(result, held_in(option, key, depth))
+        return result
+    return value
+
+
+def entry(key: str, name: object) -> str:
+    """The name of an entry of a dict, one that the source shows."""
+    return f"{key}[{name!r}]" if isinstance(name, str) else key
+
+
+def not_held(container: Value) -> Value:
+    """A new container of the same elements; any other value as it is."""
+    if isinstance(container, (Sequence, Dict)) and container.held_by is not None:
+        return replace(container, held_by=None)
+    return container
+
+
+def state_of(value: Value) -> str | None:
+    """The state that a number was computed from, or what may be one; of a container, its elements."""
+    if type(value) is Number or type(value) is Unknown:
+        return value.state
+    if type(value) is Union:
+        return next(filter(None, map(state_of, value.options)), None)
+    if type(value) is Sequence and value.held_by is None:
+        return state_of(value.elem)
+    return None

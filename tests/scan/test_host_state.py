@@ -1,0 +1,248 @@
+"""State of the host in its guises: what a step writes and a later one reads without the device is frozen in a graph."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
+
+HEAD = (
+    "import itertools, time, random, collections, functools\nimport numpy as np\nimport torch\nfrom torch import nn\n\n"
+)
+
+
+def found(tmp_path: Path, source: str) -> list[tuple[str, str]]:
+    """Code and line of each finding above note, allocations aside."""
+    text = HEAD + textwrap.dedent(source)
+    (tmp_path / "step.py").write_text(text, encoding="utf-8")
+    lines = text.splitlines()
+    return [
+        (f.code, lines[f.location.line - 1].strip())
+        for f in scan_paths([tmp_path / "step.py"], Config(root=tmp_path)).findings
+        if f.level != "note" and f.code != "GS401"
+    ]
+
+
+def module(step: str, made: str = "pass", more: str = "") -> str:
+    """A module with these lines in its constructor and `forward`, and further methods."""
+    parts = [
+        "class Step(nn.Module):",
+        "    def __init__(self, options=None, every=4):",
+        "        super().__init__()",
+        textwrap.indent(textwrap.dedent(made), " " * 8),
+        "    def forward(self, x: torch.Tensor):",
+        textwrap.indent(textwrap.dedent(step), " " * 8),
+        textwrap.indent(textwrap.dedent(more), " " * 4),
+    ]
+    return "\n".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("made", "step", "more", "expected"),
+    [
+        ("self.turn = 0", "self.turn ^= 1\nreturn x * (1 + self.turn)", "", ("GS702", "self.turn ^= 1")),
+        (
+            "self.info = {'seen': 0}",
+            "self.info['seen'] += 1\nreturn x / self.info['seen']",
+            "",
+            ("GS702", "self.info['seen'] += 1"),
+        ),
+        (
+            "self._n = 0",
+            "self.n += 1\nreturn x[: self.n]",
+            "@property\ndef n(self):\n    return self._n\n@n.setter\ndef n(self, value):\n    self._n = value",
+            None,
+        ),
+        (
+            "self.rates = itertools.cycle((0.1, 0.2))",
+            "return x * next(self.rates)",
+            "",
+            ("GS702", "return x * next(self.rates)"),
+        ),
+        (
+            "self.ring = collections.deque(range(4))\nself.rows = torch.zeros(4, 2, device='cuda')",
+            "slot = self.ring[0]\nself.ring.rotate(-1)\nself.rows[slot].copy_(x)\nreturn self.rows",
+            "",
+            ("GS702", "self.ring.rotate(-1)"),
+        ),
+        (
+            "self.free = list(range(4))\nself.rows = torch.zeros(4, 2, device='cuda')",
+            "self.rows.narrow(0, self.free.pop(), 1).copy_(x)\nreturn self.rows",
+            "",
+            ("GS702", "self.rows.narrow(0, self.free.pop(), 1).copy_(x)"),
+        ),
+        (
+            "self.at = 0",
+            "setattr(self, 'at', self.at + 1)\nreturn x * self.at",
+            "",
+            ("GS702", "setattr(self, 'at', self.at + 1)"),
+        ),
+        (
+            "self.at = 0\nself.table = (0.1, 0.2, 0.4)",
+            "self.at = (self.at + 1) % 3\nreturn x * self.table[self.at]",
+            "",
+            ("GS702", "self.at = (self.at + 1) % 3"),
+        ),
+        (
+            "self.lens = [1, 2]",
+            "self.lens = [n + 1 for n in self.lens]\nreturn x.narrow(0, 0, max(self.lens))",
+            "",
+            ("GS702", "self.lens = [n + 1 for n in self.lens]"),
+        ),
+        (
+            "self.calls = 0\nself.curve = options",
+            "self.calls += 1\nreturn x * self.curve(self.calls)",
+            "",
+            ("GS702", "self.calls += 1"),
+        ),
+        (
+            "self.begun = time.monotonic()",
+            "now = time.monotonic()\nself.age = now - self.begun\nreturn x * self.age",
+            "",
+            ("GS702", "now = time.monotonic()"),
+        ),
+        (
+            "self.since = 0\nself.total = torch.zeros(2, device='cuda')\nself.every = every",
+            "self.since += 1\nif self.since % self.every == 0:\n    self.flush()\nreturn x",
+            "def flush(self):\n    self.total.zero_()",
+            ("GS702", "self.since += 1"),
+        ),
+    ],
+    ids="xor dict-entry property iterator deque pop setattr table list curve clock branch".split(),
+)
+def test_numbers_that_steps_advance(
+    tmp_path: Path, made: str, step: str, more: str, expected: tuple[str, str] | None
+) -> None:
+    told = found(tmp_path, module(step, made, more))
+    assert told == [expected or ("GS702", "self._n = value")]
+
+
+@pytest.mark.parametrize(
+    ("made", "step"),
+    [
+        ("self.info = {'size': 3}", "return x[: self.info['size']]"),
+        ("self.rates = (0.1, 0.2)", "return x * next(iter(self.rates))"),
+        ("self.seen = 0", "self.seen += 1\nreturn x * 2"),
+        ("self.names = ['a', 'b']", "names = list(self.names)\nnames.pop()\nreturn x * len(names)"),
+        ("self.size = 0", "self.size = x.shape[0]\nreturn x[: self.size]"),
+    ],
+    ids="constant-entry new-iterator unused-counter copy set-anew".split(),
+)
+def test_numbers_that_do_not_change_or_decide_nothing(tmp_path: Path, made: str, step: str) -> None:
+    assert found(tmp_path, module(step, made)) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "step", "code", "line"),
+    [
+        (
+            "self.front = torch.zeros(2, device='cuda')\nself.back = torch.zeros(2, device='cuda')",
+            "self.front.copy_(x)\nself.front, self.back = self.back, self.front\nreturn self.front + x",
+            "GS703",
+            "self.front, self.back = self.back, self.front",
+        ),
+        (
+            "self.left = [torch.zeros(2, device='cuda')]",
+            "y = x + self.left[0]\nself.left[0] = x * 2\nreturn y",
+            "GS703",
+            "self.left[0] = x * 2",
+        ),
+        (
+            "self.slow = [torch.zeros(2, device='cuda')]",
+            "self.slow = [0.9 * s + x for s in self.slow]\nreturn self.slow[0]",
+            "GS703",
+            "self.slow = [0.9 * s + x for s in self.slow]",
+        ),
+        (
+            "self.window = torch.zeros(4, 2, device='cuda')",
+            "self.window = torch.cat([self.window[1:], x])\nreturn self.window.sum(0)",
+            "GS703",
+            "self.window = torch.cat([self.window[1:], x])",
+        ),
+        (
+            "self.spread = None",
+            "self.spread = self.spread if self.spread is not None else x.std()\nreturn x / self.spread",
+            "GS701",
+            "self.spread = self.spread if self.spread is not None else x.std()",
+        ),
+        (
+            "pass",
+            "try:\n    return x / self.peak\nexcept AttributeError:\n    self.peak = x.amax()\nreturn x / self.peak",
+            "GS701",
+            "self.peak = x.amax()",
+        ),
+        (
+            "self.ready, self.keys = {}, {}",
+            "if self.ready.get(0):\n    return self.keys[0]\n"
+            "self.keys[0] = x * 2\nself.ready[0] = True\nreturn self.keys[0]",
+            "GS701",
+            "self.keys[0] = x * 2",
+        ),
+    ],
+    ids="swap list-slot rebuilt-list sliding-window kept-or-made except flag".split(),
+)
+def test_tensors_that_steps_replace_or_make_once(tmp_path: Path, made: str, step: str, code: str, line: str) -> None:
+    assert found(tmp_path, module(step, made)) == [(code, line)]
+
+
+def test_an_alias_of_an_attribute_is_no_swap(tmp_path: Path) -> None:
+    made = "self.front = torch.zeros(2, device='cuda')\nself.back = torch.zeros(2, device='cuda')"
+    assert found(tmp_path, module("self.current = self.front\nreturn x + self.current", made)) == []
+
+
+def test_a_global_that_steps_blend(tmp_path: Path) -> None:
+    source = """\
+        _level = None
+
+        class Follow(nn.Module):
+            def forward(self, x: torch.Tensor):
+                global _level
+                _level = x.mean() if _level is None else torch.lerp(_level, x.mean(), 0.1)
+                return x - _level
+        """
+    assert [code for code, _ in found(tmp_path, source)] == ["GS703"]
+
+
+def test_the_state_of_an_optimizer(tmp_path: Path) -> None:
+    source = """\
+        class Momentum(torch.optim.Optimizer):
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        state = self.state[p]
+                        if not state:
+                            state.update(count=0)
+                        state["count"] += 1
+                        held = state.get("velocity", torch.zeros_like(p))
+                        state["velocity"] = held * 0.9 + p.grad
+                        p.sub_(state["velocity"] / state["count"])
+
+        class Warmup:
+            def __init__(self, optimizer, rate):
+                self.optimizer, self.rate, self.steps = optimizer, rate, 0
+            def step(self):
+                self.steps += 1
+                for group in self.optimizer.param_groups:
+                    group["lr"] = self.rate * self.steps
+        """
+    assert found(tmp_path, source) == [
+        ("GS702", 'state["count"] += 1'),
+        ("GS703", 'state["velocity"] = held * 0.9 + p.grad'),
+        ("GS702", "self.steps += 1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "draw"),
+    [
+        ("self.rng = np.random.default_rng(3)", "self.rng.normal()"),
+        ("self.rng = random.Random(3)", "self.rng.random()"),
+        ("self.rng = np.random.RandomState(3)", "self.rng.rand()"),
+    ],
+)
+def test_generators_of_the_host_in_attributes(tmp_path: Path, made: str, draw: str) -> None:
+    assert [code for code, _ in found(tmp_path, module(f"return x * {draw}", made))] == ["GS504"]
