@@ -102,8 +102,18 @@ def test_the_allocators_history_has_the_innermost_frame_first() -> None:
         {"action": "free_completed", "addr": 64, "size": 100, "frames": []},
         {"action": "alloc", "addr": 64, "size": 8, "frames": frames[:1]},
     ]
+    trace.append({"action": "alloc", "addr": 4096 + 512, "size": 8, "frames": []})
+    segments = [
+        {"address": address, "total_size": 2048, "segment_pool_id": pool}
+        for address, pool in ((0, (0, 0)), (4096, (0, 3)))
+    ]
     place = CallSite("/home/me/model.py", 12, "Layer.forward")
-    assert memory_events(trace) == [MemoryEvent(64, 100, place), MemoryEvent(64, 0), MemoryEvent(64, 8)]
+    assert memory_events(trace, segments) == [
+        MemoryEvent(64, 100, place),
+        MemoryEvent(64, 0),
+        MemoryEvent(64, 8),
+        MemoryEvent(4096 + 512, 8, private=True),
+    ]
 
 
 def test_all_free_blocks_are_asked_for_at_sizes_that_their_pool_serves() -> None:

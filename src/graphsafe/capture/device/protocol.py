@@ -135,6 +135,8 @@ class MemoryEvent:
     "As many as were asked for; 0 where it is given back."
     place: CallSite | None = None
     "The user's line that took it; None where none was running, in autograd's threads for instance."
+    private: bool = False
+    "Whether it is of a graph's own pool."
 
 
 @dataclass(frozen=True, slots=True)

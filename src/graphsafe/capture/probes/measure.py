@@ -5,7 +5,8 @@ In a process of its own, which has the device alone while it measures.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device.protocol import CaptureFailure
 from graphsafe.capture.held import held_of
@@ -15,7 +16,9 @@ from graphsafe.capture.session import CAPTURE_SEED, opened
 from graphsafe.capture.state import Snapshot
 
 if TYPE_CHECKING:
+    from graphsafe.capture.device.protocol import MemoryEvent
     from graphsafe.capture.job import Channel, Job
+    from graphsafe.capture.session import Session
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -46,7 +49,7 @@ def run(job: Job, channel: Channel) -> None:
                 "status": "pass",
                 "pool_bytes": recording.pool_bytes(),
                 "peak_bytes": peak,
-                **({} if session.device.evidence == "predicted" else {"pool": held_of(taken)}),
+                **_pool(session, taken),
             },
             timing={
                 "status": "skipped" if eager is None else "pass",
@@ -61,3 +64,10 @@ def run(job: Job, channel: Channel) -> None:
             state.put_back()
             del state  # it would keep alive what the target drops
             channel.tell(growth=long_run(session, recording, job.replays))
+
+
+def _pool(session: Session, taken: Sequence[MemoryEvent]) -> dict[str, Any]:
+    """What the capture took of the graph's own pool, where there is one."""
+    if session.device.evidence == "predicted":
+        return {}
+    return {"pool": held_of([event for event in taken if event.private or not event.nbytes])}

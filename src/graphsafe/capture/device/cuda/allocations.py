@@ -5,6 +5,8 @@ It notes what it does and does nothing else for it, so the blocks are those of a
 
 from __future__ import annotations
 
+import bisect
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +16,8 @@ import torch
 from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.lines.frames import absolute, is_user_file
 from graphsafe.report.model import CallSite
+
+_COMMON_POOL = (0, 0)
 
 
 @contextmanager
@@ -25,16 +29,27 @@ def allocations_watched(index: int) -> Iterator[list[MemoryEvent]]:
     finally:
         history: Any = torch.cuda.memory._snapshot()
         torch.cuda.memory._record_memory_history(None)
-    found += memory_events(history["device_traces"][index])
+    found += memory_events(history["device_traces"][index], history["segments"])
 
 
-def memory_events(trace: Sequence[Mapping[str, Any]]) -> list[MemoryEvent]:
+def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> list[MemoryEvent]:
     """From one device's trace in a memory snapshot. A block counts as held until it can be used again: the allocator
     waits for other streams that use it."""
+    own = sorted(
+        (int(segment["address"]), int(segment["address"]) + int(segment["total_size"]))
+        for segment in segments
+        if tuple(segment["segment_pool_id"]) != _COMMON_POOL
+    )
+
+    def is_private(address: int) -> bool:
+        at = bisect.bisect_right(own, (address, sys.maxsize)) - 1
+        return at >= 0 and own[at][0] <= address < own[at][1]
+
     found = []
     for entry in trace:
         if entry["action"] == "alloc":
-            found.append(MemoryEvent(int(entry["addr"]), int(entry["size"]), _place(entry.get("frames") or ())))
+            block, place = int(entry["addr"]), _place(entry.get("frames") or ())
+            found.append(MemoryEvent(block, int(entry["size"]), place, is_private(block)))
         elif entry["action"] == "free_completed":
             found.append(MemoryEvent(int(entry["addr"]), 0))
     return found
