@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -21,12 +21,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from graphsafe.capture.compare import Spread, difference
 from graphsafe.capture.device.protocol import CaptureFailure, NotComparable
 from graphsafe.capture.session import CAPTURE_SEED, REPLAYS, host_values, outside_modes
-from graphsafe.capture.state import Bindings, Snapshot, StateError, put_back_host, reach_of
+from graphsafe.capture.state import Bindings, Snapshot, StateError, kept, put_back_host, reach_of
 
 if TYPE_CHECKING:
+    import torch
+
     from graphsafe.capture.device.protocol import Difference, Recording
     from graphsafe.capture.session import Session
     from graphsafe.capture.state import Reach
+
+Values = Mapping[str, "torch.Tensor"]
 
 _LEAST_CAPTURES = 3
 _MOST_CAPTURES = 7
@@ -153,13 +157,16 @@ class _Twins:
                 one, again, other = (
                     self._result(recording, snapshot, k) for recording in (self._first, self._first, second)
                 )
-                with outside_modes():
-                    for name in one.keys() | again.keys():
-                        noise.add(name, one.get(name), again.get(name))
-                    for name, value in one.items():
-                        if name not in other:
-                            return list(differing)
-                        apart, floor = difference(value, other[name]), noise.bound(name, value)
+                for name, (ours, theirs) in self._unlike(one, again).items():
+                    with outside_modes():
+                        noise.add(name, ours, theirs)
+                for name, (ours, theirs) in self._unlike(one, other).items():
+                    if ours is None:
+                        continue
+                    if theirs is None:
+                        return list(differing)
+                    with outside_modes():
+                        apart, floor = difference(ours, theirs), noise.bound(name, ours)
                         far = apart.largest is None or floor is None or apart.largest > floor
                         if not apart.equal and far and name not in noise.unbounded:
                             return list(differing)
@@ -168,8 +175,18 @@ class _Twins:
             return []
         return []
 
-    def _result(self, recording: Recording, snapshot: Snapshot, k: int) -> dict[str, Any]:
-        """Outputs and changed state of one replay from the snapshot on the inputs of replay `k`, as host tensors."""
+    def _unlike(self, one: Values, other: Values) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
+        """On the host, what is not the same byte for byte; None where there is no such value."""
+        device = self._session.device
+        ours, theirs = device.digests(one), device.digests(other)
+        names = [name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)]
+        first, second = (
+            host_values(device, {name: found[name] for name in names if name in found}) for found in (one, other)
+        )
+        return {name: (first.get(name), second.get(name)) for name in sorted(names)}
+
+    def _result(self, recording: Recording, snapshot: Snapshot, k: int) -> Values:
+        """Copies of the outputs and the changed state of one replay from the snapshot on the inputs of replay `k`."""
         session = self._session
         snapshot.put_back()
         session.put_inputs(k)
@@ -177,7 +194,8 @@ class _Twins:
         session.device.synchronize()
         outputs = session.outputs_of(recording.outputs).tensors
         state = {f"state {path}": snapshot.tensors[path] for path in snapshot.changed()}
-        return host_values(session.device, {**outputs, **state})
+        found = {**outputs, **state}
+        return dict(zip(found, kept(session.device, list(found.values())), strict=True))
 
     def _explained(
         self, found: list[Difference], start: _Before, seed: int
