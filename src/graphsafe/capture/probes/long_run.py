@@ -87,6 +87,8 @@ class _LongRun:
         session = self._session
         reach = reach_of(session.subject)
         session.generators = Reach(generators=reach.generators, host_generators=reach.host_generators)
+        if not self._comes_back:
+            return
         inputs = inputs_of(session.subject)
         copies = []
         for k, values in enumerate(session.sets, start=1):
