@@ -76,6 +76,7 @@ def capture(
     warmup: int = 3,
     timeout: float = 300.0,
     replays: int | None = None,
+    nproc: int | None = None,
     seed: int = 0,
     plan: bool = False,
 ) -> Report:
@@ -100,6 +101,7 @@ def capture(
         warmup=warmup,
         timeout=timeout,
         replays=replays,
+        nproc=nproc,
         seed=seed,
         plan=plan,
     )

@@ -80,3 +80,18 @@ def probes_of(report: Report) -> dict[str, Any]:
 
 def codes_of(report: Report, *levels: str) -> list[str]:
     return [finding["code"] for finding in report["findings"] if not levels or finding["level"] in levels]
+
+
+def processes_with(variable: str) -> list[int]:
+    """Those that run with this in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if variable.encode() in environment and state != "Z":
+                found.append(int(entry.name))
+    return found

@@ -15,7 +15,7 @@ import pytest
 
 from graphsafe.capture.request import BAD_REQUEST
 
-from .conftest import DEVICES, GPUS, TARGETS, Answer, Prove
+from .conftest import DEVICES, GPUS, TARGETS, Answer, Prove, processes_with
 
 BAD = TARGETS / "bad.py"
 WRONG = {
@@ -87,7 +87,7 @@ def test_a_fault_of_graphsafe_in_a_child_is_a_limit_and_no_verdict(command: Call
 def test_a_fault_of_graphsafe_elsewhere_exits_with_3_after_all_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from graphsafe.capture import proof
+    from graphsafe.capture import device_proof
     from graphsafe.cli import main
 
     def broken(*_: object, **__: object) -> None:
@@ -98,7 +98,7 @@ def test_a_fault_of_graphsafe_elsewhere_exits_with_3_after_all_reports(
         f'[targets.second]\nfactory = "{BAD}:nowhere"\ndevice = "sim"\n'
     )
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(proof, "findings_of", broken)
+    monkeypatch.setattr(device_proof, "findings_of", broken)
     assert main(["capture", "--all"]) == 3
     assert "IndexError: out of range" in capsys.readouterr().err
     first, second = json.loads((tmp_path / "graphsafe-report.json").read_text())["reports"]
@@ -188,7 +188,7 @@ def test_no_process_and_no_folder_is_left(factory: str, tmp_path: Path, command:
         f"{BAD}:{factory}", "--device", "sim", env={"TMPDIR": str(temporary), "GRAPHSAFE_TEST": str(tmp_path)}
     )
     assert answer.report is not None
-    assert not _processes_with(f"GRAPHSAFE_TEST={tmp_path}")
+    assert not processes_with(f"GRAPHSAFE_TEST={tmp_path}")
     # torch itself makes the folder of its compiler's cache.
     assert [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor")] == []
 
@@ -211,7 +211,7 @@ def test_an_interrupted_run_ends_within_a_second_and_leaves_its_report_only(
     assert report["verdict"] == "inconclusive"
     assert "interrupted" in [limit["kind"] for limit in report["limits"]]
     assert [path.name for path in tmp_path.iterdir()] == ["graphsafe-report.json"]
-    assert not _processes_with(f"GRAPHSAFE_TEST={tmp_path}")
+    assert not processes_with(f"GRAPHSAFE_TEST={tmp_path}")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="process groups")
@@ -220,9 +220,9 @@ def test_a_parent_that_is_killed_takes_its_children_along(tmp_path: Path) -> Non
     process.kill()
     process.wait()
     deadline = time.monotonic() + 30
-    while _processes_with(f"GRAPHSAFE_TEST={tmp_path}") and time.monotonic() < deadline:
+    while processes_with(f"GRAPHSAFE_TEST={tmp_path}") and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not _processes_with(f"GRAPHSAFE_TEST={tmp_path}")
+    assert not processes_with(f"GRAPHSAFE_TEST={tmp_path}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -253,7 +253,7 @@ def _stepping_for_ever(folder: Path, device: str) -> subprocess.Popen[str]:
 
 def _a_child_runs(folder: Path) -> bool:
     """Whether a child that steps is under way: one beside the parent and the server."""
-    return len(_processes_with(f"GRAPHSAFE_TEST={folder}")) >= 3
+    return len(processes_with(f"GRAPHSAFE_TEST={folder}")) >= 3
 
 
 def _alive_in(group: int) -> list[int]:
@@ -266,19 +266,5 @@ def _alive_in(group: int) -> list[int]:
             except OSError:
                 continue
             if int(its_group) == group and state not in ("Z", "X"):
-                found.append(int(entry.name))
-    return found
-
-
-def _processes_with(variable: str) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                environment = (entry / "environ").read_bytes().split(b"\0")
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if variable.encode() in environment and state != "Z":
                 found.append(int(entry.name))
     return found

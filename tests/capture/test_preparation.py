@@ -201,4 +201,4 @@ def test_an_import_that_ends_in_any_way_is_answered(tmp_path: Path, servers: Sha
             supervisor.timeout = 4.0
             (tmp_path / name).mkdir()
             child = supervisor.run(Job("build", str(tmp_path / name), f"{tmp_path}/{name}.py:build", "sim:0"))
-            assert child.ending == ending and child.how_it_ended().endswith("in phase: import")
+            assert child.ending == ending and "in phase: import" in child.how_it_ended()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import shutil
-import sys
 import tempfile
 import threading
 from collections import deque
@@ -17,6 +15,7 @@ from typing import Any
 
 from graphsafe.capture.job import Job
 from graphsafe.capture.processes.device_use import DeviceUse
+from graphsafe.capture.processes.room import at_a_time
 from graphsafe.capture.processes.shared_servers import SharedServers
 from graphsafe.capture.processes.supervisor import Supervisor
 from graphsafe.capture.proof import Proof
@@ -26,11 +25,6 @@ from graphsafe.report.model import Report
 from graphsafe.rulebook import load_rulebook
 
 Progress = Callable[[str], None]
-
-_CORES = 3
-"A target at a time for so many."
-_BYTES = 8 << 30
-"A target at a time for so much memory of the host."
 
 
 class CaptureFault(Exception):
@@ -80,13 +74,15 @@ def _prove(proofs: Sequence[Proof], progress: Progress | None) -> None:
             def supervisor(show: Progress | None) -> Supervisor:
                 return Supervisor(servers, show, devices, interrupted)
 
+            def prove(number: int, proof: Proof) -> None:
+                show = _named_progress(proof, progress) if len(proofs) > 1 else progress
+                proof.run(lambda: supervisor(show), present, Path(folder, str(number)))
+
             def work(ended: threading.Event) -> None:
                 try:
                     while left and not interrupted.is_set():
                         with contextlib.suppress(IndexError):
-                            number, proof = left.popleft()
-                            show = _named_progress(proof, progress) if len(proofs) > 1 else progress
-                            proof.run(supervisor(show), present, Path(folder, str(number)))
+                            prove(*left.popleft())
                 finally:
                     ended.set()
 
@@ -95,7 +91,9 @@ def _prove(proofs: Sequence[Proof], progress: Progress | None) -> None:
                 if any(proof.wants_gpu for proof in proofs):
                     with supervisor(progress) as children:
                         present = _gpus(children, folder)
-                for _ in range(min(len(proofs), _side_by_side())):
+                # Ranks of two targets on the same devices would wait for each other.
+                ranks = any(proof.has_ranks for proof in proofs)
+                for _ in range(1 if ranks else min(len(proofs), at_a_time())):
                     ended = threading.Event()
                     threading.Thread(target=work, args=(ended,)).start()
                     working.append(ended)
@@ -110,22 +108,6 @@ def _prove(proofs: Sequence[Proof], progress: Progress | None) -> None:
     except KeyboardInterrupt:
         for _, proof in left:
             proof.interrupt()
-
-
-def _side_by_side() -> int:
-    """How many targets at a time: each has up to three children that compute, of a few GB of memory in all."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores // _CORES, _free_memory() // _BYTES))
-
-
-def _free_memory() -> int:
-    """Of the host; without bound where it does not tell."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            told = dict(line.split(":", 1) for line in lines)
-        return int(told["MemAvailable"].split()[0]) * 1024
-    except (OSError, ValueError, KeyError, IndexError):
-        return sys.maxsize
 
 
 def _named_progress(proof: Proof, progress: Progress | None) -> Progress | None:

@@ -11,8 +11,9 @@ from dataclasses import asdict
 from graphsafe.capture.job import FAILED, Channel, Job
 from graphsafe.capture.lines.frames import error_frames
 from graphsafe.capture.processes.descendants import die_with_parent
-from graphsafe.capture.processes.originals import complain, leave
+from graphsafe.capture.processes.originals import complain, leave, monotonic
 from graphsafe.capture.processes.preparation import note_modules
+from graphsafe.capture.processes.standing import tell_when_asked
 from graphsafe.capture.state import StateError
 from graphsafe.capture.targets import TargetError
 from graphsafe.failure import in_one_line
@@ -38,6 +39,7 @@ def main(job: Job) -> None:
     """Never returns: the process ends here, without running what the user's code registered for its end."""
     die_with_parent()
     channel = Channel(job)
+    tell_when_asked(channel.folder, job.child)
     note_modules()
     sys.argv = [job.target]
     status = 0
@@ -49,7 +51,8 @@ def main(job: Job) -> None:
         channel.tell(state_error=str(error), done=True)
     except TargetError as error:
         calls = [asdict(frame) for frame in error_frames(error.__cause__)]
-        channel.tell(target_error={"stage": error.stage, "line": error.line, "calls": calls}, done=True)
+        told = {"stage": error.stage, "line": error.line, "calls": calls, "at": monotonic()}
+        channel.tell(target_error=told, done=True)
     except BaseException as error:
         status = FAILED
         line = in_one_line(error)

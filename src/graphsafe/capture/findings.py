@@ -11,6 +11,7 @@ from typing import Any
 
 from graphsafe.capture.classify import code_of
 from graphsafe.capture.lines.places import chain, is_within, location, shown, text_at
+from graphsafe.capture.ranks.issued import told_in_words, told_of
 from graphsafe.capture.wording import (
     OWN_GRAPHS,
     WITHOUT_COMPILED,
@@ -22,6 +23,7 @@ from graphsafe.capture.wording import (
     what_was_frozen,
 )
 from graphsafe.report.model import Finding, Level, Limit, Region, Source, Verdict
+from graphsafe.report.text import listed
 from graphsafe.rulebook import Rulebook
 
 Result = Mapping[str, Any]
@@ -44,6 +46,9 @@ class Seen:
     "As the report has it."
     own: Result = field(default_factory=dict)
     "Graphs and marks that the target has itself, and what is known against them."
+    rank: int | None = None
+    apart: Mapping[int, Any] = field(default_factory=dict)
+    "Rank -> the collective that it issued where the ranks did not issue the same; None for one that issued none."
 
 
 def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]:
@@ -58,6 +63,7 @@ def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]
     writer.escaped()
     writer.replay()
     writer.own_graphs()
+    writer.collectives()
     return list(writer.found.values()), writer.limits
 
 
@@ -381,6 +387,17 @@ class _Writer:
             self.add("GS704", replays or self._entry, level="error", expr=names)
         for left in ((self._seen.probes.get("step") or {}).get("compiled") or {}).get("left") or ():
             self.add("GS613", left["frames"] or self._entry, expr=left["reason"], data={"partition": left["part"]})
+
+    def collectives(self) -> None:
+        """What this rank issues, and another does not."""
+        own = self._seen.apart.get(-1 if self._seen.rank is None else self._seen.rank)
+        if own is None or not own["extra"]:
+            return
+        others = {rank: call for rank, call in self._seen.apart.items() if call != own}
+        told = [f"rank {rank} {told_in_words(call)}" for rank, call in sorted(others.items())]
+        data = {"rank": self._seen.rank, "others": {str(rank): call and told_of(call) for rank, call in others.items()}}
+        here = f" Here {listed(told, most=4)}."
+        self.add("GS614", own["frames"], own["span"], expr=f"`{own['op']}`", data=data, here=here)
 
 
 def _cause_code(cause: Mapping[str, Any]) -> str:

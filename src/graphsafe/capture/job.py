@@ -42,6 +42,13 @@ class Job:
     buckets: tuple[Mapping[str, Any], ...] = ()
     "For the child that captures several buckets in one pool: the `axes` and the `folder` of each, in order."
 
+    rank: int = 0
+    ranks: int = 1
+    rendezvous: str = ""
+    "The file by which the same children of all ranks find each other; each time they are run another one."
+    variables: Mapping[str, str] = field(default_factory=dict)
+    "Of the environment, for this rank."
+
     @property
     def where(self) -> str:
         """The target's file or module."""
@@ -90,9 +97,12 @@ class Channel:
     def __init__(self, job: Job) -> None:
         self.folder = Path(job.folder)
         self.name = job.child
+        self.now = "start"
+        "The phase that was told last."
         self._result: dict[str, Any] = {}
 
     def phase(self, text: str) -> None:
+        self.now = text
         write_bytes(f"{self.folder}/{self.name}.phases", _line(text), append=True)
 
     def tell(self, **result: Any) -> None:

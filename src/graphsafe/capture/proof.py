@@ -4,61 +4,47 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from graphsafe import __version__
 from graphsafe.capture.buckets.declared import Declaration
 from graphsafe.capture.buckets.mismatch import mismatch, support_of
-from graphsafe.capture.buckets.sharing import Candidate, Sharing, sample_of
+from graphsafe.capture.buckets.sharing import sample_of
 from graphsafe.capture.buckets.support import Times, Tried
+from graphsafe.capture.device_proof import DeviceProof
 from graphsafe.capture.environment import environment
-from graphsafe.capture.findings import Seen, findings_of, merged
-from graphsafe.capture.growth import said_of
+from graphsafe.capture.findings import Seen, merged
 from graphsafe.capture.join import joined
 from graphsafe.capture.lookup import what_is_missing
-from graphsafe.capture.probe_form import reported
+from graphsafe.capture.processes.room import at_a_time
 from graphsafe.capture.processes.supervisor import Supervisor
+from graphsafe.capture.ranks.mates import Mates
+from graphsafe.capture.ranks.rank import Rank, variables_of
+from graphsafe.capture.ranks.side_by_side import side_by_side
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED, CaptureRequest
-from graphsafe.capture.run import Run
 from graphsafe.failure import in_one_line
 from graphsafe.files import ensure_working_directory
 from graphsafe.report.fingerprint import fingerprinted
-from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit, Report, Support, Tool, in_order
-from graphsafe.report.pool import pool_verdict
+from graphsafe.report.model import Finding, Limit, Report, Support, Tool, in_order
 from graphsafe.report.source import file_line
-from graphsafe.report.text import bucket_name, listed
 from graphsafe.report.verdict import worst
 from graphsafe.rulebook import Rulebook
-
-
-@dataclass
-class _Device:
-    name: str
-    runs: list[tuple[Mapping[str, Any], Seen]] = field(default_factory=list)
-    folders: list[Path] = field(default_factory=list)
-    pool: dict[str, Any] | None = None
-    "What its buckets did in one pool."
 
 
 class Proof:
     def __init__(self, request: CaptureRequest, book: Rulebook) -> None:
         self._request = request
         self._book = book
-        self._devices: list[_Device] = []
+        self._devices: list[DeviceProof] = []
         self._findings: list[Finding] = []
-        self._of_bucket: list[Sequence[Finding]] = []
-        "In the order in which buckets and devices were run."
         self._support: Support | None = None
-        self._built: list[Mapping[str, Any]] = []
         self.limits: list[Limit] = []
         self.fault: Exception | None = None
         "What failed in graphsafe itself, outside of children."
-        self._lines: dict[str, set[int]] = {}
         self._interrupted = False
         self._directory = os.getcwd()
         self._all_points = _points(request.buckets)
@@ -75,6 +61,10 @@ class Proof:
         devices = self._request.devices
         return not devices or any(not device.startswith("sim") for device in devices)
 
+    @property
+    def has_ranks(self) -> bool:
+        return self._request.nproc is not None
+
     def is_impossible(self) -> bool:
         """Whether a look at the target shows that it cannot be run; the report then says why."""
         missing = what_is_missing(self.target)
@@ -82,11 +72,11 @@ class Proof:
             self.limits.append(Limit(BAD_REQUEST, self.target, missing))
         return missing is not None
 
-    def run(self, supervisor: Supervisor, present: Sequence[str], folder: Path) -> None:
-        """`present`: the GPUs of this machine. Never raises: the next target is not to suffer from this one."""
+    def run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
+        """`supervisor` makes one for each device, `present` are the GPUs of this machine. Never raises: the next target
+        is not to suffer from this one."""
         try:
-            with supervisor:
-                self._run(supervisor, present, folder)
+            self._run(supervisor, present, folder)
         except KeyboardInterrupt:
             self.interrupt()
         except Exception as error:
@@ -97,72 +87,38 @@ class Proof:
         self._interrupted = True
         self.limits.append(Limit(INTERRUPTED, self.target, "stopped by the user before it was done"))
 
-    def _run(self, supervisor: Supervisor, present: Sequence[str], folder: Path) -> None:
+    def _run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
+        """Independent devices side by side, as many as the machine has cores for; ranks all at once."""
         folder.mkdir()
-        supervisor.timeout = self._request.timeout
-        for name in self._device_names(present):
-            device = _Device(name)
-            self._devices.append(device)
-            for number, axes in enumerate(self._points):
-                place = folder / f"{name.replace(':', '-')}-{number}"
-                place.mkdir()
-                run = Run(supervisor, self._request, name, axes, place)
-                started = time.monotonic()
-                try:
-                    seen = run.prove()
-                except KeyboardInterrupt:
-                    device.runs.append((axes, run.seen()))
-                    raise
-                seen = _timed(seen, run, time.monotonic() - started)
-                device.folders.append(place)
-                if any(limit.kind == INTERNAL for limit in run.limits):
-                    seen = replace(seen, verdict=worst((seen.verdict, "inconclusive")))
-                device.runs.append((axes, seen))
-                self._take(seen, run.limits)
-                self._add(*said_of(seen, run.refresh, self._book))
-                if (seen.build.get("target_error") or {}).get("stage") == "import":
-                    return
-            self._share_a_pool(supervisor, device, folder)
+        size = self._request.nproc
+        names = self._device_names(present) if size is None else self._rank_devices(size, present)
+        unproven = [axes for axes in self._all_points if axes not in self._points]
+        mates = None if size is None or not names else Mates(size)
+        for number, name in enumerate(names):
+            rank = None
+            if mates is not None:
+                variables = self._request.variables or [variables_of(each, mates.size) for each in range(mates.size)]
+                rank = Rank(number, mates, folder, variables[number])
+            self._devices.append(DeviceProof(name, self._request, self._book, self._points, unproven, rank))
+        works = [partial(device.run, supervisor(), folder) for device in self._devices]
+        together = at_a_time() if mates is None else len(works)
+        try:
+            for first in range(0, len(works), together):
+                side_by_side(works[first : first + together], mates.abandon if mates is not None else lambda: None)
+        finally:
+            ensure_working_directory(self._directory)
+            for device in self._devices:
+                self._findings += device.findings
+                self.limits += device.limits
         self._compare_with_declared()
-
-    def _take(self, seen: Seen, limits: Sequence[Limit]) -> None:
-        ensure_working_directory(self._directory)
-        findings, without_line = findings_of(seen, self._book)
-        self._findings += findings
-        self._of_bucket.append(findings)
-        self.limits += [*limits, *without_line]
-        self._built.append(seen.build.get("environment") or {})
-        for file, numbers in (seen.step.get("lines") or {}).items():
-            self._lines.setdefault(file, set()).update(numbers)
-
-    def _share_a_pool(self, supervisor: Supervisor, device: _Device, folder: Path) -> None:
-        """Capture the buckets that are ready by themselves together."""
-        ready = [
-            (Candidate(axes, place, (seen.probes.get("memory") or {}).get("pool_bytes")), seen)
-            for (axes, seen), place in zip(device.runs, device.folders, strict=True)
-            if seen.verdict == "ready" and axes
-        ]
-        candidates = [candidate for candidate, _ in ready]
-        left = [axes for axes in self._all_points if axes not in self._points]
-        if left and ready:
-            empty = folder / "not-proven"
-            empty.mkdir(exist_ok=True)
-            candidates += [Candidate(axes, empty, None) for axes in left]
-            names = listed([bucket_name(axes) for axes in left], most=8)
-            self.limits.append(Limit("sampled", names, "captured in the pool, but not proven by themselves"))
-        if len(candidates) < 2:
-            return
-        sharing = Sharing(supervisor, self._request, device.name, folder / device.name.replace(":", "-"))
-        sharing.run(candidates)
-        device.pool = sharing.pool
-        self.limits += sharing.limits
-        seen = ready[0][1]
-        self._add(*sharing.findings(seen.build.get("entry"), self._book, seen.source))
 
     def _compare_with_declared(self) -> None:
         """What the buckets prove, over all devices, with what the step's classes or the configuration declare."""
         points = self._points
-        seen = [[device.runs[number][1] for device in self._devices] for number in range(len(points))]
+        seen = [
+            [device.runs[number][1] for device in self._devices if number < len(device.runs)]
+            for number in range(len(points))
+        ]
         tried = [
             Tried(axes, worst(one.verdict for one in of), next(filter(None, map(_times, of)), None))
             for axes, of in zip(points, seen, strict=True)
@@ -179,17 +135,16 @@ class Proof:
             why = "it depends on a configuration that the target does not hold: say declared = ... in the configuration"
             self.limits.append(Limit("support", declared.words, why))
         failures: dict[int, Finding] = {}
-        for number, findings in enumerate(self._of_bucket):
-            first = next((finding for finding in in_order(findings) if finding.level == "error"), None)
-            if first is not None:
-                failures.setdefault(number % len(points), first)
+        for device in self._devices:
+            for number, findings in enumerate(device.of_bucket):
+                first = next((finding for finding in in_order(findings) if finding.level == "error"), None)
+                if first is not None:
+                    failures.setdefault(number, first)
         entry = next((one.build["entry"] for one in ran if one.build.get("entry")), None)
         rule = self._book.rules["GS801"]
-        self._add(mismatch(tried, declared, entry, failures, rule, ran[0].source))
-
-    def _add(self, *said: Finding | Limit | None) -> None:
-        self._findings += [one for one in said if isinstance(one, Finding)]
-        self.limits += [one for one in said if isinstance(one, Limit)]
+        found = mismatch(tried, declared, entry, failures, rule, ran[0].source)
+        self._findings += [found] if isinstance(found, Finding) else []
+        self.limits += [found] if isinstance(found, Limit) else []
 
     def _device_names(self, present: Sequence[str]) -> list[str]:
         """The request's devices on this machine; a wrong one becomes a limit, and nothing is run."""
@@ -205,6 +160,22 @@ class Proof:
             self.limits.append(Limit("simulated", "sim:0", "this machine has no GPU: the result is predicted"))
         return list(dict.fromkeys(names))
 
+    def _rank_devices(self, size: int, present: Sequence[str]) -> list[str]:
+        """A device for each rank: those that are named, else the first ones; a limit where there are not so many."""
+        asked = self._request.devices or (("cuda",) if present else ("sim",))
+        if len(asked) == size and all(":" in name for name in asked):
+            return list(dict.fromkeys(self._device_names(present)))
+        if len(asked) > 1 or ":" in asked[0]:
+            said = " ".join(f"--device {name}" for name in asked)
+            self.limits.append(Limit(BAD_REQUEST, said, f"{size} ranks need {size} devices"))
+            return []
+        if asked[0] == "sim":
+            return [f"sim:{number}" for number in range(size)]
+        if len(present) < size:
+            have = ", ".join(present) or "no CUDA device"
+            self.limits.append(Limit(BAD_REQUEST, f"{size} ranks", f"this machine has {have}"))
+        return list(present[:size]) if len(present) >= size else []
+
     def report(self) -> Report:
         """Whatever happens; where graphsafe fails at its findings, without them, and after an interruption without
         what scan says of them, for that takes its time."""
@@ -212,20 +183,31 @@ class Proof:
         if self._interrupted:
             return self._report(merged(self._findings), ())
         try:
-            return self._report(*joined(merged(self._findings), self._lines, self._request.config))
+            return self._report(*joined(merged(self._findings), self._lines(), self._request.config))
         except Exception as error:
             self.fault = self.fault or error
             return self._report((), [Limit(INTERNAL, self.target, in_one_line(error))])
 
+    def _lines(self) -> dict[str, set[int]]:
+        lines: dict[str, set[int]] = {}
+        for device in self._devices:
+            for file, numbers in device.lines.items():
+                lines.setdefault(file, set()).update(numbers)
+        return lines
+
     def _report(self, findings: Sequence[Finding], limits: Sequence[Limit]) -> Report:
-        devices = tuple(_device_result(device) for device in self._devices)
+        devices = tuple(device.result() for device in self._devices)
         verdict = worst(device.verdict for device in devices)
         root = self._request.config.root
         return Report(
             tool=Tool("graphsafe", __version__),
             command="capture",
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            environment=environment(self._built, self._book.ops.name, self._request.config.settings),
+            environment=environment(
+                [told for device in self._devices for told in device.built],
+                self._book.ops.name,
+                self._request.config.settings,
+            ),
             target=self._request.target,
             verdict=verdict if self.fault is None and not self._interrupted else worst((verdict, "inconclusive")),
             evidence="predicted" if any(device.device.startswith("sim") for device in devices) else "measured",
@@ -245,19 +227,6 @@ def _times(seen: Seen) -> Times | None:
     return Times(eager, graph) if eager and graph else None
 
 
-def _timed(seen: Seen, run: Run, seconds: float) -> Seen:
-    """With what this took, altogether and for each child, what the children did meanwhile, and why they did not share
-    imports where they did not."""
-    timing = {
-        **seen.probes.get("timing", {"status": "skipped"}),
-        "seconds": round(seconds, 2),
-        "children": run.seconds,
-        "spent": run.spent,
-        "not_shared": run.not_shared,
-    }
-    return replace(seen, probes={**seen.probes, "timing": timing})
-
-
 def _named(asked: str, present: Sequence[str]) -> list[str]:
     if asked.startswith("sim"):
         return [asked if ":" in asked else "sim:0"]
@@ -270,21 +239,6 @@ def _named(asked: str, present: Sequence[str]) -> list[str]:
 
 def _points(buckets: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(buckets, values, strict=True)) for values in itertools.product(*buckets.values())]
-
-
-def _device_result(device: _Device) -> DeviceResult:
-    buckets = tuple(_bucket(axes, seen) for axes, seen in device.runs)
-    verdict = worst(bucket.verdict for bucket in buckets)
-    probes = next((bucket.probes for bucket in buckets if bucket.verdict == verdict), {})
-    named = buckets if any(axes for axes, _ in device.runs) else ()
-    if device.pool is not None:
-        verdict = worst((verdict, pool_verdict(device.pool)))
-    return DeviceResult(device.name, verdict, named, probes, pool=device.pool)
-
-
-def _bucket(axes: Mapping[str, Any], seen: Seen) -> Bucket:
-    probes = reported(seen.probes)
-    return Bucket(axes, seen.verdict, probes, (probes.get("memory") or {}).get("pool_bytes"))
 
 
 def _from_root(path: str, root: Path) -> str:

@@ -89,12 +89,12 @@ class _Reference:
         "Why the step cannot be run eagerly along the path of a capture."
         begun = time.monotonic()
         self.first = self._first_run()
-        slow = time.monotonic() - begun > _SLOW_RUN
+        slow = session.ranks.any(time.monotonic() - begun > _SLOW_RUN)
         again = [self._run(f"eager, run {n + 2}") for n in range(1 if slow else _AGAIN)]
         self.noise = spread_of([self.first, *again])
         self.rounding: Spread | None = None
         self.checks: list[Check] = []
-        if self.asked or self.refused:
+        if session.ranks.any(bool(self.asked or self.refused)):
             self._compare_with_plain()
         control = self._run("the same inputs", vary=False)
         self.varied = sum(
@@ -130,16 +130,20 @@ class _Reference:
     def _first_run(self) -> _Series:
         """Along the path of captures; as plain steps where that path cannot be run eagerly, but plain ones can."""
         series = _Series(self._session, self._start)
+        error = None
         try:
             with self._capture_path():
                 series.run("eager, run 1")
+        except TargetError as raised:
+            error = raised.line
+        refusals = [line for line in self._session.ranks.gather(error) if line is not None]
+        if not refusals:
             return series
-        except TargetError as error:
-            self._start.put_back()
-            plain = _Series(self._session, self._start)
-            plain.run("eager, run 1, as if nothing were captured")
-            self.refused = error.line
-            return plain
+        self._start.put_back()
+        plain = _Series(self._session, self._start)
+        plain.run("eager, run 1, as if nothing were captured")
+        self.refused = error or refusals[0]
+        return plain
 
     def _run(self, name: str, *, vary: bool = True, plain: bool = False, nudge: int | None = None) -> _Series:
         self._start.put_back()
@@ -160,7 +164,7 @@ class _Reference:
     def _compare_with_plain(self) -> None:
         """Whether the path of captures gives what plain eager steps give, as far as rounding allows."""
         plain = self.first if self.refused else self._run("plain eager steps", plain=True)
-        if not self.refused and not _differ(self.first, plain):
+        if not self.refused and not self._session.ranks.any(_differ(self.first, plain)):
             self.checks = [_check(name) for name in self.first.steps[0]["outputs"]]
             return
         nudged = [self._run(f"inputs moved by one unit, run {n + 1}", plain=True, nudge=n) for n in range(_NUDGES)]
@@ -173,7 +177,7 @@ class _Reference:
     def _first_step(self) -> tuple[list[str], dict[str, Any] | None]:
         """The first step on the inputs of replay 1, and what was born in step 1, follows its inputs, and stays."""
         first, session = self.first, self._session
-        if not first.born and not first.filled:
+        if not session.ranks.any(bool(first.born or first.filled)):
             return [], None
         session.channel.phase("a first step on new inputs")
         self._start.put_back()
@@ -191,7 +195,7 @@ class _Reference:
         # What a cache keeps cannot be compared; whether it matters shows in the outputs.
         kept = reach_of(session.subject).caches
         self.lazy_caches = [path for path, size in first.filled.items() if path in kept and kept[path][1] == size]
-        if not lazy and not self.lazy_caches:
+        if not session.ranks.any(bool(lazy or self.lazy_caches)):
             return [], None
         return lazy, {"outputs": host_values(session.device, outputs.tensors), "hosts": dict(outputs.hosts)}
 

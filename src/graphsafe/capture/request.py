@@ -77,6 +77,10 @@ class CaptureRequest:
     replays: int | None = None
     "How many replays the measuring child makes to look for growth and drift; None means that it does not."
     seed: int = 0
+    nproc: int | None = None
+    "How many ranks run the target together; None where it is one process."
+    variables: tuple[Mapping[str, str], ...] = ()
+    "For each rank, what a launcher that started them put into its environment."
     plan: bool = False
     "Whether to look for breaks where the step cannot be captured whole."
     emit: Path | None = None

@@ -14,6 +14,7 @@ from graphsafe.capture.job import Job, job_of
 from graphsafe.capture.lines.places import call_lines
 from graphsafe.capture.plan.planning import Planning, of_plain_step, told_of_compiled
 from graphsafe.capture.probes.capture import GONE
+from graphsafe.capture.ranks.issued import told_apart
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL
 from graphsafe.capture.trial import OWN_INPUTS
 from graphsafe.report.model import Limit, Source
@@ -23,6 +24,7 @@ from graphsafe.report.verdict import verdict
 if TYPE_CHECKING:
     from graphsafe.capture.processes.child_process import Child
     from graphsafe.capture.processes.supervisor import Supervisor
+    from graphsafe.capture.ranks.rank import Rank
     from graphsafe.capture.request import CaptureRequest
 
 Probe = dict[str, Any]
@@ -46,8 +48,10 @@ class Run:
         axes: Mapping[str, Any],
         folder: Path,
         plain: bool = False,
+        rank: Rank | None = None,
     ) -> None:
-        """`plain`: the target without CUDA graphs of its own."""
+        """`plain`: the target without CUDA graphs of its own. `rank`: where several run it together; all of them then
+        run the same children."""
         self.device = device
         self.axes = axes
         self.limits: list[Limit] = []
@@ -60,6 +64,10 @@ class Run:
         self._probes: dict[str, Probe] = {}
         self._planned: dict[str, Any] | None = None
         self._plain = plain
+        self._rank = rank
+        self._jobs = 0
+        self._apart: Mapping[int, Any] | None = None
+        "What the ranks issued where they did not issue the same collectives."
         self.refresh: Mapping[str, Any] | None = None
         "Where the target's refresh is written, if it ran many times."
         self.own: Mapping[str, Any] = {}
@@ -91,21 +99,28 @@ class Run:
             probes=probes,
             plan=self._planned,
             own=self.own or self._results.get("build", {}).get("own") or {},
+            rank=None if self._rank is None else self._rank.number,
+            apart=self._apart or {},
             **{name: self._results.get(name, {}) for name in ("build", "step", "reference", "capture", "diagnose")},
         )
 
     def _job(self, child: str, kept: tuple[str, ...] = ()) -> Job:
-        more = {"replays": self._request.replays, "plain": self._plain, "kept": kept}
+        more: dict[str, Any] = {"replays": self._request.replays, "plain": self._plain, "kept": kept}
+        self._jobs += 1
+        if self._rank is not None:
+            more |= self._rank.told(f"{bucket_name(self.axes) or 'step'}-{child}-{self._jobs}")
         return job_of(self._request, child, self._folder, self.device, self.axes, **more)
 
     def _ended(self, child: Child) -> Mapping[str, Any]:
         """Note how a child ended; what it told is its answer, however far it came."""
         result = child.result
+        if self._rank is not None:
+            self._apart = self._apart or self._rank.mates.apart(child)
         self.seconds[child.name] = round(self.seconds.get(child.name, 0.0) + child.seconds, 2)
         self.spent[child.name] = child.spent
         self._results[child.name] = result
         if child.ending == "failed":
-            self.limits.append(Limit(INTERNAL, f"{child.name} on {self.device}", child.how_it_ended()))
+            self.limits.append(Limit(INTERNAL, f"{child.name} {self._where}", child.how_it_ended()))
             return result
         for probe in ("step", "capture"):
             told: Any = result.get(probe) or {}
@@ -114,18 +129,36 @@ class Run:
                 if limit not in self.limits:
                     self.limits.append(limit)
         if "state_error" in result:
-            self.limits.append(Limit("state", f"{child.name} on {self.device}", str(result["state_error"])))
+            self.limits.append(Limit("state", f"{child.name} {self._where}", str(result["state_error"])))
         if child.ending != "done":
             why = child.how_it_ended()
             last = child.last_lines(3)
             text = f"{why}; it printed last: {' | '.join(last)}" if last else why
-            self.limits.append(Limit("child", f"{child.name} on {self.device}", text[:600]))
+            self.limits.append(Limit("child", f"{child.name} {self._where}", text[:600]))
         return result
 
-    def _wrong(self, line: str) -> None:
-        if not any(limit.kind == BAD_REQUEST for limit in self.limits):
-            bucket = f" with {bucket_name(self.axes)}" if self.axes else ""
+    @property
+    def _where(self) -> str:
+        return f"on {self.device}" if self._rank is None else f"of rank {self._rank.number} on {self.device}"
+
+    def _wrong(self, line: str, child: Child) -> None:
+        """Of several ranks, by the first one that failed: it is why the others did."""
+        if any(limit.kind == BAD_REQUEST for limit in self.limits):
+            return
+        bucket = f" with {bucket_name(self.axes)}" if self.axes else ""
+        if self._rank is None:
             self.limits.append(Limit(BAD_REQUEST, f"{self._request.target}{bucket}", line))
+        elif self._rank.mates.first_to_fail(child):
+            self.limits.append(Limit(BAD_REQUEST, f"{self._request.target}{bucket} in rank {self._rank.number}", line))
+        else:
+            self.limits.append(Limit("rank", f"{child.name} {self._where}", line))
+
+    def _any(self, value: bool) -> bool:
+        """Of a decision that all ranks have to make alike."""
+        return value if self._rank is None else self._rank.any(value)
+
+    def _all(self, value: bool) -> bool:
+        return value if self._rank is None else self._rank.all(value)
 
     def _build(self) -> bool:
         """Whether there is something to go on with."""
@@ -135,17 +168,19 @@ class Run:
             broken: Any = child.result.get("broken_by")
             if child.ending == "crashed" and child.phase.startswith(_TRIES):
                 broken = child.phase.removeprefix(_TRIES)
+            if self._rank is not None:
+                broken = self._rank.first(broken)
             if broken is None or broken == OWN_INPUTS or attempt >= _MOST_RETRIES:
                 break
             kept = (*kept, broken)
-        return self._built(child, self._ended(child))
+        return self._all(self._built(child, self._ended(child)))
 
     def _built(self, child: Child, result: Mapping[str, Any]) -> bool:
         construct: Probe = dict(result.get("construct") or {"status": "fail", "built": False, "captures": []})
         self._probes["construct"] = construct
         error = result.get("target_error")
         if error is not None:
-            self._wrong(error["line"])
+            self._wrong(error["line"], child)
             failed = {"status": "fail", "reason": error["line"], "calls": call_lines(error["calls"])}
             if error["stage"] == "step":
                 self._probes["step"] = {**failed, "ran": False}
@@ -157,22 +192,24 @@ class Run:
             unread: Any = result.get("unreadable") or {}
             self.limits += [Limit("not-compared", path, why) for path, why in unread.items()]
             return True
-        status = "timeout" if child.ending == "timeout" else "crashed"
+        if self._apart is not None:
+            self._wrong(told_apart(self._apart), child)
+        status = {"timeout": "timeout", "stopped": "skipped"}.get(str(child.ending), "crashed")
         why = child.how_it_ended()
         if "construct" in result:
             self._probes["step"] = {"status": status, "ran": False, "reason": why}
         else:
             construct |= {"status": status, "built": False if status == "crashed" else None, "reason": why}
         if status == "crashed" and child.ending != "failed":
-            self._wrong(why)
+            self._wrong(why, child)
         return False
 
     def _step_reference_capture(self) -> None:
         names = ("step", "reference", "capture")
-        if self._fits(len(names)):
+        if self._all(self._fits(len(names))):
             children = [self._supervisor.start(self._job(name)) for name in names]
             self._supervisor.wait(children, self._watch_reference)
-            if self._ran_out(children[2]):
+            if self._any(self._ran_out(children[2])):
                 self._again_alone(children[2].name)
                 return
             for child in children:
@@ -245,7 +282,7 @@ class Run:
         error: Any = result.get("target_error")
         if error is not None and capture["status"] != "pass":
             capture |= {"status": "skipped", "reason": error["line"]}
-            self._wrong(error["line"])
+            self._wrong(error["line"], child)
         elif error is not None:
             replay |= {"status": "fail", "first_error": {"message": error["line"]}}
         elif child.ending != "done":
@@ -271,13 +308,11 @@ class Run:
         # What twin captures explain needs no other explanation.
         unexplained = replay["status"] == "fail" and self._probes["twin"]["status"] != "fail"
         wrong = capture["status"] == "pass" and (capture.get("empty") or unexplained)
-        if capture["status"] == "fail" or died or wrong:
+        if self._any(bool(capture["status"] == "fail" or died or wrong)):
             self._alone("diagnose")
-        if (
-            capture["status"] == "pass"
-            and not capture.get("empty")
-            and (self.source == "capture" or self._request.replays is not None)
-        ):
+        captured = capture["status"] == "pass" and not capture.get("empty")
+        wanted = self.source == "capture" or self._request.replays is not None
+        if self._all(captured) and wanted:
             measured = self._ended(self._supervisor.run(self._job("measure")))
             self._probes["memory"] |= measured.get("memory") or {}
             self._probes["timing"] = dict(measured.get("timing") or {"status": "skipped"})

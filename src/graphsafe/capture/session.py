@@ -6,7 +6,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from graphsafe.capture.device import open_device
 from graphsafe.capture.given import plain
 from graphsafe.capture.processes import preparation
 from graphsafe.capture.processes.originals import open_file
+from graphsafe.capture.ranks.group import Ranks, joined
 from graphsafe.capture.state import Reach, inputs_of, seed_generators, walk
 from graphsafe.capture.targets import Subject, TargetError, build, find_factory, load_module, users_code
 from graphsafe.report.text import bucket_name
@@ -50,6 +51,8 @@ class Session:
     "What made the subject."
     generators: Reach | None = None
     "Where set, holds all generators to seed: for steps that are made too often to look for them each time."
+    ranks: Ranks = field(default_factory=Ranks)
+    "Those that run this child beside this process; decisions about further steps are theirs together."
 
     def seed(self, k: int) -> None:
         value = self.job.seed * 1_000_003 + k
@@ -108,7 +111,7 @@ class Session:
         self.channel.phase(f"build {bucket_name(axes)}")
         seed_all(self.device, first_seed(self.job))
         subject = build(self.factory, self.device.torch_device, axes, self.job.inputs)
-        other = Session(self.job, self.channel, self.device, subject, factory=self.factory)
+        other = Session(self.job, self.channel, self.device, subject, factory=self.factory, ranks=self.ranks)
         other.load_sets(folder)
         return other
 
@@ -133,8 +136,9 @@ def opened(job: Job, channel: Channel, watched: list[CaptureAttempt] | None = No
             if ready is not None and ready.device is not None:
                 device = ready.device
             else:
-                device = open_device(job.device)
+                device = open_device(job.device, job.ranks)
                 stack.enter_context(device.entered())
+            ranks = stack.enter_context(joined(job, channel, device))
         except (RuntimeError, AssertionError) as error:
             raise TargetError("build", f"cannot use {job.device}: {' '.join(str(error).split())[:300]}") from error
         seed_all(device, first_seed(job))
@@ -157,7 +161,7 @@ def opened(job: Job, channel: Channel, watched: list[CaptureAttempt] | None = No
             for name in device.random_states():
                 if device.draw(name) is not None:
                     device.repair_generator(name)
-        yield Session(job, channel, device, subject, factory=factory)
+        yield Session(job, channel, device, subject, factory=factory, ranks=ranks)
 
 
 def first_seed(job: Job) -> int:

@@ -57,14 +57,15 @@ def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
     Broken."""
     trial = _Trial(session, snapshot)
     tried = Tried()
+    ranks = session.ranks
     if session.subject.refresh is not None:
         return tried
     kinds: dict[str, int] = {}
     "Input -> which of its proposals the step takes."
     open_paths: list[str] = []
-    for path in trial.original:
+    for path in ranks.union(trial.original):
         broke = session.job.kept.count(path)
-        if trial.proposed(path, 1, broke) is None:
+        if ranks.all(trial.proposed(path, 1, broke) is None):
             tried.keep(path, _BROKE if broke else _NO_CHOICE)
         else:
             open_paths.append(path)
@@ -83,7 +84,7 @@ def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
     sets = []
     for k in range(1, PAIR + 1):
         new = trial.new(kinds, k)
-        if len(new) > 1 and (TOGETHER in session.job.kept or trial.outcome(new, TOGETHER) is None):
+        if ranks.any(len(new) > 1) and (TOGETHER in session.job.kept or not trial.runs(new, TOGETHER)):
             new = {} if TOGETHER in session.job.kept else trial.largest_that_runs(new)
             left = sorted(kinds.keys() - new.keys())
             why = "the step fails on all new inputs together"
@@ -105,9 +106,12 @@ class _Trial:
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
-        """The proposal of this number for replay `k`; None where there are not so many."""
+        """The proposal of this number for replay `k`; None where there are not so many, and for an input of another
+        rank."""
         import torch
 
+        if path not in self.original:
+            return None
         with outside_modes():
             generator = torch.Generator().manual_seed(zlib.crc32(f"{path}:{k}:{self._session.job.seed}".encode()))
             bounds = self._session.subject.bounds.get(path, (None, None))
@@ -124,18 +128,24 @@ class _Trial:
         """The first proposal that the step takes and that an output follows; else why there is none."""
         why = _FAILS
         kind = self._session.job.kept.count(path)
-        while (new := self.proposed(path, 1, kind)) is not None:
-            outcome = self.outcome({path: new}, path)
-            if outcome is not None and outcome != self._base:
+        ranks = self._session.ranks
+        while ranks.any((new := self.proposed(path, 1, kind)) is not None):
+            outcome = self.outcome({} if new is None else {path: new}, path)
+            runs = ranks.all(outcome is not None)
+            if runs and ranks.any(outcome != self._base):
                 return kind, ""
-            if outcome is not None:
+            if runs:
                 why = _ALL_ZERO if self._all_zero else _NO_OUTPUT
             kind += 1
         return None, why
 
+    def runs(self, new: Values, what: str) -> bool:
+        """Whether the step takes these, in every rank."""
+        return self._session.ranks.all(self.outcome(new, what) is not None)
+
     def together(self, paths: Sequence[str]) -> list[str]:
         """Those of many inputs that the step takes new values of, found by halving."""
-        if self.outcome(self.new(dict.fromkeys(paths, 0), 1), TOGETHER if len(paths) > 1 else paths[0]) is not None:
+        if self.runs(self.new(dict.fromkeys(paths, 0), 1), TOGETHER if len(paths) > 1 else paths[0]):
             return list(paths)
         if len(paths) == 1:
             return []
@@ -145,9 +155,11 @@ class _Trial:
     def largest_that_runs(self, new: Values) -> dict[str, torch.Tensor]:
         """One input after the other, floats first, as long as the step takes them together."""
         taken: dict[str, torch.Tensor] = {}
-        for path in sorted(new, key=lambda path: not new[path].is_floating_point())[:_MOST_ALONE]:
-            if self.outcome({**taken, path: new[path]}, TOGETHER) is not None:
-                taken[path] = new[path]
+        floats_first = sorted(new, key=lambda path: not new[path].is_floating_point())
+        for path in self._session.ranks.union(floats_first)[:_MOST_ALONE]:
+            more = {path: new[path]} if path in new else {}
+            if self.runs({**taken, **more}, TOGETHER):
+                taken |= more
         return taken
 
     def outcome(self, new: Values, what: str) -> Outcome | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from graphsafe.console import StatusLine, check_writable, complain, ended_by_sig
 from graphsafe.errors import RequestError
 
 if TYPE_CHECKING:
+    from graphsafe.capture.request import CaptureRequest
     from graphsafe.report.model import Report
 
 REPORT_FILE = "graphsafe-report.json"
@@ -86,6 +88,12 @@ def _parsed(name: str) -> Callable[[str], Any]:
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=300, show_default=True, help="Seconds, a child."
 )
 @click.option("--replays", type=click.IntRange(min=1), metavar="N", help="Replay N times to look for growth and drift.")
+@click.option(
+    "--nproc",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Run the target in N ranks of one process group, a device each.",
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--plan", is_flag=True, help="Find which parts can be captured where the whole step cannot.")
 @click.option(
@@ -108,6 +116,7 @@ def capture(
     warmup: int,
     timeout: float,
     replays: int | None,
+    nproc: int | None,
     seed: int,
     plan: bool,
     emit: Path | None,
@@ -125,6 +134,7 @@ def capture(
     \b
     graphsafe capture model.py:build_layer --device cuda:1
     graphsafe capture model.py:build_layer --device sim --bucket batch=1,2,4
+    graphsafe capture model.py:build_layer --nproc 2
     graphsafe capture --all --format github
     """
     if (target is None) != all_targets:
@@ -139,21 +149,49 @@ def capture(
     files = files or [Output(_absolute(Path(REPORT_FILE)), "json")]
     check_outputs(files)
     _check_plan(emit, emit_for, check, all_targets)
-    requests = capture_requests(
-        target,
-        devices=devices,
-        buckets=dict(buckets),
-        sample=sample,
-        inputs=inputs,
-        warmup=warmup,
-        timeout=timeout,
-        replays=replays,
-        seed=seed,
-        plan=plan or emit is not None or check,
-        emit=None if emit is None else _absolute(emit),
-        emit_for=emit_for,
-        check=check,
-    )
+    plan = plan or emit is not None or check
+    from graphsafe.capture.ranks.launched import Launched
+
+    launched = Launched.by(os.environ)
+    if plan and (nproc is not None or launched is not None):
+        raise RequestError("capture --plan: it plans the step of one process, not of several ranks")
+    if launched is not None and nproc not in (None, launched.size):
+        raise RequestError(f"capture --nproc {nproc}: a launcher has started {launched.size} ranks")
+    if launched is not None and launched.rank > 0:
+        return launched.follow()
+    options = {
+        "devices": devices,
+        "buckets": dict(buckets),
+        "sample": sample,
+        "inputs": inputs,
+        "warmup": warmup,
+        "timeout": timeout,
+        "replays": replays,
+        "nproc": nproc,
+        "seed": seed,
+        "plan": plan,
+        "emit": None if emit is None else _absolute(emit),
+        "emit_for": emit_for,
+        "check": check,
+    }
+    if launched is None:
+        return _prove(capture_requests(target, **options), form, files, printed, all_targets)
+    with launched.lead() as leader:
+        variables = tuple(leader.variables(rank) for rank in range(launched.size))
+        requests = capture_requests(target, **{**options, "nproc": launched.size, "variables": variables})
+        code = _prove(requests, form, files, printed, all_targets)
+        leader.tell(code)
+        return code
+
+
+def _prove(
+    requests: Sequence[CaptureRequest],
+    form: str | None,
+    files: Sequence[Output],
+    printed: Sequence[str],
+    all_targets: bool,
+) -> int:
+    """Run them and write what came of it; the exit code."""
     from graphsafe.capture.api import CaptureFault, capture_all
     from graphsafe.capture.request import INTERRUPTED as CUT_SHORT
 

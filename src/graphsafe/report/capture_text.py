@@ -10,7 +10,17 @@ from graphsafe.report.model import PROBE_KEYS, DeviceResult, Report, Verdict
 from graphsafe.report.plan_text import plan_lines
 from graphsafe.report.pool import pool_texts
 from graphsafe.report.support_text import support_texts
-from graphsafe.report.text import Paint, bucket_name, bytes_text, count, first_line, listed, printable, wrapped
+from graphsafe.report.text import (
+    Paint,
+    bucket_name,
+    bytes_text,
+    count,
+    device_name,
+    first_line,
+    listed,
+    printable,
+    wrapped,
+)
 from graphsafe.report.verdict import judge
 
 Probe = Mapping[str, Any]
@@ -91,10 +101,10 @@ def _device(device: DeviceResult, plan: Any, width: int, paint: Paint) -> list[s
     if not device.buckets:
         then = _then(device.probes, plan, device.verdict)
         return [
-            *verdict_lines(device.device, device.verdict, then, "", width, paint),
+            *verdict_lines(device_name(device), device.verdict, then, "", width, paint),
             *_probes(device.probes, "  ", width, paint),
         ]
-    lines = verdict_lines(device.device, device.verdict, "", "", width, paint)
+    lines = verdict_lines(device_name(device), device.verdict, "", "", width, paint)
     worst = next((bucket for bucket in device.buckets if bucket.verdict == device.verdict), None)
     for bucket in device.buckets:
         then = _then(bucket.probes, plan, bucket.verdict)

@@ -16,7 +16,7 @@ from graphsafe.report.plan_text import fix_texts, headline, piece_texts, tree
 from graphsafe.report.pool import pool_texts
 from graphsafe.report.source import Lines
 from graphsafe.report.support_text import support_texts
-from graphsafe.report.text import bucket_name, bytes_text, count, listed
+from graphsafe.report.text import bucket_name, bytes_text, count, device_name, listed
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -73,7 +73,7 @@ def _head(report: Report, shown: Sequence[Finding], suppressed: int) -> str:
 
 
 def _device(device: DeviceResult, plan: Any) -> str:
-    parts = [f"<h2>{_plain(device.device)} {_badge(device.verdict)}</h2>"]
+    parts = [f"<h2>{_plain(device_name(device))} {_badge(device.verdict)}</h2>"]
     if not device.buckets:
         parts += [f"<p>{_words(reason(device.probes, plan, device.verdict))}</p>", _probes(device.probes)]
     for bucket in device.buckets:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as xml
 
 from graphsafe.report.capture_text import reason
 from graphsafe.report.model import DeviceResult, Finding, Report, Verdict, in_order, unsuppressed
-from graphsafe.report.text import bucket_name
+from graphsafe.report.text import bucket_name, device_name
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -75,9 +75,13 @@ def _capture_cases(suite: xml.Element, report: Report) -> None:
 def _parts(device: DeviceResult, plan: Any) -> list[tuple[str, Verdict, str]]:
     """Name, verdict and reason of every bucket, or of the device where there are none."""
     if not device.buckets:
-        return [(device.device, device.verdict, reason(device.probes, plan, device.verdict))]
+        return [(device_name(device), device.verdict, reason(device.probes, plan, device.verdict))]
     return [
-        (f"{device.device} {bucket_name(bucket.axes)}", bucket.verdict, reason(bucket.probes, plan, bucket.verdict))
+        (
+            f"{device_name(device)} {bucket_name(bucket.axes)}",
+            bucket.verdict,
+            reason(bucket.probes, plan, bucket.verdict),
+        )
         for bucket in device.buckets
     ]
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphsafe.report.model import DeviceResult
 
 Paint = Callable[[str, str], str]
 """`paint("bold red", text)`; where there is no colour, the text itself."""
@@ -88,6 +91,11 @@ def first_line(text: str) -> str:
 def bucket_name(axes: Mapping[str, Any]) -> str:
     """`batch=4 q_len=1`"""
     return " ".join(f"{axis}={value}" for axis, value in axes.items())
+
+
+def device_name(device: DeviceResult) -> str:
+    """`cuda:1`, `rank 1 on cuda:1`"""
+    return device.device if device.rank is None else f"rank {device.rank} on {device.device}"
 
 
 def listed(parts: Iterable[str], most: int = 12) -> str:

@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     from graphsafe.capture.job import Channel, Job
 
 
-def open_device(name: str) -> Device:
-    """`cuda:N` or `sim:N`. Raises `RuntimeError` where the machine has no such device."""
+def open_device(name: str, count: int = 1) -> Device:
+    """`cuda:N` or `sim:N`. Raises `RuntimeError` where the machine has no such device. `count`: how many simulated ones
+    there are at least."""
     kind, _, index = name.partition(":")
     if kind == "sim":
         from graphsafe.capture.device.sim import SimDevice
         from graphsafe.rulebook import load_rulebook
 
-        return SimDevice(int(index or 0), load_rulebook().ops)
+        return SimDevice(int(index or 0), load_rulebook().ops, count)
     from graphsafe.capture.device.cuda import CudaDevice
 
     return CudaDevice(int(index or 0))

@@ -205,6 +205,12 @@ class Device(Protocol):
     torch_device: torch.device
     "What the factory receives: `cuda:1` for both."
     evidence: Literal["measured", "predicted"]
+    collectives: Literal["nccl", "gloo"]
+    "The backend that runs those of several ranks."
+
+    def meet(self) -> None:
+        """Wait on the device until all ranks are here. Needs a process group."""
+        ...
 
     def entered(self) -> AbstractContextManager[None]:
         """Around everything that runs the user's code: makes the device current (cuda), installs the modes (sim)."""

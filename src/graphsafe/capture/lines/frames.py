@@ -23,7 +23,7 @@ _STANDARD = tuple(
     os.path.realpath(path) + os.sep for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")} if path
 )
 _SITES = ("site-packages", "dist-packages")
-_MACHINERY = ("torch", "torchgen", "triton", "functorch", "breakable_cuda_graphs.py")
+_MACHINERY = ("torch", "torchgen", "triton", "functorch", "breakable_cuda_graphs.py", "typing_extensions.py")
 
 
 def absolute(filename: str) -> str:

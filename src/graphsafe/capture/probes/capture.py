@@ -54,9 +54,14 @@ def run(job: Job, channel: Channel) -> None:
         channel.tell(capture=_captured(session, answer))
         if not isinstance(answer, CaptureFailure):
             channel.tell(escaped=[asdict(event) for event in answer.escaped()])
+        others = session.ranks.gather(isinstance(answer, CaptureFailure))
         if isinstance(answer, CaptureFailure):
             return
-        if not answer.nodes():
+        if any(others):
+            why = f"rank {others.index(True)} could not capture the step"
+            channel.tell(replay={"status": "skipped", "reason": why, "checks": []})
+            return
+        if session.ranks.any(not answer.nodes()):
             channel.tell(replay={"status": "skipped", "reason": "there is nothing in the graph", "checks": []})
             return
         channel.tell(twin={"status": "crashed", "reason": "it was not reached"})
@@ -68,7 +73,7 @@ def run(job: Job, channel: Channel) -> None:
 def _replay(session: Session, recording: Recording, unmatched: list[str], built: Mapping[str, torch.Tensor]) -> None:
     session.channel.phase("wait for the reference")
     reference = reference_of(session)
-    if reference is None or unmatched:
+    if session.ranks.any(reference is None or bool(unmatched)) or reference is None:
         why = "two builds of the target differ in " + ", ".join(unmatched[:3]) if unmatched else "no reference"
         session.channel.tell(replay={"status": "skipped", "reason": why, "reference": None, "checks": []})
         return

@@ -57,6 +57,7 @@ def _look(job: Job, channel: Channel, attempts: list[CaptureAttempt], threads: s
             channel.tell(limits=tried.limits, unvaried=tried.unvaried)
         except Broken as broken:
             channel.tell(broken_by=broken.path)
+            session.ranks.gone = True
         except StateError as error:
             channel.tell(limits=[{"kind": "not-varied", "what": "all inputs", "why": str(error)}])
         memory = device.memory()

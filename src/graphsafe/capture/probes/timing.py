@@ -27,12 +27,13 @@ def in_turn_ms(session: Session, calls: Sequence[Callable[[], Any]], state: Snap
     begun = time.monotonic()
     undo: Undo | None = None
     for number in range(_ROUNDS + 1):
-        if number > _LEAST_ROUNDS and time.monotonic() - begun > _SECONDS:
+        if session.ranks.any(number > _LEAST_ROUNDS and time.monotonic() - begun > _SECONDS):
             break
         if number == 1:
             undo = Undo(session.device, state)
         state.put_back(undo)
         for call, times in zip(calls, taken, strict=True):
+            session.ranks.align()
             one = session.device.time_ms(call, 1)
             if one is None:
                 return [None for _ in calls]

@@ -92,23 +92,30 @@ class _Twins:
         self._seed = CAPTURE_SEED
 
     def run(self) -> dict[str, Any]:
+        ranks = self._session.ranks
         begun = time.monotonic()
         unlike: list[Difference] = []
         ineffective: dict[Key, Difference] = {}
         while self._captures <= _MOST_CAPTURES:
-            if self._captures > _LEAST_CAPTURES and time.monotonic() - begun > _SECONDS:
+            late = self._captures > _LEAST_CAPTURES and time.monotonic() - begun > _SECONDS
+            if ranks.any(late):
                 break
             self._session.channel.phase(f"capture {self._captures + 1}, to compare")
             start = _Before(self._session)
             seed = CAPTURE_SEED + self._captures
             again = self._record(seed)
+            failed = ranks.any(isinstance(again, CaptureFailure))
             if isinstance(again, CaptureFailure):
                 return self._not_again(again)
+            if failed:
+                return {**self._told("skipped", ()), "reason": "another rank could not capture the step again"}
             found = self._first.differences(again)
-            frozen = [one for one in found if one.what not in _MAY_BE_CHANCE] or self._with_effect(found, again)
-            if frozen and self._first is not self._decisive:
+            frozen = [one for one in found if one.what not in _MAY_BE_CHANCE]
+            if not ranks.any(bool(frozen)):
+                frozen = self._with_effect(found, again)
+            if ranks.any(bool(frozen)) and self._first is not self._decisive:
                 again.release()
-                return self._told("fail", *self._explained(frozen, start, seed))
+                return self._told("fail", *self._explained(frozen, start, seed)) if frozen else self._told("pass", ())
             if self._first is self._decisive:
                 unlike, self._first, self._seed = frozen, again, seed
             else:
@@ -146,9 +153,9 @@ class _Twins:
 
     def _with_effect(self, differing: Sequence[Difference], second: Recording) -> list[Difference]:
         """The differing numbers and addresses, if the two graphs compute different things with them."""
-        if not differing:
-            return []
         session = self._session
+        if not session.ranks.any(bool(differing)):
+            return []
         session.channel.phase("replay both captures")
         snapshot = Snapshot(session.device, session.subject, clear_caches=False)
         noise = Spread()
@@ -157,23 +164,29 @@ class _Twins:
                 one, again, other = (
                     self._result(recording, snapshot, k) for recording in (self._first, self._first, second)
                 )
-                for name, (ours, theirs) in self._unlike(one, again).items():
-                    with outside_modes():
-                        noise.add(name, ours, theirs)
-                for name, (ours, theirs) in self._unlike(one, other).items():
-                    if ours is None:
-                        continue
-                    if theirs is None:
-                        return list(differing)
-                    with outside_modes():
-                        apart, floor = difference(ours, theirs), noise.bound(name, ours)
-                        far = apart.largest is None or floor is None or apart.largest > floor
-                        if not apart.equal and far and name not in noise.unbounded:
-                            return list(differing)
+                if session.ranks.any(self._compute_different(one, again, other, noise)):
+                    return list(differing)
             snapshot.put_back()
         except StateError:
             return []
         return []
+
+    def _compute_different(self, one: Values, again: Values, other: Values, noise: Spread) -> bool:
+        """Whether the results of two graphs lie further apart than those of one of them do (`one`, `again`)."""
+        for name, (ours, theirs) in self._unlike(one, again).items():
+            with outside_modes():
+                noise.add(name, ours, theirs)
+        for name, (ours, theirs) in self._unlike(one, other).items():
+            if ours is None:
+                continue
+            if theirs is None:
+                return True
+            with outside_modes():
+                apart, floor = difference(ours, theirs), noise.bound(name, ours)
+                far = apart.largest is None or floor is None or apart.largest > floor
+                if not apart.equal and far and name not in noise.unbounded:
+                    return True
+        return False
 
     def _unlike(self, one: Values, other: Values) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
         """On the host, what is not the same byte for byte; None where there is no such value."""

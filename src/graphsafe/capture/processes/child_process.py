@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from graphsafe.capture.job import FAILED, Job, read_phases, read_result
+from graphsafe.capture.processes.standing import Standing, ask, told_by
+from graphsafe.capture.ranks.issued import read_issued, told_of
 from graphsafe.failure import FAULT
 
 Ending = Literal["done", "crashed", "timeout", "stopped", "failed"]
@@ -32,6 +34,8 @@ class Child:
         self.status: int | None = None
         "The exit status, or minus the signal that ended it."
         self.ending: Ending | None = None
+        self.why_stopped = ""
+        self._standing: Standing | None = None
         self._output = bytearray()
         self._reader: threading.Thread | None = None
 
@@ -71,11 +75,25 @@ class Child:
         if self.ending == "failed":
             return str(self.result.get("internal_error") or self._complaint())
         if self.ending == "timeout":
-            return f"no end after {self.seconds:.0f} s, in phase: {self.phase}"
+            return f"no end after {self.seconds:.0f} s, {self._where()}"
+        if self.ending == "stopped":
+            return f"ended because {self.why_stopped}, {self._where()}"
         if self.status is not None and self.status < 0:
             with contextlib.suppress(ValueError):
-                return f"killed by {signal.Signals(-self.status).name}, in phase: {self.phase}"
-        return f"the process exited with status {self.status}, in phase: {self.phase}"
+                return f"killed by {signal.Signals(-self.status).name}, {self._where()}"
+        return f"the process exited with status {self.status}, {self._where()}"
+
+    def ask_where_it_stands(self) -> None:
+        """Before it is ended."""
+        if self.pid is not None and self.ending is None:
+            self._standing = ask(self.pid, Path(self.job.folder), self.name)
+
+    def _where(self) -> str:
+        folder = Path(self.job.folder)
+        standing = self._standing or told_by(folder, self.name)
+        where = f"in phase: {self.phase}{standing.told()}"
+        issued = read_issued(folder, self.name) if standing.line is None else []
+        return f"{where}, after {told_of(issued[-1])}" if issued else where
 
     def _complaint(self) -> str | None:
         """What a child prints where it cannot write its result: a full disk."""

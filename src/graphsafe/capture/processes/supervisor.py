@@ -22,6 +22,7 @@ from graphsafe.capture.processes.descendants import kill_group
 from graphsafe.capture.processes.device_use import DeviceUse, Stay, ran_out_of_memory
 from graphsafe.capture.processes.servers import CLEAN_PATH, Server
 from graphsafe.capture.processes.shared_servers import SharedServers, branch
+from graphsafe.capture.ranks.mates import Mates
 
 _POLL = 0.02
 _FORKED = "forked subprocess"
@@ -51,6 +52,8 @@ class Supervisor:
         "Seconds that a child may take."
         self.not_shared: dict[Key, str] = {}
         "Why children make their imports themselves."
+        self.mates: Mates | None = None
+        "The other ranks of the target, whose children do not get on without each other."
         self._progress = progress
         self._shared = shared
         self._devices = devices or DeviceUse()
@@ -107,6 +110,10 @@ class Supervisor:
             self._adopt(key, self._following.pop(key), time.monotonic() + self.timeout)
         child = Child(job)
         may_share = bool(self._servers) and not self._fresh and key not in self._sources and key not in self.not_shared
+        if self.mates is not None:
+            # A module may ask for its rank when it is imported.
+            may_share, self.not_shared[key] = False, "each rank imports for itself"
+            self.mates.started(child)
         if job.child == "build" and may_share:
             self._import_once(key, child)
         if child.ending is None:
@@ -134,8 +141,10 @@ class Supervisor:
                 self._follow(child)
             self._stop_late()
 
-    def stop(self, child: Child, ending: Ending = "stopped") -> None:
+    def stop(self, child: Child, ending: Ending = "stopped", why: str = "") -> None:
         """Kill a child and its whole group; one that has ended already stays as it ended."""
+        child.why_stopped = why
+        child.ask_where_it_stands()
         deadline = time.monotonic() + 10
         while child.ending is None and time.monotonic() < deadline:
             if child.pid is not None:
@@ -193,6 +202,8 @@ class Supervisor:
         for number, child in list(self._running.items()):
             if now - child.started > self.timeout and not self._waits_alone(number):
                 self.stop(child, "timeout")
+            elif self.mates is not None and (why := self.mates.why_lost(child)) is not None:
+                self.stop(child, "stopped", why)
 
     def _waits_alone(self, number: int) -> bool:
         stay = self._stays.get(number)
@@ -304,6 +315,8 @@ class Supervisor:
         self._origins.pop(number, None)
         child = self._running.pop(number)
         child.ended(status, killed_as)
+        if self.mates is not None:
+            self.mates.ended(child)
         stay = self._stays.pop(number, None)
         if stay is None:
             return

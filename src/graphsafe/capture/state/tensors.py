@@ -126,6 +126,8 @@ def _wrapped(tensor: torch.Tensor) -> Parts:
     except Exception as error:
         raise Unreadable(f"a {kind.__name__}, whose __tensor_flatten__ raised {type(error).__name__}") from error
     for name, part in inner.items():
+        if type(part).__name__ == "DeviceMesh":  # where a DTensor's parts are, which no step changes
+            continue
         if not issubclass(type(part), torch.Tensor):
             raise Unreadable(f"a {kind.__name__}, whose {name} is not a tensor")
         found |= {f".{name}{suffix}": plain for suffix, plain in parts_of(part).items()}

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 class CudaDevice:
     evidence: Literal["measured", "predicted"] = "measured"
+    collectives: Literal["nccl", "gloo"] = "nccl"
 
     def __init__(self, index: int) -> None:
         """Raises RuntimeError where this machine has no such GPU."""
@@ -55,6 +56,10 @@ class CudaDevice:
         torch.cuda.set_device(self.index)
         torch.empty(1, device=self.torch_device)
         yield
+
+    def meet(self) -> None:
+        torch.distributed.all_reduce(torch.zeros(1, device=self.torch_device))
+        self.synchronize()
 
     def label(self) -> str:
         major, minor = torch.cuda.get_device_capability(self.index)

@@ -17,6 +17,7 @@ from torch.cuda import _gpu_trace
 
 from graphsafe.capture.device.cuda.trace import Running, Sink, traced
 from graphsafe.capture.device.protocol import StepEventKind
+from graphsafe.capture.ranks.issued import OF_OBJECTS
 
 _WAITS: tuple[tuple[Any, str, str, StepEventKind], ...] = (
     (torch.cuda, "synchronize", "torch.cuda.synchronize", "wait"),
@@ -25,6 +26,10 @@ _WAITS: tuple[tuple[Any, str, str, StepEventKind], ...] = (
     (torch.cuda.Event, "query", "torch.cuda.Event.query", "query"),
     (torch.cuda.Stream, "synchronize", "torch.cuda.Stream.synchronize", "wait"),
     (torch.cuda.Stream, "query", "torch.cuda.Stream.query", "query"),
+)
+_OF_RANKS: tuple[tuple[str, StepEventKind], ...] = (
+    ("barrier", "wait"),
+    *((name, "hidden-sync") for name in OF_OBJECTS),
 )
 _RESEEDS: tuple[tuple[Any, str, str], ...] = (
     (torch, "manual_seed", "torch.manual_seed"),
@@ -58,6 +63,9 @@ def waits_patched(running: Running) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, spelled, kind in _WAITS:
             stack.enter_context(patched(owner, name, *_teller(running, kind, spelled)))
+        for name, kind in _OF_RANKS if torch.distributed.is_available() else ():
+            spelled = f"torch.distributed.{name}"
+            stack.enter_context(patched(torch.distributed, name, *_teller(running, kind, spelled)))
         for owner, name, spelled in _RESEEDS:
             stack.enter_context(patched(owner, name, *_teller(running, "random", spelled, how="reseed")))
         yield

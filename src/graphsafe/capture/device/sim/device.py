@@ -109,13 +109,14 @@ class SimPieces:
 
 class SimDevice:
     evidence: Literal["measured", "predicted"] = "predicted"
+    collectives: Literal["nccl", "gloo"] = "gloo"
 
-    def __init__(self, index: int, table: OpTable) -> None:
-        """As many devices exist as `index` needs; it is the current one, as on a GPU."""
+    def __init__(self, index: int, table: OpTable, count: int = 1) -> None:
+        """As many devices exist as `index` needs, and `count` at least; it is the current one, as on a GPU."""
         self.name = f"sim:{index}"
         self.index = index
         self.torch_device = torch.device("cuda", index)
-        self.world = World(index + 1, index, table)
+        self.world = World(max(index + 1, count), index, table)
         with self.world.installed():
             self.side = Stream(index)
         self.guilty: StepEvent | None = None
@@ -129,6 +130,10 @@ class SimDevice:
             SimDispatchMode(self.world),
         ):
             yield
+
+    def meet(self) -> None:
+        with self.world.unseen():
+            torch.distributed.barrier()
 
     def label(self) -> str:
         return self.name

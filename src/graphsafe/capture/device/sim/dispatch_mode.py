@@ -10,6 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphsafe.capture.device.sim import generators
+from graphsafe.capture.device.sim.collectives import NAMESPACE, run_functional
 from graphsafe.capture.device.sim.effects import (
     Happening,
     happenings,
@@ -33,9 +34,11 @@ _COPIES = frozenset({"aten::copy_", "aten::clone"})
 
 
 class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, leaves: type | None = None) -> None:
+        """`leaves`: a class that handles the first operation on it by itself."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.world = world
+        self._leaves = leaves
 
     supports_higher_order_operators = True
 
@@ -46,11 +49,19 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self._leaves in types:
+            self._leaves = None
+            return NotImplemented
         if self.world.bypassed:
             return func(*args, **kwargs)
         wrapper = next((kind for kind in types if is_wrapper_class(kind)), None)
+        if wrapper is not None and wrapper.__name__ == "FakeTensor":  # shapes only, which play no device
+            return func(*args, **kwargs)
         if wrapper is not None:
             # Its own operations are the ones that reach the device.
+            if wrapper.__name__ == "DTensor":  # C++ takes it apart; the method would only call the operation again
+                with SimDispatchMode(self.world, leaves=wrapper):
+                    return func(*args, **kwargs)
             with SimDispatchMode(self.world), function_mode_on(self.world):
                 return wrapper.__torch_dispatch__(func, types, args, kwargs)
         with torch._C.DisableTorchFunction():
@@ -70,6 +81,8 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         return _on_host(world, func, args, kwargs)
     device = indices[0] if target == HOST else target
     world.touched.add(device)
+    if func.namespace == NAMESPACE:
+        return run_functional(world, func, args, kwargs, device)
     if is_unknown(func, world.table):
         world.cannot_vouch(op_name(func))
     doubts = _doubts(world, inputs) if world.doubted else []

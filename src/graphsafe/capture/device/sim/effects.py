@@ -32,8 +32,9 @@ _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_c
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 _PUTS = frozenset({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"})
 _READS = frozenset({"aten::_local_scalar_dense"})
-_OPEN_NAMESPACES = frozenset({"profiler", "prim", "prims"})
-"Bookkeeping and decompositions of PyTorch's own; no op of another namespace than these and aten can be vouched for."
+_OPEN_NAMESPACES = frozenset({"fsdp", "profiler", "prim", "prims"})
+"""Bookkeeping, copies between flat buffers, and decompositions of PyTorch's own; no op of another namespace than these
+and aten can be vouched for."""
 
 _STRUCTURAL = frozenset({"__getitem__", "__setitem__", "index_put", "index_put_"})
 "Judged by the tags of their arguments."

@@ -12,7 +12,7 @@ import torch
 
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.graphs import tensors_in
-from graphsafe.capture.device.sim.tags import HOST, index_of, tags_of
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_tagged, tags_of
 from graphsafe.capture.device.sim.world import Scope
 
 
@@ -22,6 +22,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
     if isinstance(interface, property) and interface.fget is not None:
         told = _handed_out(interface.fget, "torch.Tensor.__cuda_array_interface__")
         yield torch.Tensor, "__cuda_array_interface__", property(told)
+    yield torch.UntypedStorage, "resize_", _resized(torch.UntypedStorage.resize_)
     yield threading.Thread, "start", _started(threading.Thread.start)
     for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
         yield kind, "__call__", _scripted(kind.__call__)
@@ -42,6 +43,20 @@ def _handed_out(real: Callable[..., Any], name: str) -> Callable[..., Any]:
                 if index_of(tensor) != HOST:
                     world.cannot_vouch(name, tags_of([tensor]))
         return real(tensor, *args, **kwargs)
+
+    return told
+
+
+def _resized(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Memory that is given back and taken again (FSDP's gathered parameters): on a GPU the allocator may have given it
+    to others meanwhile. Here it is kept, since a graph reads and writes it where it was."""
+
+    def told(storage: torch.UntypedStorage, size: int) -> Any:
+        world = worlds.active()
+        if world is None or world.bypassed or not is_tagged(storage):
+            return real(storage, size)
+        world.cannot_vouch("torch.UntypedStorage.resize_")
+        return storage if size <= storage.nbytes() else real(storage, size)
 
     return told
 

@@ -13,7 +13,7 @@ import torch
 import torch.overrides
 import torch.utils._foreach_utils
 
-from graphsafe.capture.device.sim import cuda, foreign
+from graphsafe.capture.device.sim import collectives, cuda, foreign
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.function_mode import function_mode_on, placed
 from graphsafe.capture.device.sim.generators import Generator
@@ -73,6 +73,7 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
         reseeds = module is torch.cuda and f"torch.cuda.{name}" in _RESEEDS
         yield module, name, _reseeding(value, f"torch.cuda.{name}") if reseeds else value
     yield from foreign.replacements()
+    yield from collectives.replacements()
     yield torch, "load", _load
     yield torch.Tensor, "_make_wrapper_subclass", staticmethod(_wrapper(torch.Tensor._make_wrapper_subclass))
     yield torch, "Generator", _GeneratorMeta("Generator", (), {})

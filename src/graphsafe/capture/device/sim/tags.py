@@ -97,6 +97,10 @@ def tag_of(tensor: torch.Tensor) -> Tag | None:
     return None
 
 
+def is_tagged(storage: torch.UntypedStorage) -> bool:
+    return getattr(storage, _ATTRIBUTE, None) is not None
+
+
 def tags_of(tensors: Iterable[torch.Tensor]) -> list[Tag]:
     found = (tag_of(tensor) for tensor in tensors)
     return [tag for tag in found if tag is not None]

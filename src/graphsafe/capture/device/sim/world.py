@@ -77,6 +77,8 @@ class World:
         "Operations run as what they are, CPU tensors, and nobody is told."
         self.asked: Callable[[Asked], None] | None = None
         "Where set, code that asks whether a capture is under way is told yes, and this is told of it."
+        self.collective_streams: dict[int, Stream] = {}
+        "On which each device runs collectives."
         self.capture_stream: Stream | None = None
         "The one that `torch.cuda.graph` makes for itself, for the whole process."
 

@@ -1,0 +1,264 @@
+"""Collectives of several ranks: gloo runs them on the host, in the order and with the joins that NCCL has on a GPU.
+
+An asynchronous one runs on a stream of its own, which `wait()` joins; the host never waits for it. While a capture runs
+nothing is sent, as on a GPU: only a replay meets the other ranks.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from graphsafe.capture.device.sim import world as worlds
+from graphsafe.capture.device.sim.graphs import Node, tensors_in
+from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, NOT_PERMITTED
+from graphsafe.capture.device.sim.streams import Event, Stream
+from graphsafe.capture.device.sim.tags import HOST, index_of, put_tag
+from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.lines.frames import user_frames
+from graphsafe.capture.ranks.issued import OF_GROUPS, OF_OBJECTS
+
+NAMESPACE = "_c10d_functional"
+_METHODS = {**OF_GROUPS, "send": "send", "recv": "recv"}
+
+
+def replacements() -> Iterator[tuple[Any, str, Any]]:
+    if not dist.is_available():
+        return
+    for name, spelled in _METHODS.items():
+        if hasattr(dist.ProcessGroup, name):
+            yield dist.ProcessGroup, name, _of_group(getattr(dist.ProcessGroup, name), spelled)
+    for name in OF_OBJECTS:
+        value = _of_objects(getattr(dist, name), name)
+        yield dist, name, value
+        yield dist.distributed_c10d, name, value
+
+
+def _of_group(real: Callable[..., Any], name: str) -> Callable[..., Any]:
+    collective = Collective(name, real)
+
+    def run(group: Any, *args: Any, **kwargs: Any) -> Any:
+        world = worlds.active()
+        if world is None or world.bypassed:
+            return real(group, *args, **kwargs)
+        if name == "barrier":
+            world.host_wait("torch.distributed.barrier", "wait")
+        with torch._C.DisableTorchFunction():
+            tensors = tensors_in((args, kwargs))
+            index = max((index_of(tensor) for tensor in tensors), default=HOST)
+        if index == HOST:
+            return real(group, *args, **kwargs)
+        stream = _begun(world, index, f"torch.distributed.{name}")
+        if stream is None:
+            with world.unseen():
+                return SimWork(Event(), _finished(real(group, *args, **kwargs)))
+        session = world.session
+        assert session is not None
+        with world.unseen():
+            for tensor in tensors:
+                session.save(tensor)
+        frozen = tuple(_frozen(value) for value in (group, *args))
+        _add(world, stream, collective, frozen, {key: _frozen(value) for key, value in kwargs.items()}, ())
+        return SimWork(stream.record_event())
+
+    return run
+
+
+def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], index: int) -> Any:
+    """An operation of `torch.distributed._functional_collectives`, which DTensor is made of."""
+    if func._schema.name.startswith(f"{NAMESPACE}::_"):  # puts a result into a tensor that waits at its first use
+        return func(*args, **kwargs)
+    if func._schema.name == f"{NAMESPACE}::wait_tensor":
+        world.stream(index).wait_event(_stream(world, index).record_event())
+        return func(*args, **kwargs) if world.session is None else args[0]
+    stream = _begun(world, index, func._schema.name)
+    result = _functional(func)(*args, **kwargs) if stream is None else _shaped(func, args, kwargs)
+    for tensor in tensors_in(result):
+        put_tag(tensor, index, world.ledgers[index], world.session)
+    if stream is not None:
+        outputs = tuple(tensor.detach() for tensor in tensors_in(result))
+        frozen = tuple(_frozen(value) for value in args)
+        _add(world, stream, _functional(func), frozen, {key: _frozen(value) for key, value in kwargs.items()}, outputs)
+    return result
+
+
+def _begun(world: World, index: int, name: str) -> Stream | None:
+    """The stream on which a collective is captured; None where it runs now."""
+    world.touched.add(index)
+    session, current = world.session, world.stream(index)
+    if session is None:
+        return None
+    if current not in session.clocks:
+        session.escaped.append(world.event("hidden-sync", name, device=f"cuda:{index}"))
+        return None
+    session.admit()
+    stream = _stream(world, index)
+    stream.wait_stream(current)
+    return stream
+
+
+def _stream(world: World, index: int) -> Stream:
+    return world.collective_streams.setdefault(index, Stream(index))
+
+
+def _add(
+    world: World, stream: Stream, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: tuple[Any, ...]
+) -> None:
+    assert world.session is not None
+    frames, span = user_frames()
+    world.session.add(stream, Node(func, args, kwargs, outputs, func.name, "kernel", None, frames, span))
+
+
+@dataclass(frozen=True)
+class Collective:
+    """What a replay calls, in the place of an operation."""
+
+    name: str
+    real: Callable[..., Any]
+    tags: tuple[Any, ...] = ()
+    _schema = SimpleNamespace(
+        name="torch.distributed", is_mutable=True, arguments=[SimpleNamespace(name=f"argument {n}") for n in range(8)]
+    )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        _finished(self.real(*_thawed(args), **_thawed(kwargs)))
+
+
+@dataclass(frozen=True)
+class Functional:
+    name: str
+    real: Any
+    tags: tuple[Any, ...] = ()
+
+    @property
+    def _schema(self) -> Any:
+        return self.real._schema
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        result = self.real(*_thawed(args), **_thawed(kwargs))
+        for tensor in tensors_in(result):
+            torch.ops._c10d_functional.wait_tensor.default(tensor)
+        return result
+
+
+@functools.cache
+def _functional(func: Any) -> Functional:
+    return Functional(str(func._schema.name), func)
+
+
+def _shaped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Memory for its result, in which nothing is known to be written at capture; its own memory where it works in
+    place."""
+    if func._schema.is_mutable:
+        return args[0]
+    meta = func(*_on_meta(args), **_on_meta(dict(kwargs)))
+    made = [torch.zeros(each.shape, dtype=each.dtype) for each in tensors_in(meta)]
+    return made if isinstance(meta, (list, tuple)) else made[0]
+
+
+def _on_meta(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.empty_like(value, device="meta")
+    if isinstance(value, (list, tuple)):
+        return type(value)(_on_meta(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _on_meta(item) for key, item in value.items()}
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class _Fixed:
+    """A group, or the options of a collective: equal to others that mean the same."""
+
+    value: Any
+
+    def __str__(self) -> str:
+        if isinstance(self.value, dist.ProcessGroup):
+            return f"group {self.value.group_name}"
+        parts = {name: getattr(self.value, name, None) for name in ("reduceOp", "rootRank", "rootTensor")}
+        parts["reduceOp"] = getattr(parts["reduceOp"], "op", None)
+        return ", ".join(f"{name}={value}" for name, value in parts.items() if value is not None)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Fixed) and type(self.value) is type(other.value) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    if isinstance(value, (list, tuple)):
+        return type(value)(_frozen(item) for item in value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else _Fixed(value)
+
+
+def _thawed(value: Any) -> Any:
+    if isinstance(value, _Fixed):
+        return value.value
+    if isinstance(value, (list, tuple)):
+        return type(value)(_thawed(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _thawed(item) for key, item in value.items()}
+    return value
+
+
+def _finished(work: Any) -> Any:
+    """Nobody sees it unfinished: on a GPU, operations on the same stream would not either."""
+    if work is not None:
+        work.wait()
+    return work
+
+
+class SimWork:
+    """`torch.distributed.Work`. That of a collective which ran is done; waiting for some of gloo's copies once more."""
+
+    def __init__(self, event: Event, done: Any = None) -> None:
+        """`event` comes after a collective in a capture."""
+        self._event = event
+        self._done = done
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._done, name)
+
+    def wait(self, timeout: Any = None) -> bool:
+        self._event.wait()
+        return True
+
+    def synchronize(self) -> None:
+        self._event.wait()
+
+    def block_current_stream(self) -> None:
+        self._event.wait()
+
+    def is_completed(self) -> bool:
+        worlds.current().host_wait("torch.distributed.Work.is_completed", "query", EVENT_IN_CAPTURE)
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+
+def _of_objects(real: Callable[..., Any], name: str) -> Callable[..., Any]:
+    spelled = f"torch.distributed.{name}"
+
+    @functools.wraps(real)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        world = worlds.active()
+        if world is None or world.bypassed:
+            return real(*args, **kwargs)
+        with world.via(spelled):
+            world.emit("hidden-sync", spelled)
+            if world.session is not None:
+                world.session.refuse(NOT_PERMITTED, spelled, "hidden-sync")
+        with world.unseen():
+            return real(*args, **kwargs)
+
+    return told

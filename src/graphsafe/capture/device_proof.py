@@ -1,0 +1,159 @@
+"""One target on one device, over its buckets; of several ranks, one of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import BrokenBarrierError
+from typing import Any
+
+from graphsafe.capture.buckets.sharing import Candidate, Sharing
+from graphsafe.capture.findings import Seen, findings_of
+from graphsafe.capture.growth import said_of
+from graphsafe.capture.probe_form import reported
+from graphsafe.capture.processes.supervisor import Supervisor
+from graphsafe.capture.ranks.rank import Rank
+from graphsafe.capture.request import INTERNAL, CaptureRequest
+from graphsafe.capture.run import Run
+from graphsafe.files import ensure_working_directory
+from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit
+from graphsafe.report.pool import pool_verdict
+from graphsafe.report.text import bucket_name, listed
+from graphsafe.report.verdict import worst
+from graphsafe.rulebook import Rulebook
+
+Axes = Mapping[str, Any]
+
+
+class DeviceProof:
+    """`run()`; then `runs`, `findings`, `limits` and the others hold what came of it."""
+
+    def __init__(
+        self,
+        name: str,
+        request: CaptureRequest,
+        book: Rulebook,
+        points: Sequence[Axes],
+        unproven: Sequence[Axes] = (),
+        rank: Rank | None = None,
+    ) -> None:
+        """`points` are proven one by one; `unproven` ones are only captured in the pool of all."""
+        self.name = name
+        self.runs: list[tuple[Axes, Seen]] = []
+        self.of_bucket: list[Sequence[Finding]] = []
+        "What was found in each run, in their order."
+        self.findings: list[Finding] = []
+        self.limits: list[Limit] = []
+        self.built: list[Mapping[str, Any]] = []
+        "What the build child of each bucket told of its environment."
+        self.lines: dict[str, set[int]] = {}
+        "File -> the lines of it that ran."
+        self._request = request
+        self._book = book
+        self._points = points
+        self._unproven = unproven
+        self._rank = rank
+        self._directory = os.getcwd()
+        self._folders: list[Path] = []
+        self._pool: dict[str, Any] | None = None
+        "What the buckets did in one pool."
+
+    def run(self, supervisor: Supervisor, folder: Path) -> None:
+        supervisor.timeout = self._request.timeout
+        supervisor.mates = None if self._rank is None else self._rank.mates
+        with supervisor:
+            for number, axes in enumerate(self._points):
+                place = folder / f"{self.name.replace(':', '-')}-{number}"
+                place.mkdir()
+                if not self._prove(supervisor, axes, place):
+                    return
+            if self._rank is None:
+                self._share_a_pool(supervisor, folder)
+            elif len(self._points) > 1:
+                self.limits.append(Limit("pool", "buckets of several ranks", "not captured in one pool"))
+
+    def _prove(self, supervisor: Supervisor, axes: Axes, place: Path) -> bool:
+        """Whether there is any use in going on."""
+        run = Run(supervisor, self._request, self.name, axes, place, rank=self._rank)
+        started = time.monotonic()
+        try:
+            seen = run.prove()
+        except (KeyboardInterrupt, BrokenBarrierError):
+            self.runs.append((axes, run.seen()))
+            raise
+        seen = _timed(seen, run, time.monotonic() - started)
+        self._folders.append(place)
+        if any(limit.kind == INTERNAL for limit in run.limits):
+            seen = replace(seen, verdict=worst((seen.verdict, "inconclusive")))
+        self.runs.append((axes, seen))
+        self._take(seen, run.limits)
+        self._add(*said_of(seen, run.refresh, self._book))
+        return (seen.build.get("target_error") or {}).get("stage") != "import"
+
+    def _take(self, seen: Seen, limits: Sequence[Limit]) -> None:
+        ensure_working_directory(self._directory)
+        findings, without_line = findings_of(seen, self._book)
+        self.findings += findings
+        self.of_bucket.append(findings)
+        self.limits += [*limits, *without_line]
+        self.built.append(seen.build.get("environment") or {})
+        for file, numbers in (seen.step.get("lines") or {}).items():
+            self.lines.setdefault(file, set()).update(numbers)
+
+    def _share_a_pool(self, supervisor: Supervisor, folder: Path) -> None:
+        """Capture the buckets that are ready by themselves together."""
+        ready = [
+            (Candidate(axes, place, (seen.probes.get("memory") or {}).get("pool_bytes")), seen)
+            for (axes, seen), place in zip(self.runs, self._folders, strict=True)
+            if seen.verdict == "ready" and axes
+        ]
+        candidates = [candidate for candidate, _ in ready]
+        if self._unproven and ready:
+            empty = folder / "not-proven"
+            empty.mkdir(exist_ok=True)
+            candidates += [Candidate(axes, empty, None) for axes in self._unproven]
+            names = listed([bucket_name(axes) for axes in self._unproven], most=8)
+            self.limits.append(Limit("sampled", names, "captured in the pool, but not proven by themselves"))
+        if len(candidates) < 2:
+            return
+        sharing = Sharing(supervisor, self._request, self.name, folder / self.name.replace(":", "-"))
+        sharing.run(candidates)
+        self._pool = sharing.pool
+        self.limits += sharing.limits
+        seen = ready[0][1]
+        self._add(*sharing.findings(seen.build.get("entry"), self._book, seen.source))
+
+    def _add(self, *said: Finding | Limit | None) -> None:
+        self.findings += [one for one in said if isinstance(one, Finding)]
+        self.limits += [one for one in said if isinstance(one, Limit)]
+
+    def result(self) -> DeviceResult:
+        buckets = tuple(_bucket(axes, seen) for axes, seen in self.runs)
+        verdict = worst(bucket.verdict for bucket in buckets)
+        probes = next((bucket.probes for bucket in buckets if bucket.verdict == verdict), {})
+        named = buckets if any(axes for axes, _ in self.runs) else ()
+        if self._pool is not None:
+            verdict = worst((verdict, pool_verdict(self._pool)))
+        rank = None if self._rank is None else self._rank.number
+        return DeviceResult(self.name, verdict, named, probes, rank=rank, pool=self._pool)
+
+
+def _bucket(axes: Axes, seen: Seen) -> Bucket:
+    probes = reported(seen.probes)
+    return Bucket(axes, seen.verdict, probes, (probes.get("memory") or {}).get("pool_bytes"))
+
+
+def _timed(seen: Seen, run: Run, seconds: float) -> Seen:
+    """With what this took, altogether and for each child, what the children did meanwhile, and why they did not share
+    imports where they did not."""
+    timing = {
+        **seen.probes.get("timing", {"status": "skipped"}),
+        "seconds": round(seconds, 2),
+        "children": run.seconds,
+        "spent": run.spent,
+        "not_shared": run.not_shared,
+    }
+    return replace(seen, probes={**seen.probes, "timing": timing})

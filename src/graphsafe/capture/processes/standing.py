@@ -1,0 +1,81 @@
+"""Where a child stands that does not end: the stack that it writes when it is asked, however busy it is."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import re
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphsafe.capture.lines.frames import is_user_file
+from graphsafe.capture.processes.originals import open_file, read_text
+from graphsafe.files import from_here
+
+_SIGNAL = getattr(signal, "SIGRTMIN", 0) and signal.SIGRTMIN + 9
+"One that nobody else has a use for; 0 where there are none."
+_PATIENCE = 0.5
+_FRAME = re.compile(r'  File "(?P<path>.*)", line (?P<line>\d+) in ')
+_COLLECTIVES = f"torch{os.sep}distributed{os.sep}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    line: str | None
+    "The innermost line of the user's code, `model.py:12`."
+    in_collective: bool
+    "Whether that line waits in a call of torch.distributed."
+
+    def told(self) -> str:
+        if self.line is None:
+            return ""
+        return f", at {self.line}" + (", which waits for other ranks" if self.in_collective else "")
+
+
+def tell_when_asked(folder: Path, child: str) -> None:
+    """In the child, before the user's code: C code that runs for ever does not keep it from answering. One that dies of
+    a fault tells it unasked."""
+    if _SIGNAL:
+        with suppress(OSError, ValueError, RuntimeError):
+            file = open_file(_path(folder, child), "wb")
+            faulthandler.register(_SIGNAL, file=file, all_threads=False)
+            faulthandler.enable(file=file, all_threads=False)
+
+
+def ask(pid: int, folder: Path, child: str) -> Standing:
+    """In the parent, before it ends a child."""
+    text = ""
+    if not _SIGNAL:
+        return Standing(None, False)
+    with suppress(OSError):
+        os.kill(pid, _SIGNAL)
+        deadline = time.monotonic() + _PATIENCE
+        while not text.endswith("\n") and time.monotonic() < deadline:
+            time.sleep(0.02)
+            text = read_text(_path(folder, child))
+    return _read(text)
+
+
+def told_by(folder: Path, child: str) -> Standing:
+    """Of a child that has ended: where, if it said so."""
+    try:
+        return _read(read_text(_path(folder, child)))
+    except OSError:
+        return Standing(None, False)
+
+
+def _read(text: str) -> Standing:
+    in_collective = False
+    for frame in _FRAME.finditer(text):
+        path = frame["path"]
+        if is_user_file(path):
+            return Standing(f"{from_here(path)}:{frame['line']}", in_collective)
+        in_collective = in_collective or _COLLECTIVES in path
+    return Standing(None, in_collective)
+
+
+def _path(folder: Path, child: str) -> str:
+    return f"{folder}/{child}.stack"

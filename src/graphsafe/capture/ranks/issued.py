@@ -1,0 +1,187 @@
+"""The collectives that each rank issues, in order, with their lines: written down before they are issued, since one
+that the others do not issue never ends."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.lines.frames import user_frames
+from graphsafe.capture.processes.originals import decode, encode, read_text, write_bytes
+from graphsafe.files import from_here
+
+if TYPE_CHECKING:
+    from graphsafe.capture.job import Channel, Job
+
+OF_GROUPS: Mapping[str, str] = {
+    "_allgather_base": "all_gather_into_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "all_gather_single": "all_gather_into_tensor",
+    "all_to_all_single": "all_to_all_single",
+    "allgather": "all_gather",
+    "allgather_coalesced": "all_gather_coalesced",
+    "allgather_into_tensor_coalesced": "all_gather_into_tensor",
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce_coalesced",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all_single",
+    "barrier": "barrier",
+    "broadcast": "broadcast",
+    "gather": "gather",
+    "reduce": "reduce",
+    "reduce_scatter": "reduce_scatter",
+    "reduce_scatter_single": "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
+    "scatter": "scatter",
+}
+"Method of a process group -> the function of torch.distributed that calls it. `send` and `recv` are for two ranks."
+
+FUNCTIONAL = (
+    *("all_gather_tensor", "all_gather_into_tensor_coalesced", "all_reduce", "all_reduce_coalesced"),
+    *("all_to_all_single", "broadcast", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced"),
+)
+"Of `torch.distributed._functional_collectives`, which go past the methods."
+
+OF_OBJECTS = (
+    *("all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list"),
+    *("recv_object_list", "send_object_list"),
+)
+"Functions of torch.distributed that send sizes first, for which the host waits."
+
+_OF_ONE_SIZE = ("all_reduce", "broadcast", "reduce")
+"Their tensors have as many elements in every rank."
+_FILE = "collectives"
+
+Call = Mapping[str, Any]
+
+
+@contextmanager
+def issued_noted(job: Job, channel: Channel) -> Iterator[None]:
+    """Note each collective over all ranks that this process issues, in a file that the parent reads."""
+    import torch.distributed._functional_collectives as functional
+    from torch.distributed import ProcessGroup
+
+    file = str(_path(channel.folder, channel.name))
+    Path(file).unlink(missing_ok=True)
+
+    def note(name: str, args: Any) -> None:
+        frames, span = user_frames()
+        if frames:
+            size = _size(args) if name in _OF_ONE_SIZE else None
+            told = {"op": name, "size": size, "frames": [asdict(frame) for frame in frames], "span": span}
+            write_bytes(file, f"{encode(told)}\n".encode(), append=True)
+
+    replaced: list[tuple[Any, str, Any]] = []
+    for name, spelled in OF_GROUPS.items():
+        if hasattr(ProcessGroup, name):
+            replaced.append((ProcessGroup, name, _of_group(getattr(ProcessGroup, name), spelled, job.ranks, note)))
+    for name in FUNCTIONAL:
+        if hasattr(functional, name):
+            replaced.append((functional, name, _functional(getattr(functional, name), name, note)))
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
+    for owner, name, value in replaced:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in originals:
+            setattr(owner, name, value)
+
+
+def _size(args: Any) -> int | None:
+    """Elements of the first tensor."""
+    for value in args:
+        if isinstance(value, (list, tuple)):
+            return _size(value)
+        if hasattr(value, "numel"):
+            return int(value.numel())
+    return None
+
+
+def _of_group(
+    original: Callable[..., Any], name: str, ranks: int, note: Callable[[str, Any], None]
+) -> Callable[..., Any]:
+    def noted(group: Any, *args: Any, **kwargs: Any) -> Any:
+        if group.size() == ranks:
+            note(name, args)
+        return original(group, *args, **kwargs)
+
+    return noted
+
+
+def _functional(original: Callable[..., Any], name: str, note: Callable[[str, Any], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        note(name, args)
+        return original(*args, **kwargs)
+
+    return noted
+
+
+def read_issued(folder: Path, child: str) -> list[Call]:
+    try:
+        lines = read_text(str(_path(folder, child))).splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            found.append(decode(line))
+        except ValueError:  # the process was ended while it wrote
+            break
+    return found
+
+
+def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None] | None:
+    """Where the ranks go apart: what each of them issues there, None for one that issues nothing more; None where they
+    all issue the same. The lines may differ: a root and the others may each have one."""
+    for at in range(max(map(len, by_rank), default=0)):
+        here = {rank: calls[at] if at < len(calls) else None for rank, calls in enumerate(by_rank)}
+        if len({None if call is None else (call["op"], call["size"]) for call in here.values()}) > 1:
+            return _unmatched({rank: _without_partner(by_rank, rank, here) for rank, call in here.items()}, by_rank)
+    return None
+
+
+def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None]:
+    """Which of these calls are `extra`: no other rank comes to such a line; all of them where none is."""
+    elsewhere = {
+        rank: {told_of(call) for other, calls in enumerate(by_rank) if other != rank for call in calls} for rank in here
+    }
+    extra = {rank for rank, call in here.items() if call is not None and told_of(call) not in elsewhere[rank]}
+    return {rank: call and {**call, "extra": rank in extra or not extra} for rank, call in here.items()}
+
+
+def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping[int, Call | None]) -> Call | None:
+    """The first such call of this rank from a line that a rank which issues less never comes to; it was paired with a
+    later one of that rank, and so on."""
+    others = [calls for other, calls in enumerate(by_rank) if here[other] is None]
+    own = here[rank]
+    if own is None or not others:
+        return own
+    known = {told_of(call) for calls in others for call in calls}
+    return next((call for call in by_rank[rank] if call["op"] == own["op"] and told_of(call) not in known), own)
+
+
+def told_of(call: Call) -> str:
+    """`all_reduce (model.py:31)`"""
+    last = call["frames"][-1]
+    return f"{call['op']} ({from_here(last['path'])}:{last['line']})"
+
+
+def told_in_words(call: Call | None) -> str:
+    """What a rank does meanwhile."""
+    return "issues none" if call is None else f"issues {told_of(call)}"
+
+
+def told_apart(apart: Mapping[int, Call | None]) -> str:
+    """One line for all ranks."""
+    each = ", ".join(f"rank {rank} {told_in_words(call)}" for rank, call in sorted(apart.items()))
+    return f"the ranks do not issue the same collectives: {each}"
+
+
+def _path(folder: Path, child: str) -> Path:
+    return folder / f"{child}.{_FILE}"

@@ -1,0 +1,108 @@
+"""Steps of several ranks: a sound one, and ranks that raise, die, hang, or issue what the others do not."""
+
+import os
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+class Sharded(nn.Module):
+    """Each rank holds a part of the inner width."""
+
+    def __init__(self):
+        super().__init__()
+        rank, size = dist.get_rank(), dist.get_world_size()
+        torch.manual_seed(0)
+        self.up = nn.Parameter(torch.randn(8, 32).chunk(size, 1)[rank].clone())
+        self.down = nn.Parameter(torch.randn(32, 8).chunk(size, 0)[rank].clone())
+
+    def forward(self, x):
+        y = torch.relu(x @ self.up) @ self.down
+        dist.all_reduce(y)
+        return x + y
+
+
+def made(kind, device):
+    torch.manual_seed(1)
+    return kind().to(device), (torch.randn(4, 8, device=device),)
+
+
+def sharded(device):
+    assert os.environ["RANK"] == str(dist.get_rank()) == str(device.index)
+    return made(Sharded, device)
+
+
+def alone(device):
+    return torch.tanh, (torch.randn(4, device=device),)
+
+
+class Counts(Sharded):
+    """In rank 1, Python counts the steps."""
+
+    steps = 0
+
+    def forward(self, x):
+        if dist.get_rank() == 1:
+            self.steps += 1
+        return super().forward(x) * (1 + self.steps)
+
+
+def counts(device):
+    return made(Counts, device)
+
+
+class Raises(Sharded):
+    def forward(self, x):
+        if dist.get_rank() == 1:
+            raise ValueError("no such head")
+        return super().forward(x)
+
+
+def raises(device):
+    return made(Raises, device)
+
+
+class Dies(Sharded):
+    """Rank 1 is killed in the middle of its capture, as by the system for its memory."""
+
+    steps = 0
+
+    def forward(self, x):
+        y = super().forward(x)
+        self.steps += torch.cuda.is_current_stream_capturing()
+        if dist.get_rank() == 1 and self.steps == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return y
+
+
+def dies(device):
+    return made(Dies, device)
+
+
+class Hangs(Sharded):
+    def forward(self, x):
+        while dist.get_rank() == 1:
+            time.sleep(0.1)
+        return super().forward(x)
+
+
+def hangs(device):
+    return made(Hangs, device)
+
+
+class Logs(Sharded):
+    """Rank 0 wants to know the largest output; the others do not tell it theirs."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        if dist.get_rank() == 0:
+            largest = y.abs().max(0).values.repeat(4, 1)
+            dist.all_reduce(largest)
+        return y
+
+
+def logs(device):
+    return made(Logs, device)
