@@ -20,6 +20,7 @@ _MOST_SETTLING = 0.75
 "A cache or a pool settles; what grows between more than this share of the points keeps growing."
 _HOST_NOISE = 8 << 20
 "Python and the driver take so much of the host's memory by the way."
+_KEEPS = "What is kept from replay to replay is never given back, and the memory ends some day, far from the cause."
 _SLOWER = 1.5
 "A step that takes so many times as long at the end as at the beginning, rising all the while, slows down."
 
@@ -70,6 +71,7 @@ def add_growth(probes: dict[str, Probe], told: Mapping[str, Any]) -> None:
         **_ends("ms", points),
         **_ends("step_ms", points),
         "slows": growth.slows,
+        "keeping": told["keeping"],
         "moved": told["moved"],
         "drifts": [
             {**one, "moved": [each["path"] for each in told["moved"] if each["replay"] <= one["replay"]]}
@@ -98,8 +100,8 @@ def _ends(key: str, points: Sequence[Mapping[str, Any]]) -> Probe:
 
 
 def said_of(seen: Seen, refresh: Mapping[str, Any] | None, book: Rulebook) -> list[Finding | Limit]:
-    """A leak, and state that was replaced so that replays are wrong, at the refresh, which is all of the user's code
-    that runs between replays, else at the step; and what ended the run before its time."""
+    """A leak, at the line that keeps memory; state that was replaced so that replays are wrong, at the refresh (all of
+    the code of the user that runs between replays), else at the step; and what ended the run before its time."""
     growth = (seen.probes.get("memory") or {}).get("growth") or {}
     said: list[Finding | Limit] = []
     if growth.get("stopped"):
@@ -108,18 +110,22 @@ def said_of(seen: Seen, refresh: Mapping[str, Any] | None, book: Rulebook) -> li
     first = next(iter(growth.get("drifts") or ()), None)
     if first is not None:
         for moved in [one for one in growth["moved"] if one["path"] in first["moved"]]:
-            because = (
-                f"Here `{moved['path']}` lies elsewhere after replay {moved['replay']} of {growth['replays']}, and "
-            )
-            because += f"{first['output']} differs from eager steps from replay {first['replay']} on."
+            because = f"Here `{moved['path']}` lies elsewhere after replay {moved['replay']} of {growth['replays']}."
+            because += f" From replay {first['replay']} on {first['output']} differs from eager steps."
             words, data = {"expr": moved["path"]}, {"attribute": moved["path"], **first}
             rule = book.rules["GS703"]
             said.append(finding_at(frame, rule, "rebound", "error", words, because, data, seen.device, seen.source))
     if growth.get("leaks"):
         grown = bytes_text(growth["bytes"] if growth["leaks"] == "device" else growth["host_bytes"])
         because = f"Here {grown} more of the {growth['leaks']} were held after {growth['replays']} replays."
+        keeping = next((one for one in growth["keeping"] if one["frame"] is not None), None)
+        if growth["leaks"] == "device" and keeping is not None:
+            frame = keeping["frame"]
+            because += f" This line keeps {bytes_text(keeping['bytes'])} of them at each replay."
         words = {"expr": f"{grown} in {growth['replays']} replays", "value": growth["leaks"]}
         rule = book.rules["GS402"]
         data = {name: growth[name] for name in ("replays", "bytes", "host_bytes", "leaks")}
-        said.append(finding_at(frame, rule, "leaking", "warning", words, because, data, seen.device, seen.source))
+        said.append(
+            finding_at(frame, rule, "leaking", "warning", words, because, data, seen.device, seen.source, _KEEPS)
+        )
     return said

@@ -40,7 +40,14 @@ def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:
     for name in ("step", "pool"):
         if memory.get(name):
             memory[name] = {**memory[name], "lines": [_held(line) for line in memory[name]["lines"]]}
+    growth = memory.get("growth")
+    if growth:
+        memory["growth"] = {**growth, "keeping": [_keeping(line) for line in growth["keeping"]]}
     return told
+
+
+def _keeping(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {"place": _place(line["frame"]) if line["frame"] else None, "bytes": line["bytes"]}
 
 
 def _held(line: Mapping[str, Any]) -> dict[str, Any]:

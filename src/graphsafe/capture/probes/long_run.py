@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.compare import INCOMPARABLE, Spread, difference
+from graphsafe.capture.held import held_of
 from graphsafe.capture.lines.frames import absolute, function_name, is_user_file
 from graphsafe.capture.session import REPLAYS, Session, host_values, load_values, outside_modes
 from graphsafe.capture.state import Reach, Snapshot, Undo, inputs_of, kept, reach_of
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _POINTS = 10
 _TIMED = 5
+_WATCHED = 20
+"Replays in which the lines are found that keep memory."
 _MOST_SURPRISES = 50
 "Replays that give something else than before and are held against an eager step; a step with float atomics has many."
 _STATM = "/proc/self/statm"
@@ -51,6 +54,8 @@ def long_run(session: Session, recording: Recording, replays: int) -> dict[str, 
         except Exception as error:
             run.failure = {"replay": number, "right_until": run.right_until, "message": describe(error)}
             break
+    else:
+        run.look_for_lines(replays)
     return run.told(replays)
 
 
@@ -79,6 +84,8 @@ class _LongRun:
         self._given: dict[int, dict[str, str]] = {}
         "By set of inputs: digests of the outputs."
         self._places = {path: tensor.data_ptr() for path, tensor in self._state().items()}
+        self._keeping: list[dict[str, Any]] = []
+        "Lines that keep memory of the device, and how much a replay."
         self._moved: dict[str, int] = {}
         "State that lies elsewhere now, and the replay after which that was seen."
 
@@ -175,6 +182,22 @@ class _LongRun:
         self.right_until = number
         self._begun, self._since = time.perf_counter(), number
 
+    def look_for_lines(self, replays: int) -> None:
+        """If there is more memory in use than at first: which lines keep what they took, in a few replays more."""
+        first, last = (self._points[at]["device_bytes"] for at in (0, -1))
+        if first is None or last <= first:
+            return
+        try:
+            with self._session.device.watch_memory() as events:
+                for number in range(replays + 1, replays + 1 + _WATCHED):
+                    self.replay(number)
+        except Exception:  # a refresh may know of no more replays than were asked for
+            return
+        lines = sorted(held_of(events)["lines"], key=lambda line: -int(line["kept"]))
+        self._keeping = [
+            {"frame": line["frame"], "bytes": round(line["kept"] / _WATCHED)} for line in lines if line["kept"]
+        ]
+
     def _eager(self, number: int) -> dict[str, torch.Tensor]:
         """What a step gives in place of this replay."""
         session = self._session
@@ -205,6 +228,7 @@ class _LongRun:
             "replays": replays,
             "compared": self._compared,
             "points": self._points,
+            "keeping": self._keeping,
             "moved": [{"path": path, "replay": replay} for path, replay in self._moved.items()],
             "drifts": list(self._drifts.values()),
             "failure": self.failure,
