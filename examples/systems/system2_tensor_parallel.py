@@ -25,10 +25,10 @@ def sum_over_ranks(part: Tensor) -> Tensor:
     return part
 
 
-def shard(rows: int, columns: int, dim: int) -> nn.Parameter:
+def shard(*shape: int, dim: int) -> nn.Parameter:
     """This rank's part of a weight that is the same in all of them before it is split."""
     rank, size = ranks()
-    return nn.Parameter((torch.randn(rows, columns) * columns**-0.5).chunk(size, dim)[rank].clone())
+    return nn.Parameter((torch.randn(shape) * shape[-1] ** -0.5).chunk(size, dim)[rank].clone())
 
 
 class Attention(nn.Module):
@@ -43,15 +43,16 @@ class Attention(nn.Module):
         super().__init__()
         self.heads = HEADS // ranks()[1]
         self.dim = WIDTH // HEADS
-        self.project = shard(3 * WIDTH, WIDTH, 0)
-        self.output = shard(WIDTH, WIDTH, 1)
+        self.project = shard(3, WIDTH, WIDTH, dim=1)
+        self.output = shard(WIDTH, WIDTH, dim=1)
         self.register_buffer("keys", torch.zeros(batch, self.heads, CONTEXT, self.dim))
         self.register_buffer("values", torch.zeros(batch, self.heads, CONTEXT, self.dim))
         self.register_buffer("slots", torch.arange(CONTEXT))
         self.register_buffer("scores", torch.zeros(batch, self.heads, 1, CONTEXT))
 
     def store(self, x: Tensor, lengths: Tensor) -> Tensor:
-        query, key, value = F.linear(x, self.project).view(x.shape[0], 3, self.heads, 1, self.dim).unbind(1)
+        projected = F.linear(x, self.project.flatten(0, 1))
+        query, key, value = projected.view(x.shape[0], 3, self.heads, 1, self.dim).unbind(1)
         at = lengths.view(-1, 1, 1, 1).expand(-1, self.heads, 1, self.dim)
         self.keys.scatter_(2, at, key)
         self.values.scatter_(2, at, value)
@@ -83,8 +84,8 @@ class Layer(nn.Module):
         super().__init__()
         self.attention = attention
         self.norms = nn.ModuleList([nn.RMSNorm(WIDTH), nn.RMSNorm(WIDTH)])
-        self.up = shard(4 * WIDTH, WIDTH, 0)
-        self.down = shard(WIDTH, 4 * WIDTH, 1)
+        self.up = shard(4 * WIDTH, WIDTH, dim=0)
+        self.down = shard(WIDTH, 4 * WIDTH, dim=1)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = x + self.attention(self.norms[0](x), lengths)

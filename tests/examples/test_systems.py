@@ -84,3 +84,21 @@ def test_the_repaired_port_replays() -> None:
         twin.set_temperature(0.5)
         graph.replay()
         torch.testing.assert_close(outputs[-1], twin(*args, **kwargs))
+
+
+def test_parts_of_the_parallel_layer_add_up_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    import system2_tensor_parallel as system2
+
+    monkeypatch.setattr(system2, "CONTEXT", 32)
+    monkeypatch.setattr(system2, "WIDTH", 64)
+    whole, (x, lengths) = system2.build_layer(torch.device("cpu"), batch=3)
+    parts, asking = [], []
+    for rank in (0, 1):
+        monkeypatch.setattr(system2, "ranks", lambda rank=rank: (rank, 2))
+        parts.append(system2.build_layer(torch.device("cpu"), batch=3)[0])
+        asking.append(system2.build_asking(torch.device("cpu"), batch=3)[0])
+    for _ in range(3):
+        expected = whole.attention(x, lengths)
+        torch.testing.assert_close(sum(part.attention(x, lengths) for part in parts), expected)
+        torch.testing.assert_close(sum(part.attention(x, lengths) for part in asking), expected)
+        x, lengths = torch.randn_like(x), lengths + 1

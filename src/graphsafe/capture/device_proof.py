@@ -27,6 +27,11 @@ from graphsafe.rulebook import Rulebook
 
 Axes = Mapping[str, Any]
 
+_NOT_NCCL = (
+    "gloo runs them on the host: what NCCL refuses in a capture, on which stream it works and how long it takes is not "
+    "known"
+)
+
 
 class DeviceProof:
     """`run()`; then `runs`, `findings`, `limits` and the others hold what came of it."""
@@ -65,6 +70,8 @@ class DeviceProof:
         supervisor.timeout = self._request.timeout
         supervisor.mates = None if self._rank is None else self._rank.mates
         with supervisor:
+            if self._rank is not None and self.name.startswith("sim"):
+                self.limits.append(Limit("simulated", "collectives", _NOT_NCCL))
             for number, axes in enumerate(self._points):
                 place = folder / f"{self.name.replace(':', '-')}-{number}"
                 place.mkdir()
