@@ -56,6 +56,7 @@ def test_the_largest_bucket_is_captured_first(report: Callable[[str], Report], d
     assert (pool["pool_bytes"] is None) == device.startswith("sim")
     if pool["pool_bytes"] is not None:
         assert pool["pool_bytes"] == sum(bucket["pool_bytes"] for bucket in pool["buckets"])
+        assert all(bucket["held"]["bytes"] >= bucket["held"]["kept"] > 0 for bucket in pool["buckets"])
         assert pool["saved_bytes"] == sum(bucket["alone_bytes"] for bucket in pool["buckets"]) - pool["pool_bytes"]
 
 

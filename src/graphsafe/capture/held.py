@@ -39,6 +39,11 @@ def held_of(events: Sequence[MemoryEvent]) -> dict[str, Any]:
     }
 
 
+def pool_held_of(events: Sequence[MemoryEvent]) -> dict[str, Any]:
+    """The same of what a capture took of a graph's own pool."""
+    return held_of([event for event in events if event.private or not event.nbytes])
+
+
 def _peak(events: Sequence[MemoryEvent]) -> int | None:
     """The number of the event after which most bytes are held."""
     live: dict[int, int] = {}

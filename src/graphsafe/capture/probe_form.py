@@ -39,7 +39,7 @@ def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:
     memory = told.get("memory", {})
     for name in ("step", "pool"):
         if memory.get(name):
-            memory[name] = {**memory[name], "lines": [_held(line) for line in memory[name]["lines"]]}
+            memory[name] = held_by_place(memory[name])
     growth = memory.get("growth")
     if growth:
         memory["growth"] = {**growth, "keeping": [_keeping(line) for line in growth["keeping"]]}
@@ -48,6 +48,11 @@ def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:
 
 def _keeping(line: Mapping[str, Any]) -> dict[str, Any]:
     return {"place": _place(line["frame"]) if line["frame"] else None, "bytes": line["bytes"]}
+
+
+def held_by_place(held: Mapping[str, Any]) -> dict[str, Any]:
+    """What lines hold of memory, by their places."""
+    return {**held, "lines": [_held(line) for line in held["lines"]]}
 
 
 def _held(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,9 @@ def pool_texts(pool: Pool) -> list[str]:
     for bucket in pool["buckets"]:
         if bucket["pool_bytes"] is not None:
             alone = "" if bucket["alone_bytes"] is None else f", by itself {bytes_text(bucket['alone_bytes'])}"
-            lines.append(f"  {bucket_name(bucket['axes'])}: {bytes_text(bucket['pool_bytes'])} more{alone}")
+            held = bucket["held"]
+            uses = f", uses {bytes_text(held['bytes'])} and keeps {bytes_text(held['kept'])}" if held else ""
+            lines.append(f"  {bucket_name(bucket['axes'])}: {bytes_text(bucket['pool_bytes'])} more{alone}{uses}")
     for each in pool["different"]:
         lines.append(
             f"  {bucket_name(each['axes'])} after {bucket_name(each['after'])}: {listed(each['outputs'])} differ"

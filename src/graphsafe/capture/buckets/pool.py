@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.capture.buckets.members import Held, Member
 from graphsafe.capture.buckets.padding import padded_replays
 from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.held import pool_held_of
 from graphsafe.capture.session import CAPTURE_SEED, REPLAYS, opened
 from graphsafe.capture.targets import TargetError
 
@@ -70,7 +71,8 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
         channel.phase(f"capture {member.name}")
         session.seed(CAPTURE_SEED)
         gc.collect()
-        answer = device.record(session.subject, pool=pool)
+        with device.watch_memory() as taken:
+            answer = device.record(session.subject, pool=pool)
         if isinstance(answer, CaptureFailure):
             channel.tell(failed={"axes": dict(member.axes), "first_error": asdict(answer)})
             return False
@@ -78,13 +80,14 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
         holds = answer.pool_bytes()
         if holds is not None:
             member.pool_bytes, total = holds - total, holds
-        told.append({"axes": dict(member.axes), "pool_bytes": member.pool_bytes})
+        held = None if device.evidence == "predicted" else pool_held_of(taken)
+        told.append({"axes": dict(member.axes), "pool_bytes": member.pool_bytes, "held": held})
         channel.tell(captured=told, pool_bytes=holds)
-        held = Held(session, member.built)
+        state = Held(session, member.built)
         for k in range(1, REPLAYS + 1):
-            held.put_back()
+            state.put_back()
             member.alone[k] = member.replay(k)
-        held.put_back()
+        state.put_back()
     channel.tell(capturing=None)
     return True
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.job import Job, job_of
+from graphsafe.capture.probe_form import held_by_place
 from graphsafe.capture.request import INTERNAL
 from graphsafe.capture.written import finding_at
 from graphsafe.report.model import Finding, Level, Limit, Source
@@ -89,7 +90,14 @@ class Sharing:
 
     def _pool(self, child: Child, told: Mapping[str, Any], buckets: Sequence[Candidate]) -> dict[str, Any]:
         alone = {bucket_name(one.axes): one.alone_bytes for one in buckets}
-        captured = [{**one, "alone_bytes": alone.get(bucket_name(one["axes"]))} for one in told.get("captured") or ()]
+        captured = [
+            {
+                **one,
+                "alone_bytes": alone.get(bucket_name(one["axes"])),
+                "held": one["held"] and held_by_place(one["held"]),
+            }
+            for one in told.get("captured") or ()
+        ]
         known = [one["alone_bytes"] for one in captured]
         total = told.get("pool_bytes")
         whole = total is not None and None not in known and len(known) == len(buckets)

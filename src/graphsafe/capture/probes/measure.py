@@ -5,20 +5,17 @@ In a process of its own, which has the device alone while it measures.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from graphsafe.capture.device.protocol import CaptureFailure
-from graphsafe.capture.held import held_of
+from graphsafe.capture.held import pool_held_of
 from graphsafe.capture.probes.long_run import long_run
 from graphsafe.capture.probes.timing import eager_ms, ms
 from graphsafe.capture.session import CAPTURE_SEED, opened
 from graphsafe.capture.state import Snapshot
 
 if TYPE_CHECKING:
-    from graphsafe.capture.device.protocol import MemoryEvent
     from graphsafe.capture.job import Channel, Job
-    from graphsafe.capture.session import Session
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -42,6 +39,8 @@ def run(job: Job, channel: Channel) -> None:
                 memory={"status": "skipped", "peak_bytes": peak}, timing={"status": "skipped", "eager_ms": eager}
             )
             return
+        # Where there is no pool to look into, the step child predicts it.
+        pool = {} if session.device.evidence == "predicted" else {"pool": pool_held_of(taken)}
         channel.phase("time replays")
         graph = ms(session, recording.replay, state)
         channel.tell(
@@ -49,7 +48,7 @@ def run(job: Job, channel: Channel) -> None:
                 "status": "pass",
                 "pool_bytes": recording.pool_bytes(),
                 "peak_bytes": peak,
-                **_pool(session, taken),
+                **pool,
             },
             timing={
                 "status": "skipped" if eager is None else "pass",
@@ -64,10 +63,3 @@ def run(job: Job, channel: Channel) -> None:
             state.put_back()
             del state  # it would keep alive what the target drops
             channel.tell(growth=long_run(session, recording, job.replays))
-
-
-def _pool(session: Session, taken: Sequence[MemoryEvent]) -> dict[str, Any]:
-    """What the capture took of the graph's own pool, where there is one."""
-    if session.device.evidence == "predicted":
-        return {}
-    return {"pool": held_of([event for event in taken if event.private or not event.nbytes])}
