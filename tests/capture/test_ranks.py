@@ -48,7 +48,7 @@ def line_of(text: str) -> int:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_each_rank_is_proven_and_told_in_one_report(device: str, command: Command) -> None:
-    report, answer = proven(command, "sharded", device, "--replays", "20")
+    report, answer = proven(command, "sharded", device, "--replays", "20", "--bucket", "batch=1,2")
     assert (answer.code, report["verdict"]) == (0, "ready")
     assert [(one["rank"], one["device"]) for one in report["devices"]] == [(0, f"{device}:0"), (1, f"{device}:1")]
     for one in report["devices"]:
@@ -56,6 +56,7 @@ def test_each_rank_is_proven_and_told_in_one_report(device: str, command: Comman
         assert probes["replay"]["varied"] == 3 and all(check["equal"] for check in probes["replay"]["checks"])
         assert sum(probes["capture"]["nodes"].values()) >= 5 - 2 * (device == "cuda")
         assert probes["memory"]["growth"]["replays"] == 20
+        assert one["pool"]["status"] == "pass" and [each["axes"]["batch"] for each in one["pool"]["buckets"]] == [2, 1]
     assert "rank 1" in answer.out
 
 

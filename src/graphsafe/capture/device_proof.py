@@ -75,12 +75,9 @@ class DeviceProof:
             for number, axes in enumerate(self._points):
                 place = folder / f"{self.name.replace(':', '-')}-{number}"
                 place.mkdir()
-                if not self._prove(supervisor, axes, place):
+                if not self._all(self._prove(supervisor, axes, place)):
                     return
-            if self._rank is None:
-                self._share_a_pool(supervisor, folder)
-            elif len(self._points) > 1:
-                self.limits.append(Limit("pool", "buckets of several ranks", "not captured in one pool"))
+            self._share_a_pool(supervisor, folder)
 
     def _prove(self, supervisor: Supervisor, axes: Axes, place: Path) -> bool:
         """Whether there is any use in going on."""
@@ -113,9 +110,9 @@ class DeviceProof:
     def _share_a_pool(self, supervisor: Supervisor, folder: Path) -> None:
         """Capture the buckets that are ready by themselves together."""
         ready = [
-            (Candidate(axes, place, (seen.probes.get("memory") or {}).get("pool_bytes")), seen)
-            for (axes, seen), place in zip(self.runs, self._folders, strict=True)
-            if seen.verdict == "ready" and axes
+            (Candidate(axes, place, alone), seen)
+            for (axes, seen), place, alone in zip(self.runs, self._folders, self._alone_bytes(), strict=True)
+            if self._all(seen.verdict == "ready") and axes
         ]
         candidates = [candidate for candidate, _ in ready]
         if self._unproven and ready:
@@ -126,12 +123,21 @@ class DeviceProof:
             self.limits.append(Limit("sampled", names, "captured in the pool, but not proven by themselves"))
         if len(candidates) < 2:
             return
-        sharing = Sharing(supervisor, self._request, self.name, folder / self.name.replace(":", "-"))
+        sharing = Sharing(supervisor, self._request, self.name, folder / self.name.replace(":", "-"), self._rank)
         sharing.run(candidates)
         self._pool = sharing.pool
         self.limits += sharing.limits
         seen = ready[0][1]
         self._add(*sharing.findings(seen.build.get("entry"), self._book, seen.source))
+
+    def _alone_bytes(self) -> list[int | None]:
+        """What the graph of each bucket holds in a pool of its own; of several ranks, in the one where it is most."""
+        own = [(seen.probes.get("memory") or {}).get("pool_bytes") for _, seen in self.runs]
+        of_ranks = [own] if self._rank is None else self._rank.mates.gather(self._rank.number, own)
+        return [max((one for one in each if one is not None), default=None) for each in zip(*of_ranks, strict=True)]
+
+    def _all(self, value: bool) -> bool:
+        return value if self._rank is None else self._rank.all(value)
 
     def _add(self, *said: Finding | Limit | None) -> None:
         self.findings += [one for one in said if isinstance(one, Finding)]

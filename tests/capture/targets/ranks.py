@@ -25,14 +25,14 @@ class Sharded(nn.Module):
         return x + y
 
 
-def made(kind, device):
+def made(kind, device, batch=4):
     torch.manual_seed(1)
-    return kind().to(device), (torch.randn(4, 8, device=device),)
+    return kind().to(device), (torch.randn(batch, 8, device=device),)
 
 
-def sharded(device):
+def sharded(device, batch=4):
     assert os.environ["RANK"] == str(dist.get_rank()) == str(device.index)
-    return made(Sharded, device)
+    return made(Sharded, device, batch)
 
 
 def alone(device):

@@ -74,7 +74,7 @@ class _Padded:
         except Exception as error:
             self.error = f"{fill}: {describe(error)}"
             return
-        if fill == STALE and self._follows():
+        if fill == STALE and self.member.session.ranks.any(bool(self._follows())):
             expected = self._eager()
             for tried in (ZEROS, DUMMY, STALE):
                 wrong = None if expected is None else self._differing(self._results[tried], expected, _ROUNDING)

@@ -73,8 +73,11 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
         gc.collect()
         with device.watch_memory() as taken:
             answer = device.record(session.subject, pool=pool)
+        failed = session.ranks.any(isinstance(answer, CaptureFailure))
         if isinstance(answer, CaptureFailure):
             channel.tell(failed={"axes": dict(member.axes), "first_error": asdict(answer)})
+            return False
+        if failed:
             return False
         member.recording = answer
         holds = answer.pool_bytes()

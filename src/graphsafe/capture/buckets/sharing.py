@@ -20,6 +20,7 @@ from graphsafe.rulebook import Rulebook
 if TYPE_CHECKING:
     from graphsafe.capture.processes.child_process import Child
     from graphsafe.capture.processes.supervisor import Supervisor
+    from graphsafe.capture.ranks.rank import Rank
     from graphsafe.capture.request import CaptureRequest
 
 _MOST_RETRIES = 2
@@ -45,6 +46,8 @@ class Sharing:
     request: CaptureRequest
     device: str
     folder: Path
+    rank: Rank | None = None
+    "Of several ranks, which then all capture the same buckets in the same order."
     limits: list[Limit] = field(default_factory=list)
     pool: dict[str, Any] | None = None
     _failed: list[dict[str, Any]] = field(default_factory=list)
@@ -60,13 +63,16 @@ class Sharing:
             told: Mapping[str, Any] = child.result
             ended = self._ended_by(child, told)
             self.pool = self._pool(child, told, left)
+            if self.rank is not None:
+                ended = self.rank.first(ended)
             if ended is None:
                 return
             left = [one for one in left if one.axes != ended]
 
     def _job(self, buckets: Sequence[Candidate], place: Path) -> Job:
         together = tuple({"axes": dict(one.axes), "folder": str(one.folder)} for one in buckets)
-        return job_of(self.request, "pool", place, self.device, buckets[0].axes, buckets=together)
+        ranks = {} if self.rank is None else self.rank.told(place.name)
+        return job_of(self.request, "pool", place, self.device, buckets[0].axes, buckets=together, **ranks)
 
     def _ended_by(self, child: Child, told: Mapping[str, Any]) -> Axes | None:
         """The bucket that could not be built, stepped or captured beside the others."""
