@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device.protocol import CaptureFailure
@@ -42,7 +43,8 @@ class GuardBroken(Exception):
 
 
 class Elsewhere(Exception):
-    """A break was reached on another thread than the one that captures: inside backward."""
+    """A break was reached inside of backward: on a GPU autograd runs it on threads of its own, where no capture can end
+    and begin. (The simulated device has no such threads, and predicts for one that has.)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +294,22 @@ def record(
     return _Pass(session, handed).run(regions)
 
 
+def _is_in_backward() -> bool:
+    import torch
+
+    return torch._C._current_graph_task_id() != -1
+
+
+def _caller_of_backward(frame: FrameType) -> FrameType:
+    """The frame of the outermost call of autograd's engine that `frame` is in; `frame` itself where it is in none."""
+    found, at = frame, frame
+    while at.f_back is not None:
+        if at.f_code.co_name == "_engine_run_backward":
+            found = at
+        at = at.f_back
+    return found
+
+
 class _Pass:
     def __init__(self, session: Session, handed: Mapping[int, Handed]) -> None:
         self._session = session
@@ -336,9 +354,9 @@ class _Pass:
     def _visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
         if self._depth:
             return eager()
-        if threading.get_ident() != self._thread:
-            self._blamed, _ = user_frames(sys._current_frames()[self._thread])
-            raise Elsewhere("a break inside of backward, which runs on another thread")
+        if threading.get_ident() != self._thread or _is_in_backward():
+            self._blamed, _ = user_frames(_caller_of_backward(sys._current_frames()[self._thread]))
+            raise Elsewhere("a break inside of backward, which runs on autograd's own threads")
         call = Call(number, eager, outputs, self._handed.get(number, Handed()), self._session, self._beyond[number])
         self._depth += 1
         try:
