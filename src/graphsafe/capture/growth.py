@@ -73,8 +73,9 @@ def add_growth(probes: dict[str, Probe], told: Mapping[str, Any]) -> None:
         "slows": growth.slows,
         "keeping": told["keeping"],
         "moved": told["moved"],
+        # Seen in the same look: what moved before outputs drifted was not what they are made of.
         "drifts": [
-            {**one, "moved": [each["path"] for each in told["moved"] if each["replay"] <= one["replay"]]}
+            {**one, "moved": [each["path"] for each in told["moved"] if each["replay"] == one["replay"]]}
             for one in told["drifts"]
         ],
         "failure": told["failure"],

@@ -270,9 +270,9 @@ class Run:
 
     def _held(self, told: Mapping[str, Any]) -> Probe:
         """What the step child saw of memory; a pool is only spoken of where there is a graph."""
-        if "failed" in told:
-            self.limits.append(Limit("memory", self.device, f"the step cannot be run once more: {told['failed']}"))
         captured = self._probes["capture"]["status"] == "pass"
+        if "failed" in told and (captured or "step" not in told):
+            self.limits.append(Limit("memory", self.device, f"the step cannot be run once more: {told['failed']}"))
         held = {name: told.get(name) if captured or name == "step" else None for name in ("step", "pool")}
         return {"status": "pass" if held["step"] else "skipped", **held}
 
