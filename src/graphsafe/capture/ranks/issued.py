@@ -4,6 +4,7 @@ that the others do not issue never ends."""
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -81,7 +82,7 @@ def issued_noted(job: Job, channel: Channel) -> Iterator[None]:
             replaced.append((ProcessGroup, name, _of_group(getattr(ProcessGroup, name), spelled, job.ranks, note)))
     for name in FUNCTIONAL:
         if hasattr(functional, name):
-            replaced.append((functional, name, _functional(getattr(functional, name), name, note)))
+            replaced.append((functional, name, _functional(getattr(functional, name), name, job.ranks, note)))
     originals = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
     for owner, name, value in replaced:
         setattr(owner, name, value)
@@ -113,13 +114,30 @@ def _of_group(
     return noted
 
 
-def _functional(original: Callable[..., Any], name: str, note: Callable[[str, Any], None]) -> Callable[..., Any]:
+def _functional(
+    original: Callable[..., Any], name: str, ranks: int, note: Callable[[str, Any], None]
+) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
     @functools.wraps(original)
     def noted(*args: Any, **kwargs: Any) -> Any:
-        note(name, args)
+        if _size_of_group(signature, args, kwargs) == ranks:
+            note(name, args)
         return original(*args, **kwargs)
 
     return noted
+
+
+def _size_of_group(signature: inspect.Signature, args: Any, kwargs: Any) -> int | None:
+    """None where the call does not say it in a way that is known; a call that is wrong raises later, by itself."""
+    from torch.distributed._functional_collectives import _resolve_group_name
+    from torch.distributed.distributed_c10d import _resolve_process_group
+
+    try:
+        group = signature.bind(*args, **kwargs).arguments["group"]
+        return int(_resolve_process_group(_resolve_group_name(group)).size())
+    except Exception:
+        return None
 
 
 def read_issued(folder: Path, child: str) -> list[Call]:
