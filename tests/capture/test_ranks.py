@@ -112,6 +112,15 @@ def test_a_collective_that_one_rank_issues_is_found(device: str, command: Comman
     assert "the ranks do not issue the same collectives" in answer.err
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_collective_that_nothing_waits_for_is_found(device: str, command: Command) -> None:
+    report, answer = proven(command, "never_waits", device)
+    assert answer.code == (1 if device == "sim" else answer.code)
+    assert [one for one in codes(report) if one[0] == "GS615"] == [("GS615", f"{device}:0"), ("GS615", f"{device}:1")]
+    lines = {one["location"]["line"] for one in report["findings"] if one["code"] == "GS615"}
+    assert lines == {line_of("dist.all_reduce(z.clone(), async_op=True)")}
+
+
 def test_ranks_of_a_launcher_of_ones_own(tmp_path: Path, valid_report: Callable[[str], Any]) -> None:
     """Rank 0 writes the one report; the others end with its code."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

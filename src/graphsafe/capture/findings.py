@@ -61,9 +61,9 @@ def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]
     writer.capture_aware()
     writer.failed_capture()
     writer.escaped()
+    writer.collectives()
     writer.replay()
     writer.own_graphs()
-    writer.collectives()
     return list(writer.found.values()), writer.limits
 
 
@@ -81,6 +81,9 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
 _LEVEL_ORDER: Mapping[Level, int] = {"note": 0, "warning": 1, "error": 2}
 _CAUSES = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
 _STATE_CODES = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705"}
+_EXPLAIN_REPLAYS = frozenset(
+    ("GS402", "GS502", "GS503", "GS504", "GS602", "GS604", "GS608", "GS615", "GS701", "GS702", "GS703", "GS705")
+)
 _EXPLAINED_BY_LINES = ("GS1", "GS2", "GS3")
 
 
@@ -367,8 +370,7 @@ class _Writer:
         drifts = growth.get("drifts") or ()
         if drifts and all(drift["moved"] for drift in drifts) and len(differing) == len(drifts):
             return  # state that was replaced between replays: `growth.py` tells it
-        causes = ("GS402", "GS502", "GS503", "GS504", "GS602", "GS604", "GS608", "GS701", "GS702", "GS703", "GS705")
-        if any(code in causes and finding.level == "error" for (code, _, _), finding in self.found.items()):
+        if any(code in _EXPLAIN_REPLAYS and finding.level == "error" for (code, _, _), finding in self.found.items()):
             return
         names = ", ".join(check["name"] for check in differing[:3]) or "the random numbers"
         self.add("GS704", self._entry, expr=names, value=names, data={"checks": differing[:8]})
@@ -389,7 +391,9 @@ class _Writer:
             self.add("GS613", left["frames"] or self._entry, expr=left["reason"], data={"partition": left["part"]})
 
     def collectives(self) -> None:
-        """What this rank issues, and another does not."""
+        """Asynchronous ones that nobody waits for; and what this rank issues, and another does not."""
+        for call in self._seen.step.get("never_waited") or ():
+            self.add("GS615", call["frames"], call["span"])
         own = self._seen.apart.get(-1 if self._seen.rank is None else self._seen.rank)
         if own is None or not own["extra"]:
             return

@@ -125,38 +125,22 @@ def never_waited(device):
     return made(NeverWaited, device)
 
 
-class OnOtherStream(Sharded):
+class OnOldStream(Sharded):
+    """Communicates on the stream that was current when it was made."""
+
     def __init__(self):
         super().__init__()
-        self.side = torch.cuda.Stream()
+        self.stream = torch.cuda.current_stream()
 
     def forward(self, x):
         y = self.partial(x)
-        with torch.cuda.stream(self.side):
+        with torch.cuda.stream(self.stream):
             dist.all_reduce(y)
         return x + y
 
 
-def on_other_stream(device):
-    return made(OnOtherStream, device)
-
-
-class UnjoinedStream(Sharded):
-    def __init__(self):
-        super().__init__()
-        self.side = torch.cuda.Stream()
-
-    def forward(self, x):
-        y = self.partial(x)
-        z = y.clone()
-        self.side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.side):
-            dist.all_reduce(z)
-        return x + y
-
-
-def unjoined_stream(device):
-    return made(UnjoinedStream, device)
+def on_old_stream(device):
+    return made(OnOldStream, device)
 
 
 # State.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.capture.compare import INCOMPARABLE, Check, Difference, Spread, difference
 from graphsafe.capture.device.protocol import CaptureFailure
 from graphsafe.capture.probes.twin import compare_captures
+from graphsafe.capture.ranks.issued import CAPTURE
 from graphsafe.capture.session import (
     CAPTURE_SEED,
     FIRST_SEED,
@@ -49,11 +50,11 @@ def run(job: Job, channel: Channel) -> None:
         channel.tell(capture={"status": "skipped", "phase": "capture", "reason": "the attempt did not end"})
         session.seed(CAPTURE_SEED)
         gc.collect()
-        channel.phase("capture")
+        channel.phase(CAPTURE)
         answer = session.device.record(session.subject)
         channel.tell(capture=_captured(session, answer))
         if not isinstance(answer, CaptureFailure):
-            channel.tell(escaped=[asdict(event) for event in answer.escaped()])
+            channel.tell(escaped=[*(asdict(event) for event in answer.escaped()), *session.ranks.issued.beside])
         others = session.ranks.gather(isinstance(answer, CaptureFailure))
         if isinstance(answer, CaptureFailure):
             return
@@ -134,7 +135,7 @@ def _captured(session: Session, answer: Recording | CaptureFailure) -> dict[str,
         "phase": "capture",
         "nodes": nodes,
         "empty": not nodes,
-        "misses_work": True if answer.escaped() else None,
+        "misses_work": True if answer.escaped() or session.ranks.issued.beside else None,
         "first_error": None,
         "unknown_operations": unknown,
         "pool_bytes": answer.pool_bytes(),

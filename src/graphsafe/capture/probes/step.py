@@ -45,7 +45,9 @@ def run(job: Job, channel: Channel) -> None:
         del census
         channel.phase("a warm step, watched")
         session.put_inputs(1)
+        session.ranks.issued.never_waited()
         warm = _watched(session, Executed())
+        never_waited = session.ranks.issued.never_waited()
         events = _aggregated(warm, first)
         counts = {
             "syncs": _count(warm, _SYNCS),
@@ -64,6 +66,7 @@ def run(job: Job, channel: Channel) -> None:
             lines={file: sorted(lines) for file, lines in ran.lines.items()},
             host_calls=[asdict(call) for call in dict.fromkeys(calls)],
             marks=_marks(ran),
+            never_waited=never_waited,
         )
         channel.phase("a warm step, its memory watched")
         channel.tell(held=_held(session))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.ranks.issued import issued_noted
+from graphsafe.capture.ranks.issued import Issued, issued_noted
 from graphsafe.capture.targets import TargetError
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class Ranks:
     device: Device | None = None
     channel: Channel | None = None
     store: Any = None
+    issued: Issued = field(default_factory=Issued)
+    "What this rank issued so far, as far as it is of note."
     gone: bool = False
     "Whether this rank has left the others, which are ended then."
     _asked: int = field(default=0, repr=False)
@@ -103,7 +105,7 @@ def joined(job: Job, channel: Channel, device: Device) -> Iterator[Ranks]:
         )
         ranks = Ranks(job.rank, job.ranks, device, channel, PrefixStore("graphsafe", store))
         device.meet()
-        stack.enter_context(issued_noted(job, channel))
+        ranks.issued = stack.enter_context(issued_noted(job, channel))
         yield ranks
     if not ranks.gone:
         # An end of one would cut the connections of the others.

@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.lines.frames import user_frames
+from graphsafe.capture.lines.frames import is_user_file, user_frames
 from graphsafe.capture.processes.originals import decode, encode, read_text, write_bytes
 from graphsafe.files import from_here
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from graphsafe.capture.job import Channel, Job
 
 OF_GROUPS: Mapping[str, str] = {
@@ -55,31 +59,69 @@ OF_OBJECTS = (
 
 _OF_ONE_SIZE = ("all_reduce", "broadcast", "reduce")
 "Their tensors have as many elements in every rank."
+_WAITS = ("wait", "synchronize", "block_current_stream", "get_future", "is_completed")
+_WRAPPERS = ("distributed_c10d.py", "c10d_logger.py", "typing_extensions.py", "_exception_logger.py")
 _FILE = "collectives"
 
+CAPTURE = "capture"
+"The phase of a child that captures the step."
+
 Call = Mapping[str, Any]
+Note = Callable[[str, Any], "Call | None"]
+
+
+@dataclass
+class Issued:
+    beside: list[Call] = field(default_factory=list)
+    "While the step was captured, on a stream that was not."
+    _pending: dict[int, tuple[weakref.ref[Any], Call]] = field(default_factory=dict)
+    _lost: list[Call] = field(default_factory=list)
+
+    def expect(self, work: Any, call: Call) -> None:
+        """Held weakly: it keeps memory alive."""
+        before = self._pending.pop(id(work), None)
+        self._lost += [before[1]] if before is not None else []
+        self._pending[id(work)] = weakref.ref(work), call
+        _tell_waits(type(work), self._waited)
+
+    def _waited(self, work: Any) -> None:
+        self._pending.pop(id(work), None)
+
+    def never_waited(self) -> list[Call]:
+        """Asynchronous ones since the last time that this was asked."""
+        found = [*self._lost, *(call for _, call in self._pending.values())]
+        self._lost.clear()
+        self._pending.clear()
+        return found
 
 
 @contextmanager
-def issued_noted(job: Job, channel: Channel) -> Iterator[None]:
+def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
     """Note each collective over all ranks that this process issues, in a file that the parent reads."""
+    import torch
     import torch.distributed._functional_collectives as functional
     from torch.distributed import ProcessGroup
 
     file = str(_path(channel.folder, channel.name))
     Path(file).unlink(missing_ok=True)
+    issued = Issued()
 
-    def note(name: str, args: Any) -> None:
+    def note(name: str, args: Any) -> Call | None:
         frames, span = user_frames()
-        if frames:
-            size = _size(args) if name in _OF_ONE_SIZE else None
-            told = {"op": name, "size": size, "frames": [asdict(frame) for frame in frames], "span": span}
-            write_bytes(file, f"{encode(told)}\n".encode(), append=True)
+        if not frames:
+            return None
+        size = _size(args) if name in _OF_ONE_SIZE else None
+        call = {"op": name, "size": size, "frames": [asdict(frame) for frame in frames], "span": span}
+        write_bytes(file, f"{encode(call)}\n".encode(), append=True)
+        if channel.now == CAPTURE and not torch.cuda.is_current_stream_capturing():
+            issued.beside.append(call)
+        return call
 
     replaced: list[tuple[Any, str, Any]] = []
     for name, spelled in OF_GROUPS.items():
         if hasattr(ProcessGroup, name):
-            replaced.append((ProcessGroup, name, _of_group(getattr(ProcessGroup, name), spelled, job.ranks, note)))
+            value = _of_group(getattr(ProcessGroup, name), spelled, job.ranks, note, issued)
+            replaced.append((ProcessGroup, name, value))
     for name in FUNCTIONAL:
         if hasattr(functional, name):
             replaced.append((functional, name, _functional(getattr(functional, name), name, job.ranks, note)))
@@ -87,36 +129,54 @@ def issued_noted(job: Job, channel: Channel) -> Iterator[None]:
     for owner, name, value in replaced:
         setattr(owner, name, value)
     try:
-        yield
+        yield issued
     finally:
         for owner, name, value in originals:
             setattr(owner, name, value)
 
 
-def _size(args: Any) -> int | None:
-    """Elements of the first tensor."""
-    for value in args:
-        if isinstance(value, (list, tuple)):
-            return _size(value)
-        if hasattr(value, "numel"):
-            return int(value.numel())
-    return None
-
-
-def _of_group(
-    original: Callable[..., Any], name: str, ranks: int, note: Callable[[str, Any], None]
-) -> Callable[..., Any]:
+def _of_group(original: Callable[..., Any], name: str, ranks: int, note: Note, issued: Issued) -> Callable[..., Any]:
     def noted(group: Any, *args: Any, **kwargs: Any) -> Any:
-        if group.size() == ranks:
-            note(name, args)
-        return original(group, *args, **kwargs)
+        call = note(name, args) if group.size() == ranks else None
+        work = original(group, *args, **kwargs)
+        if call is not None and work is not None and _is_called_directly():
+            issued.expect(work, call)
+        return work
 
     return noted
 
 
-def _functional(
-    original: Callable[..., Any], name: str, ranks: int, note: Callable[[str, Any], None]
-) -> Callable[..., Any]:
+def _is_called_directly() -> bool:
+    """Whether the user's code has called a function of torch.distributed, and not a library that knows how to wait."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.endswith(_WRAPPERS):
+        frame = frame.f_back
+    return frame is not None and is_user_file(frame.f_code.co_filename)
+
+
+_telling_waits: set[Any] = set()
+
+
+def _tell_waits(kind: Any, waited: Callable[[Any], None]) -> None:
+    """From now on, of every work of this class."""
+    if kind in _telling_waits:
+        return
+    _telling_waits.add(kind)
+    for name in _WAITS:
+        original = getattr(kind, name, None)
+        if original is not None:
+            setattr(kind, name, _telling(original, waited))
+
+
+def _telling(original: Callable[..., Any], waited: Callable[[Any], None]) -> Callable[..., Any]:
+    def told(work: Any, *args: Any, **kwargs: Any) -> Any:
+        waited(work)
+        return original(work, *args, **kwargs)
+
+    return told
+
+
+def _functional(original: Callable[..., Any], name: str, ranks: int, note: Note) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
     @functools.wraps(original)
@@ -130,14 +190,25 @@ def _functional(
 
 def _size_of_group(signature: inspect.Signature, args: Any, kwargs: Any) -> int | None:
     """None where the call does not say it in a way that is known; a call that is wrong raises later, by itself."""
-    from torch.distributed._functional_collectives import _resolve_group_name
-    from torch.distributed.distributed_c10d import _resolve_process_group
+    import torch.distributed._functional_collectives as functional
+    from torch.distributed import distributed_c10d
 
+    resolve: Callable[[str], Any] = getattr(distributed_c10d, "_resolve_process_group")  # noqa: B009
     try:
         group = signature.bind(*args, **kwargs).arguments["group"]
-        return int(_resolve_process_group(_resolve_group_name(group)).size())
+        return int(resolve(functional._resolve_group_name(group)).size())
     except Exception:
         return None
+
+
+def _size(args: Any) -> int | None:
+    """Elements of the first tensor."""
+    for value in args:
+        if isinstance(value, (list, tuple)):
+            return _size(value)
+        if hasattr(value, "numel"):
+            return int(value.numel())
+    return None
 
 
 def read_issued(folder: Path, child: str) -> list[Call]:
@@ -182,6 +253,11 @@ def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping
         return own
     known = {told_of(call) for calls in others for call in calls}
     return next((call for call in by_rank[rank] if call["op"] == own["op"] and told_of(call) not in known), own)
+
+
+def is_collective(op: str) -> bool:
+    """Whether an operation of a graph is one, by its name."""
+    return op in OF_GROUPS.values() or op.startswith("_c10d_functional::")
 
 
 def told_of(call: Call) -> str:

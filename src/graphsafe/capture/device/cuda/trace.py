@@ -60,10 +60,14 @@ class Running:
         self.op: str | None = None
         self.told = False
         "Whether the running op has been told already: a wait inside it is not news."
+        self.inside: str | None = None
+        "A call that has been told as a whole: nothing in it is."
         self.before_op: Callable[[str, Sequence[Any]], None] | None = None
         self.after_op: Callable[[str, Sequence[Any]], None] | None = None
 
     def tell(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
+        if self.inside is not None:
+            return
         frames, span = user_frames()
         self.sink(StepEvent(kind, op, frames, span, self.via, nbytes, data))
 

@@ -65,7 +65,7 @@ def waits_patched(running: Running) -> Iterator[None]:
             stack.enter_context(patched(owner, name, *_teller(running, kind, spelled)))
         for name, kind in _OF_RANKS if torch.distributed.is_available() else ():
             spelled = f"torch.distributed.{name}"
-            stack.enter_context(patched(torch.distributed, name, *_teller(running, kind, spelled)))
+            stack.enter_context(patched(torch.distributed, name, *_teller_of_all(running, kind, spelled)))
         for owner, name, spelled in _RESEEDS:
             stack.enter_context(patched(owner, name, *_teller(running, "random", spelled, how="reseed")))
         yield
@@ -81,6 +81,21 @@ def _teller(
 
     def after() -> None:
         running.told = False
+
+    return before, after
+
+
+def _teller_of_all(
+    running: Running, kind: StepEventKind, spelled: str
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """For a call that is made of many operations, which are nobody's to mend."""
+
+    def before() -> None:
+        running.tell(kind, spelled)
+        running.inside = running.inside or spelled
+
+    def after() -> None:
+        running.inside = None if running.inside == spelled else running.inside
 
     return before, after
 

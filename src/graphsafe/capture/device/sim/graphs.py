@@ -24,6 +24,8 @@ from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import storages, tag_of
 from graphsafe.capture.lines.frames import message_of, root_error, traceback_frames, user_frames
+from graphsafe.capture.lines.places import shown
+from graphsafe.capture.ranks.issued import is_collective
 from graphsafe.report.model import CallSite
 
 NodeKind = Literal["kernel", "memcpy", "none"]
@@ -214,7 +216,11 @@ class CUDAGraph:
         self.escaped = tuple(session.escaped)
         error = EARLIER_ERROR if session.first_error is not None else None
         loose = session.unjoined()
-        if error is None and loose is not None:
+        if error is None and loose is not None and is_collective(loose.op):
+            # NCCL's own streams may stay unjoined. What else uses its memory meanwhile is a matter of chance.
+            where = f" at {shown(loose.frames[-1].path)}:{loose.frames[-1].line}" if loose.frames else ""
+            world.unknown.setdefault(f"a collective that no stream waits for{where}")
+        elif error is None and loose is not None:
             error, session.first_error, self.guilty = UNJOINED, UNJOINED, loose
         if world.attempts is not None:
             world.attempts(attempt_of(session, self.guilty, sys.exc_info()[1]))
