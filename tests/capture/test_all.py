@@ -22,7 +22,7 @@ FORMS, BAD = TARGETS / "forms.py", TARGETS / "bad.py"
 @pytest.fixture(autouse=True)
 def side_by_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whatever machine this is, and in an empty folder."""
-    monkeypatch.setattr(api, "_side_by_side", lambda: 3)
+    monkeypatch.setattr(api, "at_a_time", lambda: 3)
     monkeypatch.chdir(tmp_path)
 
 
