@@ -116,6 +116,8 @@ def capture_requests(text: str | None, **options: object) -> list[CaptureRequest
     from graphsafe.capture.request import CaptureRequest, configured_target
     from graphsafe.config import config_over
 
+    if options["plan"] and options["nproc"] is not None:
+        raise RequestError("capture --plan: it plans the step of one process, not of several ranks")
     if text is None:
         config = config_over(Path.cwd())
         if not config.targets:

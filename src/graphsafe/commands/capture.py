@@ -153,8 +153,6 @@ def capture(
     from graphsafe.capture.ranks.launched import Launched
 
     launched = Launched.by(os.environ)
-    if plan and (nproc is not None or launched is not None):
-        raise RequestError("capture --plan: it plans the step of one process, not of several ranks")
     if launched is not None and nproc not in (None, launched.size):
         raise RequestError(f"capture --nproc {nproc}: a launcher has started {launched.size} ranks")
     if launched is not None and launched.rank > 0:
