@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.ranks.issued import first_difference
+from graphsafe.capture.ranks.apart import first_difference
 from graphsafe.capture.ranks.launched import Launched
 from graphsafe.capture.ranks.mates import Mates
 from graphsafe.capture.ranks.side_by_side import side_by_side

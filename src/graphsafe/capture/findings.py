@@ -11,7 +11,7 @@ from typing import Any
 
 from graphsafe.capture.classify import code_of
 from graphsafe.capture.lines.places import chain, is_within, location, shown, text_at
-from graphsafe.capture.ranks.issued import told_in_words, told_of
+from graphsafe.capture.ranks.apart import of_one_rank
 from graphsafe.capture.wording import (
     OWN_GRAPHS,
     WITHOUT_COMPILED,
@@ -23,7 +23,6 @@ from graphsafe.capture.wording import (
     what_was_frozen,
 )
 from graphsafe.report.model import Finding, Level, Limit, Region, Source, Verdict
-from graphsafe.report.text import listed
 from graphsafe.rulebook import Rulebook
 
 Result = Mapping[str, Any]
@@ -168,15 +167,7 @@ class _Writer:
                 self.add("GS501", *at, level="error", expr=text, data=data, repair=repair, region=None)
             self.add("GS605", attempt["frames"], attempt["span"], data={"first_error": error}, region=None)
         if broken and not failed:
-            self.add(
-                "GS501",
-                self._entry,
-                level="error",
-                expr=draw,
-                data=says,
-                repair=repair,
-                region=None,
-            )
+            self.add("GS501", self._entry, level="error", expr=draw, data=says, repair=repair, region=None)
 
     @property
     def _entry(self) -> Sequence[Mapping[str, Any]]:
@@ -394,14 +385,10 @@ class _Writer:
         """Asynchronous ones that nobody waits for; and what this rank issues, and another does not."""
         for call in self._seen.step.get("never_waited") or ():
             self.add("GS615", call["frames"], call["span"])
-        own = self._seen.apart.get(-1 if self._seen.rank is None else self._seen.rank)
-        if own is None or not own["extra"]:
-            return
-        others = {rank: call for rank, call in self._seen.apart.items() if call != own}
-        told = [f"rank {rank} {told_in_words(call)}" for rank, call in sorted(others.items())]
-        data = {"rank": self._seen.rank, "others": {str(rank): call and told_of(call) for rank, call in others.items()}}
-        here = f" Here {listed(told, most=4)}."
-        self.add("GS614", own["frames"], own["span"], expr=f"`{own['op']}`", data=data, here=here)
+        own = of_one_rank(self._seen.apart, self._seen.rank)
+        if own is not None:
+            call, data, here = own
+            self.add("GS614", call["frames"], call["span"], expr=f"`{call['op']}`", data=data, here=here)
 
 
 def _cause_code(cause: Mapping[str, Any]) -> str:

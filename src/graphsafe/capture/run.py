@@ -14,7 +14,7 @@ from graphsafe.capture.job import Job, job_of
 from graphsafe.capture.lines.places import call_lines
 from graphsafe.capture.plan.planning import Planning, of_plain_step, told_of_compiled
 from graphsafe.capture.probes.capture import GONE
-from graphsafe.capture.ranks.issued import told_apart
+from graphsafe.capture.ranks.apart import told_apart
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL
 from graphsafe.capture.trial import OWN_INPUTS
 from graphsafe.report.model import Limit, Source

@@ -11,7 +11,7 @@ from typing import Literal
 
 from graphsafe.capture.job import FAILED, Job, read_phases, read_result
 from graphsafe.capture.processes.standing import Standing, ask, told_by
-from graphsafe.capture.ranks.issued import read_issued, told_of
+from graphsafe.capture.ranks.apart import read_issued, told_of
 from graphsafe.failure import FAULT
 
 Ending = Literal["done", "crashed", "timeout", "stopped", "failed"]

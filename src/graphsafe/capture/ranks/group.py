@@ -105,7 +105,8 @@ def joined(job: Job, channel: Channel, device: Device) -> Iterator[Ranks]:
         )
         ranks = Ranks(job.rank, job.ranks, device, channel, PrefixStore("graphsafe", store))
         device.meet()
-        ranks.issued = stack.enter_context(issued_noted(job, channel))
+        if job.child != "measure":  # noting takes time
+            ranks.issued = stack.enter_context(issued_noted(job, channel))
         yield ranks
     if not ranks.gone:
         # An end of one would cut the connections of the others.

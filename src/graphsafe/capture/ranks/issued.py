@@ -7,55 +7,20 @@ import functools
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.lines.frames import is_user_file, user_frames
-from graphsafe.capture.processes.originals import decode, encode, read_text, write_bytes
-from graphsafe.files import from_here
+from graphsafe.capture.processes.originals import encode, write_bytes
+from graphsafe.capture.ranks.collectives import FUNCTIONAL, OF_GROUPS
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from graphsafe.capture.job import Channel, Job
-
-OF_GROUPS: Mapping[str, str] = {
-    "_allgather_base": "all_gather_into_tensor",
-    "_reduce_scatter_base": "reduce_scatter_tensor",
-    "all_gather_single": "all_gather_into_tensor",
-    "all_to_all_single": "all_to_all_single",
-    "allgather": "all_gather",
-    "allgather_coalesced": "all_gather_coalesced",
-    "allgather_into_tensor_coalesced": "all_gather_into_tensor",
-    "allreduce": "all_reduce",
-    "allreduce_coalesced": "all_reduce_coalesced",
-    "alltoall": "all_to_all",
-    "alltoall_base": "all_to_all_single",
-    "barrier": "barrier",
-    "broadcast": "broadcast",
-    "gather": "gather",
-    "reduce": "reduce",
-    "reduce_scatter": "reduce_scatter",
-    "reduce_scatter_single": "reduce_scatter_tensor",
-    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
-    "scatter": "scatter",
-}
-"Method of a process group -> the function of torch.distributed that calls it. `send` and `recv` are for two ranks."
-
-FUNCTIONAL = (
-    *("all_gather_tensor", "all_gather_into_tensor_coalesced", "all_reduce", "all_reduce_coalesced"),
-    *("all_to_all_single", "broadcast", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced"),
-)
-"Of `torch.distributed._functional_collectives`, which go past the methods."
-
-OF_OBJECTS = (
-    *("all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list"),
-    *("recv_object_list", "send_object_list"),
-)
-"Functions of torch.distributed that send sizes first, for which the host waits."
 
 _OF_ONE_SIZE = ("all_reduce", "broadcast", "reduce")
 "Their tensors have as many elements in every rank."
@@ -102,7 +67,7 @@ def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
     import torch.distributed._functional_collectives as functional
     from torch.distributed import ProcessGroup
 
-    file = str(_path(channel.folder, channel.name))
+    file = str(file_of(channel.folder, channel.name))
     Path(file).unlink(missing_ok=True)
     issued = Issued()
 
@@ -211,71 +176,6 @@ def _size(args: Any) -> int | None:
     return None
 
 
-def read_issued(folder: Path, child: str) -> list[Call]:
-    try:
-        lines = read_text(str(_path(folder, child))).splitlines()
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        try:
-            found.append(decode(line))
-        except ValueError:  # the process was ended while it wrote
-            break
-    return found
-
-
-def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None] | None:
-    """Where the ranks go apart: what each of them issues there, None for one that issues nothing more; None where they
-    all issue the same. The lines may differ: a root and the others may each have one."""
-    for at in range(max(map(len, by_rank), default=0)):
-        here = {rank: calls[at] if at < len(calls) else None for rank, calls in enumerate(by_rank)}
-        if len({None if call is None else (call["op"], call["size"]) for call in here.values()}) > 1:
-            return _unmatched({rank: _without_partner(by_rank, rank, here) for rank, call in here.items()}, by_rank)
-    return None
-
-
-def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None]:
-    """Which of these calls are `extra`: no other rank comes to such a line; all of them where none is."""
-    elsewhere = {
-        rank: {told_of(call) for other, calls in enumerate(by_rank) if other != rank for call in calls} for rank in here
-    }
-    extra = {rank for rank, call in here.items() if call is not None and told_of(call) not in elsewhere[rank]}
-    return {rank: call and {**call, "extra": rank in extra or not extra} for rank, call in here.items()}
-
-
-def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping[int, Call | None]) -> Call | None:
-    """The first such call of this rank from a line that a rank which issues less never comes to; it was paired with a
-    later one of that rank, and so on."""
-    others = [calls for other, calls in enumerate(by_rank) if here[other] is None]
-    own = here[rank]
-    if own is None or not others:
-        return own
-    known = {told_of(call) for calls in others for call in calls}
-    return next((call for call in by_rank[rank] if call["op"] == own["op"] and told_of(call) not in known), own)
-
-
-def is_collective(op: str) -> bool:
-    """Whether an operation of a graph is one, by its name."""
-    return op in OF_GROUPS.values() or op.startswith("_c10d_functional::")
-
-
-def told_of(call: Call) -> str:
-    """`all_reduce (model.py:31)`"""
-    last = call["frames"][-1]
-    return f"{call['op']} ({from_here(last['path'])}:{last['line']})"
-
-
-def told_in_words(call: Call | None) -> str:
-    """What a rank does meanwhile."""
-    return "issues none" if call is None else f"issues {told_of(call)}"
-
-
-def told_apart(apart: Mapping[int, Call | None]) -> str:
-    """One line for all ranks."""
-    each = ", ".join(f"rank {rank} {told_in_words(call)}" for rank, call in sorted(apart.items()))
-    return f"the ranks do not issue the same collectives: {each}"
-
-
-def _path(folder: Path, child: str) -> Path:
+def file_of(folder: Path, child: str) -> Path:
+    """Where a child notes what it issues."""
     return folder / f"{child}.{_FILE}"

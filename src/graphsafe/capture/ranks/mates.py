@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.job import read_phases
+from graphsafe.capture.ranks.apart import first_difference, read_issued
 from graphsafe.capture.ranks.group import WAITS
-from graphsafe.capture.ranks.issued import Call, first_difference, read_issued
+from graphsafe.capture.ranks.issued import Call
 
 if TYPE_CHECKING:
     from graphsafe.capture.processes.child_process import Child
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _GRACE = 2.0
 "Seconds that a child goes on after another rank's failed: it may be about to fail for the same reason, and say so."
 _LOOK = 0.5
-"Seconds between looks at what the ranks have issued."
+"Seconds between looks at what the ranks have issued, and as often as a look takes a twentieth of them."
 
 
 @dataclass
@@ -29,7 +30,7 @@ class _Siblings:
     children: dict[int, Child] = field(default_factory=dict)
     failed: dict[int, float] = field(default_factory=dict)
     "Ranks in which it ended badly, and when it was noticed."
-    looked: float = 0.0
+    next_look: float = 0.0
     apart: dict[int, Call | None] | None = None
 
 
@@ -74,9 +75,9 @@ class Mates:
             first = min(siblings.failed.values(), default=now)
             if now - first > _GRACE:
                 return f"rank {_first(siblings)} had ended"
-            if now - siblings.looked > _LOOK:
-                siblings.looked = now
+            if now > siblings.next_look:
                 siblings.apart = siblings.apart or self._apart(siblings)
+                siblings.next_look = time.monotonic() + max(_LOOK, 20 * (time.monotonic() - now))
             return "the ranks do not issue the same collectives" if siblings.apart else None
 
     def first_to_fail(self, child: Child) -> bool:

@@ -17,7 +17,7 @@ from torch.cuda import _gpu_trace
 
 from graphsafe.capture.device.cuda.trace import Running, Sink, traced
 from graphsafe.capture.device.protocol import StepEventKind
-from graphsafe.capture.ranks.issued import OF_OBJECTS
+from graphsafe.capture.ranks.collectives import OF_OBJECTS
 
 _WAITS: tuple[tuple[Any, str, str, StepEventKind], ...] = (
     (torch.cuda, "synchronize", "torch.cuda.synchronize", "wait"),

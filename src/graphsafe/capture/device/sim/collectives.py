@@ -22,7 +22,7 @@ from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import HOST, index_of, put_tag
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.lines.frames import user_frames
-from graphsafe.capture.ranks.issued import OF_GROUPS, OF_OBJECTS
+from graphsafe.capture.ranks.collectives import OF_GROUPS, OF_OBJECTS
 
 NAMESPACE = "_c10d_functional"
 _METHODS = {**OF_GROUPS, "send": "send", "recv": "recv"}

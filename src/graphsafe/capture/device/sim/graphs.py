@@ -25,7 +25,7 @@ from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import storages, tag_of
 from graphsafe.capture.lines.frames import message_of, root_error, traceback_frames, user_frames
 from graphsafe.capture.lines.places import shown
-from graphsafe.capture.ranks.issued import is_collective
+from graphsafe.capture.ranks.collectives import is_collective
 from graphsafe.report.model import CallSite
 
 NodeKind = Literal["kernel", "memcpy", "none"]

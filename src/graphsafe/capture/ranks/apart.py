@@ -1,0 +1,87 @@
+"""What the ranks have issued, side by side: where they go apart, and in which words that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphsafe.capture.processes.originals import decode, read_text
+from graphsafe.capture.ranks.issued import Call, file_of
+from graphsafe.files import from_here
+from graphsafe.report.text import listed
+
+
+def read_issued(folder: Path, child: str) -> list[Call]:
+    try:
+        lines = read_text(str(file_of(folder, child))).splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            found.append(decode(line))
+        except ValueError:  # the process was ended while it wrote
+            break
+    return found
+
+
+def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None] | None:
+    """Where the ranks go apart: what each of them issues there, None for one that issues nothing more; None where they
+    all issue the same. The lines may differ: a root and the others may each have one."""
+    for at in range(max(map(len, by_rank), default=0)):
+        here = {rank: calls[at] if at < len(calls) else None for rank, calls in enumerate(by_rank)}
+        if len({None if call is None else (call["op"], call["size"]) for call in here.values()}) > 1:
+            return _unmatched({rank: _without_partner(by_rank, rank, here) for rank, call in here.items()}, by_rank)
+    return None
+
+
+def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None]:
+    """Which of these calls are `extra`: no other rank comes to such a line; all of them where none is."""
+    elsewhere = {
+        rank: {told_of(call) for other, calls in enumerate(by_rank) if other != rank for call in calls} for rank in here
+    }
+    extra = {rank for rank, call in here.items() if call is not None and told_of(call) not in elsewhere[rank]}
+    return {rank: call and {**call, "extra": rank in extra or not extra} for rank, call in here.items()}
+
+
+def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping[int, Call | None]) -> Call | None:
+    """The first such call of this rank from a line that a rank which issues less never comes to; it was paired with a
+    later one of that rank, and so on."""
+    others = [calls for other, calls in enumerate(by_rank) if here[other] is None]
+    own = here[rank]
+    if own is None or not others:
+        return own
+    known = {told_of(call) for calls in others for call in calls}
+    return next((call for call in by_rank[rank] if call["op"] == own["op"] and told_of(call) not in known), own)
+
+
+def of_one_rank(apart: Mapping[int, Call | None], rank: int | None) -> tuple[Call, dict[str, Any], str] | None:
+    """The call of this rank that is to blame, if there is one, what is known of the others, and that in a sentence."""
+    own = None if rank is None else apart.get(rank)
+    if own is None or not own["extra"]:
+        return None
+    others = {other: call for other, call in sorted(apart.items()) if call != own}
+    told = listed([f"rank {other} {told_in_words(call)}" for other, call in others.items()], most=4)
+    data: dict[str, Any] = {
+        "rank": rank,
+        "others": {str(other): call and told_of(call) for other, call in others.items()},
+    }
+    return own, data, f" Here {told}."
+
+
+def told_of(call: Call) -> str:
+    """`all_reduce (model.py:31)`"""
+    last = call["frames"][-1]
+    return f"{call['op']} ({from_here(last['path'])}:{last['line']})"
+
+
+def told_in_words(call: Call | None) -> str:
+    """What a rank does meanwhile."""
+    return "issues none" if call is None else f"issues {told_of(call)}"
+
+
+def told_apart(apart: Mapping[int, Call | None]) -> str:
+    """One line for all ranks."""
+    each = ", ".join(f"rank {rank} {told_in_words(call)}" for rank, call in sorted(apart.items()))
+    return f"the ranks do not issue the same collectives: {each}"
