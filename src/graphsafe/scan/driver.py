@@ -20,12 +20,12 @@ from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, Place, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Field, Summary
-from graphsafe.scan.domain.values import NONE, Tensor, Value, holds_device
+from graphsafe.scan.domain.values import NONE, Function, Tensor, Value, holds_device, options
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.engine import Engine
 from graphsafe.scan.linting.gather import constructions, gather, included, joined, new_roots, passed_by_name
-from graphsafe.scan.roots.assumed_roots import PUBLIC, assumed_roots_of
+from graphsafe.scan.roots.assumed_roots import FACTORY, PUBLIC, assumed_roots_of
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.hot_roots import HotnessRules, capture_sites, roots_of, target_roots
 from graphsafe.scan.sources.source import parse
@@ -42,8 +42,8 @@ NO_REASON: Reason = (0, 0, "")
 class Step:
     """Where reading begins: a root, a function that captures, or what configured targets return."""
 
-    kind: Literal["root", "public", "site", "targets", "file"]
-    "`public`: a root if it gives tensors back. `file`: the roots of a file are looked for."
+    kind: Literal["root", "public", "factory", "site", "targets", "file"]
+    "`public`: a root if it gives tensors back. `factory`: the function that it makes is a root. `file`: of a file."
     ref: str
     receiver: Value | None = None
     guarded: bool = False
@@ -187,8 +187,8 @@ class Driver:
             called_in_package = self._candidates.public.get(path)
             for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, called_in_package):
                 if ref not in reached and ref not in self._whys and self._engine.budget.holds(ref):
-                    if why == PUBLIC:
-                        yield Step("public", ref, receiver)
+                    if why in (PUBLIC, FACTORY):
+                        yield Step("public" if why == PUBLIC else "factory", ref, receiver)
                     else:
                         self._note_why(ref, why, 1)
                         yield Step("root", ref, receiver)
@@ -244,6 +244,12 @@ class Driver:
         if step.kind in ("root", "public"):
             told = Arguments(keywords=self._told(step.ref))
             return engine.read(Call(step.ref, step.receiver, told, hot=True), guarded=step.guarded)
+        if step.kind == "factory":
+            for made in options(engine.read(Call(step.ref, depth=1))):
+                if type(made) is Function and made.node is not None:
+                    self._note_why(made.ref, FACTORY, 1)
+                    engine.closures.call_as_root(made)
+            return NONE
         if step.kind == "targets":
             target_roots(engine, self._config, self.project.paths)
             return NONE

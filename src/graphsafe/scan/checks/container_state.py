@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from graphsafe.scan.domain.events import span_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.state_log import Write
-from graphsafe.scan.domain.values import Dict, Sequence, Unknown, Value
+from graphsafe.scan.domain.values import UNKNOWN, Dict, Sequence, Unknown, Value, of_elements
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
@@ -27,7 +27,9 @@ def changed(engine: Engine, frame: Frame, node: ast.Call, container: Sequence | 
     elem = container.elem
     if type(elem) is Unknown:
         elem = replace(elem, state=container.held_by)
-    _note(engine, frame, node, container.held_by, ast.unparse(node.func.value), elem)
+    # What is emptied first holds what this step puts there.
+    value = of_elements("list", UNKNOWN) if name == "clear" else elem
+    _note(engine, frame, node, container.held_by, ast.unparse(node.func.value), value, name != "clear")
 
 
 def advanced(engine: Engine, frame: Frame, node: ast.Call, iterator: Value) -> None:
@@ -38,7 +40,7 @@ def advanced(engine: Engine, frame: Frame, node: ast.Call, iterator: Value) -> N
     engine.emit(frame, "AttrWrite", "host-state", node, attribute=text, value="the next element of an iterator")
 
 
-def _note(engine: Engine, frame: Frame, node: ast.AST, key: str, text: str, value: Value) -> None:
+def _note(engine: Engine, frame: Frame, node: ast.AST, key: str, text: str, value: Value, reads_self: bool) -> None:
     engine.note(
         Write(
             key=key,
@@ -48,8 +50,8 @@ def _note(engine: Engine, frame: Frame, node: ast.AST, key: str, text: str, valu
             span=span_of(node),
             value=value,
             before=None,
-            augmented=True,
-            reads_self=True,
+            augmented=reads_self,
+            reads_self=reads_self,
             lazy=False,
             keyed=True,
             guard=frame.guard,

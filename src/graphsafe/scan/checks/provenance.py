@@ -33,14 +33,18 @@ def bound_expression(frame: Frame, node: object) -> ast.expr | None:
 
 
 @memoize_on_node
-def _assignments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, Sequence[ast.Assign]]:
+def _assignments(
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+) -> Mapping[str, Sequence[ast.Assign | ast.AnnAssign]]:
     """The assignments to each local name."""
-    found: dict[str, list[ast.Assign]] = {}
+    found: dict[str, list[ast.Assign | ast.AnnAssign]] = {}
     for inner in statements_within(function):
-        if isinstance(inner, ast.Assign):
-            for target in inner.targets:
-                if isinstance(target, ast.Name):
-                    found.setdefault(target.id, []).append(inner)
+        targets = inner.targets if isinstance(inner, ast.Assign) else []
+        if isinstance(inner, ast.AnnAssign) and inner.value is not None:
+            targets = [inner.target]
+        for target in targets:
+            if isinstance(target, ast.Name):
+                found.setdefault(target.id, []).append(inner)  # type: ignore[arg-type]
     return found
 
 
@@ -146,7 +150,7 @@ def capacity_tests(test: ast.expr) -> tuple[str, ...]:
         for part in (test.values if isinstance(test, ast.BoolOp) else [test])
         if isinstance(part, ast.Compare)
         for side in (part.left, *part.comparators)
-        if isinstance(side, ast.Attribute) and (text := dotted(side)) is not None
+        if isinstance(side, (ast.Attribute, ast.Subscript)) and "." in (text := dotted(side) or "")
     )
 
 

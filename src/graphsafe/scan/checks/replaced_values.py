@@ -63,6 +63,14 @@ def keeps_what_is_there(node: ast.expr | None, text: str) -> bool:
     )
 
 
+def keeps_largest(node: ast.expr | None, text: str) -> bool:
+    """`max(n, self.limit)`: behind a test of the limit, most steps change nothing."""
+    return node is not None and any(
+        isinstance(inner, ast.Call) and dotted(inner.func) == "max" and mentions(inner, text)
+        for inner in ast.walk(node)
+    )
+
+
 def reads_by_name(node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
     """Whether an expression has `getattr(owner, name)` in it."""
     wanted = source_text(owner), source_text(name)
@@ -119,6 +127,7 @@ __all__ = [
     "constructs",
     "converts",
     "grows",
+    "keeps_largest",
     "keeps_what_is_there",
     "puts_back",
     "reads_by_name",

@@ -72,6 +72,8 @@ def _captured(scope: Function | ast.ClassDef, own: bool) -> Captured:
             for inner in ast.walk(statement):
                 if isinstance(inner, ast.Call):
                     given = [*inner.args, *(keyword.value for keyword in inner.keywords)]
+                    # `model(*self.inputs)`: a tuple of inputs is replaced as one.
+                    given = [value.value if isinstance(value, ast.Starred) else value for value in given]
                     found.inputs.update(text for value in given if (text := place(value)))
                 elif isinstance(inner, (ast.BinOp, ast.Assign)):
                     parts = [inner.left, inner.right] if isinstance(inner, ast.BinOp) else [inner.value]

@@ -154,6 +154,8 @@ def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     """A host number that changes from step to step and decides what the device does: a graph keeps one value of it."""
     if not _is_number(write.value) or write.borrowed or write.lazy or write.rare:
         return None
+    if write.keyed and write.augmented and write.key in flow.emptied:
+        return None
     uses = flow.uses(write.key)
     if write.key.startswith(host_clock.KEY):
         uses = [use for use in uses if use.kind != "branch"]

@@ -42,3 +42,5 @@ class Call:
     depth: int = 0
     "As in the frame of the call, and so is the next."
     level: int = TOP_LEVEL
+    plain: bool = False
+    "As it was before its decorators."

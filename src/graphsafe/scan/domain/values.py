@@ -150,11 +150,15 @@ class Function:
     closure_id: int = field(default=0, repr=False)
     cached: bool = False
     "Stands under `functools.cache` or its like."
+    plain: bool = False
+    "As a decorator was given it."
+    kept: bool = False
+    "A closure that was made before the step: its environment is state."
 
     def __reduce__(self) -> tuple[object, ...]:
         """What another process is told of it: nothing of the code and the environment of a nested one."""
-        given = (self.ref, self.bound, self.partial, self.partial_keywords, None, None, self.closure_id, self.cached)
-        return Function, given
+        names = self.ref, self.bound, self.partial, self.partial_keywords
+        return Function, (*names, None, None, self.closure_id, self.cached, self.plain, self.kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,8 @@ def assign(
         if target.id in frame.globals:
             state_writes.write_global(engine, frame, target, value, node, written, augmented)
         else:
+            if target.id in frame.nonlocals and frame.hot:
+                state_writes.write_nonlocal(engine, frame, target.id, value, node, written, augmented)
             frame.env[target.id] = bound_to(value, target.id)
     elif isinstance(target, (ast.Tuple, ast.List)):
         _unpack(engine, frame, target.elts, value, node)

@@ -44,6 +44,9 @@ class Frame:
     "How many calls lead here from the last file in scope (call_budget.py)."
     level: int = TOP_LEVEL
     "That of the call (arguments.py)."
+    cells: str | None = None
+    "Of a closure that outlives the step: the function in which it was made, whose names are state."
+    nonlocals: set[str] = field(default_factory=set)
     compile_tests: list[CompileTest] = field(default_factory=list)
     "Conditions that let only captures with, or only those without, torch.compile come to the current line."
 

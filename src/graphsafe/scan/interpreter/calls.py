@@ -123,8 +123,34 @@ def evaluated(engine: Engine, frame: Frame, node: ast.Call) -> Arguments:
 
 
 def call_value(engine: Engine, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
-    found = [_call_one(engine, frame, node, option, arguments) for option in options(value)]
+    meant: Seq[Value] = options(value)
+    if len(meant) > 1:
+        meant = [option for option in meant if _fits(engine, option, arguments)] or meant
+    found = []
+    for option in meant:
+        # Of several modules of a library the others may stand there.
+        doubtful = len(meant) > 1 and type(option) is RuntimeObject
+        frame.unlikely += doubtful
+        found.append(_call_one(engine, frame, node, option, arguments))
+        frame.unlikely -= doubtful
     return join_all(found) if found else engine.after_unknown(arguments)
+
+
+def _fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
+    """Whether a function of the project can be called so: of several in a table the others would raise."""
+    node = engine.project.function_node(value.ref) if type(value) is Function and value.node is None else None
+    if node is None or arguments.open or value.partial or value.partial_keywords:  # type: ignore[union-attr]
+        return True
+    facts = engine.project.function_facts(value.ref)  # type: ignore[union-attr]
+    names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
+    if facts is not None and facts.owner is not None and "staticmethod" not in facts.decorators:
+        names = names[1:]
+    required = set(names[: len(names) - len(node.args.defaults)])
+    taken = {*names, *(parameter.arg for parameter in node.args.kwonlyargs)}
+    given = {*names[: len(arguments.positional)], *arguments.keywords}
+    if node.args.vararg is None and len(arguments.positional) > len(names):
+        return False
+    return required <= given and (node.args.kwarg is not None or given <= taken)
 
 
 def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:

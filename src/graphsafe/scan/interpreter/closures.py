@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.checks.first_step import FIRST_STEP
+from graphsafe.scan.checks.provenance import is_filled_here
 from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.record import Edge
 from graphsafe.scan.domain.summary import CallEdge
-from graphsafe.scan.domain.values import UNKNOWN, Function, Value
+from graphsafe.scan.domain.values import UNKNOWN, Dict, Function, Sequence, Value
 from graphsafe.scan.interpreter import parameters
 from graphsafe.scan.interpreter.call_frame import Frame
 
@@ -38,7 +42,7 @@ class Closures:
     def define(self, frame: Frame, node: ast.AST, name: str) -> Function:
         """A function or lambda defined inside another, with the names that it sees."""
         ref = f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}"
-        return Function(ref, node=node, closure=frame.env, closure_id=self.next_id())
+        return Function(ref, node=node, closure=frame.env, closure_id=self.next_id(), kept=not frame.hot)
 
     @contextmanager
     def of_another_function(self) -> Iterator[None]:
@@ -58,6 +62,17 @@ class Closures:
             return self._interpreted(frame, call, function, arguments)
         finally:
             self._called.discard(function.closure_id)
+
+    def call_as_root(self, function: Function) -> Value:
+        """What a closure does that somebody calls in a step, with arguments of which nothing is known."""
+        node = function.node
+        file = self._engine.project.index(function.ref.partition("::")[0])
+        if file is None or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return UNKNOWN
+        outside = Frame(file, f"{file.path}::", {}, hot=True)
+        inner = replace(self._frame(outside, function), depth=0)
+        parameters.bind(self._engine, inner, node, None, None, Arguments())
+        return self._engine.run(inner, node)
 
     def _interpreted(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
         engine, node = self._engine, function.node
@@ -86,14 +101,26 @@ class Closures:
         return Frame(
             file or frame.file,
             function.ref,
-            dict(closure),
+            self._environment(frame, function, closure),
             frame.hot,
             max(frame.depth, 1),
             frame.owner,
             closure.get("self"),
-            list(frame.guards),
+            [*frame.guards, FIRST_STEP] if frame.lazy and is_filled_here(self._engine, frame) else list(frame.guards),
             frame.unlikely,
             out_of_scope=frame.out_of_scope,
             compile_tests=list(frame.compile_tests),
             level=frame.level,
+            cells=function.ref.rpartition(".")[0] if function.kept else None,
         )
+
+    @staticmethod
+    def _environment(frame: Frame, function: Function, closure: Mapping[str, Value]) -> dict[str, Value]:
+        """The names that a closure sees; containers among them outlive the step if it does."""
+        if not (function.kept and frame.hot):
+            return dict(closure)
+        outer = function.ref.rpartition(".")[0]
+        return {
+            name: held_in(value, f"{outer}.{name}") if isinstance(value, (Sequence, Dict)) else value
+            for name, value in closure.items()
+        }

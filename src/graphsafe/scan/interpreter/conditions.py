@@ -26,7 +26,7 @@ from graphsafe.scan.domain.values import (
     number,
 )
 from graphsafe.scan.interpreter import guards
-from graphsafe.scan.models import platforms
+from graphsafe.scan.models import platforms, protocols
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
@@ -71,7 +71,7 @@ def truth(engine: Engine, frame: Frame, node: ast.expr, how: str, whole: ast.AST
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         known = truth(engine, frame, node.operand, "not" if how == "not" else how, node)
         return replace(known, const=not known.const) if known is not None else None
-    value = engine.evaluate(frame, node)
+    value = protocols.truth(engine, frame, node, engine.evaluate(frame, node))
     tensor, certain = as_tensor(value)
     if tensor is not None and tensor.where != "host":
         engine.emit(frame, "Branch", how, node, confidence_of(tensor, certain), value=describe(value))

@@ -23,7 +23,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.interpreter import conditions, guards
 from graphsafe.scan.interpreter.assignments import assign
-from graphsafe.scan.models import formatting
+from graphsafe.scan.models import formatting, protocols
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
@@ -91,7 +91,7 @@ def _generators(engine: Engine, frame: Frame, generators: list[ast.comprehension
     """Bind the targets; the items themselves where there is one plain loop over a few known ones."""
     items: tuple[Value, ...] | None = None
     for generator in generators:
-        iterable = engine.evaluate(frame, generator.iter)
+        iterable = protocols.iterated(engine, frame, generator.iter, engine.evaluate(frame, generator.iter))
         if (
             len(generators) == 1
             and not generator.ifs

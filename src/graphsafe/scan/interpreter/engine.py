@@ -14,8 +14,7 @@ from typing import Any
 from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
-from graphsafe.scan.checks import draws
-from graphsafe.scan.checks.provenance import first_step_only, is_filled_here
+from graphsafe.scan.checks.provenance import is_filled_here
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.events import Event, EventKind, span_of
 from graphsafe.scan.domain.frozen import replace
@@ -49,7 +48,17 @@ from graphsafe.scan.domain.values import (
     of_elements,
 )
 from graphsafe.scan.domain.widening import widened
-from graphsafe.scan.interpreter import attributes, calls, expressions, members, parameters, state_writes, statements
+from graphsafe.scan.interpreter import (
+    attributes,
+    calls,
+    decorators,
+    event_guards,
+    expressions,
+    members,
+    parameters,
+    state_writes,
+    statements,
+)
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_budget import MAX_COLD, CallBudget, Scope
 from graphsafe.scan.interpreter.call_frame import Frame
@@ -109,17 +118,9 @@ class Engine:
         if not frame.hot:
             return
         span = span_of(node)
-        if frame.unlikely:
+        guard, once, doubtful = event_guards.around(self, frame, kind, how, node)
+        if doubtful:
             confidence = "possible"
-        guard = frame.guard
-        once = first_step_only(frame)
-        if guard is None and once and (kind == "Rng" or how == "literal-device" or is_filled_here(self, frame)):
-            guard = "a test that only a first step passes"
-        if guard is None and how == "host-random" and isinstance(node, ast.Call):
-            if draws.only_in_training(frame, node):
-                guard = draws.IN_TRAINING
-            elif draws.is_seeded(self, frame):
-                confidence = "possible"
         place = Place(frame.path, frame.function, span, kind, how)
         known = self.effects.events.get(place)
         if known is None or precedence(guard, confidence) > precedence(known[1].guard, known[1].confidence):
@@ -211,7 +212,8 @@ class Engine:
             )
         guarded = frame.guard is not None or bool(frame.unlikely) or (bool(frame.lazy) and is_filled_here(self, frame))
         depth = 1 if frame.hot else frame.depth + 1
-        return self.read(Call(ref, function.bound, arguments, hot, depth, frame.level), guarded, out_of_scope)
+        call = Call(ref, function.bound, arguments, hot, depth, frame.level, function.plain)
+        return self.read(call, guarded, out_of_scope)
 
     def read(self, call: Call, guarded: bool = False, out_of_scope: int = 0) -> Value:
         """What a function returns for these arguments; its effects count where it is called."""
@@ -233,14 +235,13 @@ class Engine:
 
     def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
         """The summary of a function for these arguments; None while it is being read, or where it cannot be."""
-        arguments = widened(call.arguments)
-        return self._summary(Call(call.ref, call.bound, arguments, call.hot, call.depth, call.level), out_of_scope)
+        return self._summary(replace(call, arguments=widened(call.arguments)), out_of_scope)
 
     def _summary(self, call: Call, out_of_scope: int) -> Summary | None:
         ref, arguments = call.ref, call.arguments
         given = tuple(arguments.keywords.items())
         key: Hashable = (
-            "read", ref, call.hot, call.depth, call.level, out_of_scope,
+            "read", ref, call.hot, call.depth, call.level, call.plain, out_of_scope,
             call.bound, arguments.positional, given, arguments.open,
         )  # fmt: skip
         try:
@@ -276,10 +277,9 @@ class Engine:
         if key[0] == "attribute":
             self.attributes.of_instance(*key[1:])
         elif key[0] == "read" and len(key) > 2:
-            _, ref, hot, depth, level, out_of_scope, bound, positional, given, is_open = key
-            self._summary(
-                Call(ref, bound, Arguments(positional, dict(given), is_open), hot, depth, level), out_of_scope
-            )
+            _, ref, hot, depth, level, plain, out_of_scope, bound, positional, given, is_open = key
+            arguments = Arguments(positional, dict(given), is_open)
+            self._summary(Call(ref, bound, arguments, hot, depth, level, plain), out_of_scope)
         else:
             return False
         return True
@@ -319,7 +319,8 @@ class Engine:
             file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope, level=call.level
         )
         parameters.bind(self, frame, node, facts, call.bound, arguments)
-        result = self.run(frame, node)
+        wrapper = decorators.wrapper(self, call, facts) if facts.decorators else None
+        result = self.run(frame, node) if wrapper is None else decorators.call_wrapper(self, frame, node, wrapper)
         if type(result) is Unknown and node.returns is not None:
             declared = annotated(self, file, node.returns)
             if type(declared) is not Unknown:

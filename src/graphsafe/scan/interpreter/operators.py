@@ -227,7 +227,7 @@ def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop
     if lt is not None or rt is not None:
         tensor, certain, other = (lt, l_certain, right) if lt is not None else (rt, r_certain, left)
         assert tensor is not None
-        if type(other) is NoneValue:
+        if type(other) is NoneValue or (type(other) is Number and other.type == "str"):
             return BOOL
         engine.use_number(frame, other, "operand", node)
         mask = replace(elementwise((tensor,), "bool"), step=tensor.step or depends_on_step(other))

@@ -48,8 +48,11 @@ def _uses(node: ast.AST) -> Iterator[tuple[str, str]]:
                 yield inner.value.id, inner.attr
         elif isinstance(inner, ast.Call):
             head, _, last = (dotted(inner.func) or "").rpartition(".")
-            if head in _FUNCTIONS_OF and inner.args and isinstance(inner.args[0], ast.Name):
-                yield inner.args[0].id, _FUNCTIONS_OF[head] + last
+            if inner.args and (head in _FUNCTIONS_OF or last == "copy_"):
+                # A list of tensors, as `torch.cat` takes it; `copy_` takes nothing but a tensor, either.
+                given = inner.args[0].elts if isinstance(inner.args[0], (ast.List, ast.Tuple)) else [inner.args[0]]
+                operation = "torch.Tensor.copy_" if last == "copy_" else _FUNCTIONS_OF[head] + last
+                yield from ((name.id, operation) for name in given if isinstance(name, ast.Name))
         elif isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.MatMult):
             for side in (inner.left, inner.right):
                 if isinstance(side, ast.Name):
@@ -74,8 +77,6 @@ def _given_to(function: ast.AST) -> Mapping[str, Set[tuple[str, int]]]:
         head, _, last = (dotted(inner.func) or "").rpartition(".")
         if head in _FUNCTIONS_OF:
             operation, first = _FUNCTIONS_OF[head] + last, 0
-        elif isinstance(inner.func, ast.Attribute) and inner.func.attr == "copy_":
-            operation, first = "torch.Tensor.copy_", 1
         elif isinstance(inner.func, ast.Attribute):
             operation, first = f"torch.Tensor.{inner.func.attr}", 1
         else:

@@ -20,6 +20,7 @@ from graphsafe.scan.checks.replaced_values import (
     constructs,
     converts,
     grows,
+    keeps_largest,
     keeps_what_is_there,
     puts_back,
     reads_by_name,
@@ -85,6 +86,13 @@ def write_global(
         before = engine.globals.value(frame.file, target.id)
         key = f"{frame.path}::{target.id}"
         write(engine, frame, key, target.id, value, before, node, written, augmented=augmented)
+
+
+def write_nonlocal(
+    engine: Engine, frame: Frame, name: str, value: Value, node: ast.AST, written: ast.expr | None, augmented: bool
+) -> None:
+    """A closure that outlives the step assigns what it calls `nonlocal`."""
+    write(engine, frame, f"{frame.cells}.{name}", name, value, None, node, written, augmented=augmented)
 
 
 def write_item(
@@ -158,7 +166,9 @@ def write(
             grows=grows(frame, assigned, text) or first_step.too_small(frame, base),
             borrowed=borrowed or is_born_here(frame, text),
             alone=all(test.alone for test in frame.lazy),
-            rare=converts(assigned, text) or is_made_along(frame, text) or (is_rare(frame) and not reads_self),
+            rare=converts(assigned, text)
+            or is_made_along(frame, text)
+            or (is_rare(frame) and (not reads_self or keeps_largest(assigned, text))),
             constructed=constructs(assigned),
             dropped=not (lazy and keyed) or may_drop_entries(engine, frame, base),
             sources=sources(engine, frame, assigned) if lazy else frozenset(),

@@ -10,6 +10,7 @@ from graphsafe.scan.checks import branch_effects, capture_site, capturing_branch
 from graphsafe.scan.checks.provenance import capacity_tests, has_alternative, is_own_entry
 from graphsafe.scan.domain.arguments import TOP_LEVEL
 from graphsafe.scan.domain.events import CompileTest
+from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.joins import element_of, join
 from graphsafe.scan.domain.values import (
     NONE,
@@ -28,6 +29,7 @@ from graphsafe.scan.interpreter import assignments, calls, guards
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.call_frame import Frame, LazyTest
 from graphsafe.scan.interpreter.conditions import truth
+from graphsafe.scan.models import protocols
 from graphsafe.scan.symbols.index import decorator_name, dotted, import_targets
 from graphsafe.scan.symbols.kernels import is_kernel
 
@@ -78,6 +80,14 @@ def _import(engine: Engine, frame: Frame, node: ast.Import | ast.ImportFrom) -> 
 
 def _global(engine: Engine, frame: Frame, node: ast.Global) -> None:
     frame.globals.update(node.names)
+
+
+def _nonlocal(engine: Engine, frame: Frame, node: ast.Nonlocal) -> None:
+    if frame.cells is not None:
+        frame.nonlocals.update(node.names)
+        for name in node.names:
+            if name in frame.env:
+                frame.env[name] = held_in(frame.env[name], f"{frame.cells}.{name}")
 
 
 def _function(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -214,7 +224,7 @@ def _loop_body(engine: Engine, frame: Frame, body: list[ast.stmt], before_each: 
 
 
 def _for(engine: Engine, frame: Frame, node: ast.For | ast.AsyncFor) -> None:
-    iterable = engine.evaluate(frame, node.iter)
+    iterable = protocols.iterated(engine, frame, node.iter, engine.evaluate(frame, node.iter))
     item = element_of(iterable)
     if isinstance(node.iter, ast.Call) and dotted(node.iter.func) == "enumerate" and type(item) is Unknown:
         item = UNKNOWN
@@ -346,6 +356,7 @@ _HANDLERS: dict[type[ast.stmt], Callable[[Engine, Frame, Any], bool | None]] = {
     ast.Import: _import,
     ast.ImportFrom: _import,
     ast.Global: _global,
+    ast.Nonlocal: _nonlocal,
     ast.FunctionDef: _function,
     ast.AsyncFunctionDef: _function,
     ast.ClassDef: _class,

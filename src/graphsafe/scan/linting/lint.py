@@ -257,17 +257,19 @@ class Linter:
         for note in notes:
             for named in note.names:
                 ran = any(code.startswith(named) for code in self._selection.codes)
-                if (note.line, named) not in used and ran and self._is_whole and self._enabled("GS901", path):
-                    result.append(self._about(path, note, "GS901"))
+                is_unused = (note.line, named) not in used and ran and self._is_whole
+                if (is_unused or not note.understood) and self._enabled("GS901", path):
+                    text = note.text if len(note.names) == 1 else f"{named} in {note.text}"
+                    result.append(self._about(path, note, "GS901", text))
                     break
             else:
                 if note.reason is None and self._enabled("GS902", path):
-                    result.append(self._about(path, note, "GS902"))
+                    result.append(self._about(path, note, "GS902", note.text))
         return result
 
-    def _about(self, path: str, note: Comment, code: str) -> Finding:
+    def _about(self, path: str, note: Comment, code: str, text: str) -> Finding:
         at = Location(self.display(path), note.line, note.column, note.line, note.column + len(note.text), None)
-        return self._rulebook.rules[code].about(at, _Words({"expr": note.text}), {"expr": note.text})
+        return self._rulebook.rules[code].about(at, _Words({"expr": text}), {"expr": text})
 
     # paths
 

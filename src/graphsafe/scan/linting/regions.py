@@ -9,6 +9,7 @@ from graphsafe.report.model import Region
 from graphsafe.scan.checks.replay_site import is_capture, own_nodes
 from graphsafe.scan.domain.record import AROUND_GRAPHS, Record
 from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.roots.assumed_roots import BY_FORM
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
@@ -29,8 +30,9 @@ class Regions:
         hot = {*record.edges, *record.roots}
         replaying = {ref for ref in hot if self._replays(ref)}
         # Where nothing captures, an engine's entry point is what its users may capture.
-        around = AROUND_GRAPHS if not is_whole or replaying or _has_graphs(project) else ""
-        begun = [ref for ref, why in record.roots.items() if why != around and ref not in replaying]
+        # Where something captures, what only looks like a step is not what is captured.
+        around = (AROUND_GRAPHS, *BY_FORM) if not is_whole or replaying or _has_graphs(project) else ()
+        begun = [ref for ref, why in record.roots.items() if why not in around and ref not in replaying]
         for ref in hot:
             facts = project.function_facts(ref)
             if facts is not None and facts.captures:

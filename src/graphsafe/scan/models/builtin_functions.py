@@ -38,7 +38,7 @@ from graphsafe.scan.domain.values import (
     of_elements,
     options,
 )
-from graphsafe.scan.models import type_tests
+from graphsafe.scan.models import protocols, type_tests
 from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
@@ -50,7 +50,10 @@ Handler = Callable[["Engine", "Frame", ast.Call, "Arguments"], Value]
 
 
 def cast(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    name = node.func.id if isinstance(node.func, ast.Name) else "index"
     for value in arguments.positional:
+        if protocols.called(engine, frame, node, value, f"__{name}__", "__index__", "__len__") is not None:
+            return NUMBER
         tensor, certain = as_tensor(value)
         if tensor is not None:
             if tensor.where != "host":
@@ -78,11 +81,17 @@ def len_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> 
     value = arguments.positional[0] if arguments.positional else UNKNOWN
     if type(value) is Sequence and value.items is not None and value.kind == "tuple":
         return number(len(value.items))
-    return INT
+    length = protocols.called(engine, frame, node, value, "__len__")
+    return INT if length is None else length
 
 
 def branching(how: str) -> Handler:
     def handler(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+        key = protocols.key_called(engine, frame, node, arguments)
+        if key is not None:
+            ordered(engine, frame, node, of_elements("list", key), how)
+            items = arguments.positional if len(arguments.positional) > 1 else (element_of(arguments.positional[0]),)
+            return of_elements("list", join_all(items)) if how == "sorted" else join_all(items)
         return ordered(
             engine, frame, node, arguments.positional[0] if len(arguments.positional) == 1 else arguments, how
         )
@@ -196,7 +205,7 @@ def getattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments)
         return UNKNOWN
     owner, name = arguments.positional[:2]
     if type(name) is not Number or not isinstance(name.const, str):
-        return Unknown(depends_on_step(owner), holds_device(owner))
+        return _one_of_fields(engine, frame, node, owner)
     base = dotted(node.args[0])
     text = f"{base}.{name.const}" if base else None
     found = (
@@ -212,6 +221,16 @@ def getattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments)
             else join(found, default)
         )
     return found
+
+
+def _one_of_fields(engine: Engine, frame: Frame, node: ast.Call, owner: Value) -> Value:
+    """`getattr(self, f.name)`: of a dataclass whose fields are all tensors, one of these."""
+    unknown = Unknown(depends_on_step(owner), holds_device(owner))
+    facts = engine.project.class_facts(owner.ref) if type(owner) is Instance else None
+    if facts is None or not facts.fields or not any("dataclass" in decorator for decorator in facts.decorators):
+        return unknown
+    values = [engine.attribute(frame, node, owner, field, None) for field in facts.fields]
+    return join_all(values) if all(as_tensor(value)[0] is not None for value in values) else unknown
 
 
 def setattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

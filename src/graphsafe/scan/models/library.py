@@ -33,6 +33,7 @@ from graphsafe.scan.models import (
     library_models,
     named_calls,
     operations,
+    protocols,
     runtime_objects,
     torch_functions,
 )
@@ -68,6 +69,11 @@ _DTYPES: dict[str, Dtype] = {
 }
 
 
+_ITERATING = frozenset(
+    f"builtins.{name}"
+    for name in "list tuple set enumerate zip map filter sum max min any all sorted iter reversed".split()
+)
+"What goes through its arguments."
 _NUMPY = ("numpy", "np", "scipy", "cupy")
 
 
@@ -98,6 +104,9 @@ def call(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arg
     """`name(…)` for a dotted library name."""
     named_calls.note(engine, frame, node, name)
     handler = _FUNCTIONS.get(name)
+    if name in _ITERATING:
+        given = (protocols.iterated(engine, frame, node, value) for value in arguments.positional)
+        arguments = replace(arguments, positional=tuple(given))
     if handler is not None:
         return handler(engine, frame, node, arguments)
     model = engine.libraries.find(name)

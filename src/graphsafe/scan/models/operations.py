@@ -11,6 +11,7 @@ from graphsafe.optable import Argument, ArgumentKind, Call, EffectKind, Op, Resu
 from graphsafe.report.model import Confidence
 from graphsafe.scan.checks import draws, fixed_device, host_clock
 from graphsafe.scan.domain.events import EventKind
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import sequence
 from graphsafe.scan.domain.values import (
     NONE,
@@ -336,7 +337,8 @@ def _result(
     if result.kind == "object":
         return Unknown(step, True)
     if result.kind == "self":
-        return first if first is not None else UNKNOWN
+        # In place: what it is computed from is in it now.
+        return UNKNOWN if first is None else replace(first, step=first.step or step)
     if result.kind == "host":
         return NUMBER
     if result.kind == "shape":

@@ -90,7 +90,11 @@ def method_of_unknown(
         return method(engine, frame, node, Tensor(where="any", step=step, certain=computed), name, arguments)
     after = engine.after_unknown(arguments)
     assert type(after) is Unknown
-    return Unknown(after.step or step, after.device or device)
+    if after.device:
+        # State passed to an unknown call together with device tensors is taken to decide what the device does.
+        for value in arguments.values():
+            engine.use_number(frame, value, "argument", node)
+    return replace(after, step=after.step or step, device=after.device or device)
 
 
 def _item(engine: Engine, frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.record import HOOK
 from graphsafe.scan.domain.values import Instance, Value
+from graphsafe.scan.interpreter.decorators import makes_function
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
@@ -24,7 +25,11 @@ CALLABLE = "a callable that takes tensors"
 METRIC = "update or compute of a metric"
 OPERATOR = "the implementation of a custom operator"
 ENTRY = "entered in a table or registry"
+FACTORY = "made by a public function"
 PUBLIC = "a public function that its package does not call itself"
+
+BY_FORM = (STEP, CALLABLE, METRIC, ENTRY, FACTORY, PUBLIC)
+"Those of which only the form says that a step runs them."
 
 _WORDS = (
     b"def step(",
@@ -94,9 +99,19 @@ class _Forms:
             return found
         if facts.name in self._entries and self._takes_tensors(facts):
             return ENTRY
-        if self._called is not None and name not in self._called and _is_public(facts) and self._takes_tensors(facts):
-            return PUBLIC
+        if self._called is not None and name not in self._called and _is_public(facts):
+            return FACTORY if self._makes_step(facts) else PUBLIC if self._takes_tensors(facts) else None
         return None
+
+    def _makes_step(self, facts: FunctionFacts) -> bool:
+        """Whether it defines and returns a function that takes tensors."""
+        node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
+        if node is None or facts.owner is not None or not makes_function(node):
+            return False
+        return any(
+            isinstance(inner, ast.FunctionDef) and takes_tensors(inner, self._engine.ops, False, self._imports_torch)
+            for inner in node.body
+        )
 
     def _of_class(self, name: str, facts: FunctionFacts, cls: str) -> str | None:
         project = self._engine.project

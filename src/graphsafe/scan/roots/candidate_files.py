@@ -26,6 +26,8 @@ OUTSIDE_STEPS = frozenset("tests test testing conftest benchmarks examples scrip
 "Modules and packages whose functions nobody calls in a step."
 CALLED = re.compile(rb"(?<!def )\b(\w+)\(")
 "The names that a text calls."
+OTHERS_TOO = frozenset(name for kind in (list, dict, set, str) for name in dir(kind)) | {"apply", "step"}
+"Methods that containers and torch's classes have: that a package calls one does not say whose it means."
 DEFINED = re.compile(rb"\bdef (\w+)\(")
 FEW = 10
 "The files to report on are few if they are less than one in so many of the project."
@@ -124,7 +126,7 @@ def _public_files(files: Files) -> dict[str, frozenset[str]]:
         if package in capturing:
             continue
         called = frozenset(name.decode() for path in paths for name in CALLED.findall(files.data(path) or b""))
-        public.update(dict.fromkeys(paths, called))
+        public.update(dict.fromkeys(paths, called - OTHERS_TOO))
     return public
 
 

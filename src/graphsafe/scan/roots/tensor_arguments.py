@@ -69,12 +69,22 @@ def _operands(function: ast.AST) -> Set[str]:
             operands = [] if isinstance(inner.left.value, str) else [inner.right]
         elif isinstance(inner, ast.Compare) and isinstance(inner.ops[0], _ORDERS):
             operands = [inner.left, *inner.comparators]
-        elif isinstance(inner, ast.Subscript) and isinstance(inner.slice, (ast.Compare, ast.Tuple)):
+        elif isinstance(inner, ast.Subscript) and isinstance(inner.slice, (ast.Compare, ast.Tuple, ast.Slice)):
             operands = [inner.value]
         elif isinstance(inner, ast.Call) and (dotted(inner.func) or "").startswith(_TORCH):
-            operands = inner.args
+            operands = [part for given in inner.args for part in _parts_of(given)]
+        elif isinstance(inner, ast.Assign) and any(map(_is_sliced, inner.targets)):
+            operands = [inner.value]
         found.update(operand.id for operand in operands if isinstance(operand, ast.Name))
     return frozenset(found)
+
+
+def _parts_of(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
+
+
+def _is_sliced(target: ast.expr) -> bool:
+    return isinstance(target, ast.Subscript) and any(isinstance(part, ast.Slice) for part in _parts_of(target.slice))
 
 
 @memoize_on_node

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from graphsafe.scan.sources.source import Source
 
 _COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)$")
+_MEANT = re.compile(r"#\s*graphsafe\s*:?\s*(?:ign\w*|noqa|disable\w*|skip|suppress\w*|off)\b.*$", re.I)
+"What was meant for a suppression and is none."
 _NEXT = re.compile(r"(?:^|\s)#\s")
 "Where another comment begins on the same line, as in `# graphsafe: ignore[GS101] reason  # noqa`."
 
@@ -24,6 +26,8 @@ class Comment:
     codes: tuple[str, ...]
     "Empty where the brackets are missing: every code."
     reason: str | None
+    understood: bool = True
+    "False for another form than `ignore[...]`: it covers nothing."
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -32,7 +36,7 @@ class Comment:
 
     def covering(self, code: str) -> Iterator[tuple[int, str]]:
         """Its line and each of its names that a code begins with."""
-        return ((self.line, name) for name in self.names if code.startswith(name))
+        return ((self.line, name) for name in self.names if self.understood and code.startswith(name))
 
     def covers(self, code: str) -> bool:
         return any(self.covering(code))
@@ -40,9 +44,10 @@ class Comment:
 
 def comments(source: Source) -> list[Comment]:
     """The suppressions of a file. A string that looks like one is none, and neither is a line of code in a comment."""
-    if "graphsafe:" not in source.text:
+    if "graphsafe" not in source.text:
         return []
-    candidates = {number for number, line in enumerate(source.lines, 1) if _COMMENT.search(line)}
+    lines = enumerate(source.lines, 1)
+    candidates = {number for number, line in lines if _COMMENT.search(line) or _MEANT.search(line)}
     if not candidates:
         return []
     found = []
@@ -58,7 +63,9 @@ def comment_in(text: str, line: int, column: int) -> Comment | None:
     """The suppression in a comment, perhaps among other comments; `column` is where `text` begins."""
     match = _COMMENT.search(text)
     if match is None:
-        return None
+        meant = _MEANT.search(text)
+        own = "" if meant is None else meant[0].rstrip()
+        return Comment(line, column + meant.start(), own, (), None, False) if meant is not None else None
     codes = tuple(code.strip() for code in (match["codes"] or "").split(",") if code.strip())
     reason = _NEXT.split(match["reason"], maxsplit=1)[0]
     own = text[match.start() : match.start("reason") + len(reason)].rstrip()

@@ -1,0 +1,74 @@
+"""Functions under decorators of the project: what is called by their name is what the decorator made of them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.arguments import Arguments, Call
+from graphsafe.scan.domain.values import Function, Value, options
+from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.symbols.index import FunctionFacts
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.engine import Engine
+
+
+def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None:
+    """The closure that a decorator of the project put in place of a function; None where none did."""
+    if call.plain or not any(_may_wrap(engine, call.ref, decorator) for decorator in facts.decorators):
+        return None
+    found: Function | None = engine.queries.ask(
+        ("decorated", call.ref), lambda: _wrapped(engine, call.ref), lambda: None
+    )
+    return found
+
+
+def call_wrapper(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> Value:
+    """Call it with the parameters that `frame` holds, as the function itself was called."""
+    spec = node.args
+    positional = tuple(frame.env[parameter.arg] for parameter in (*spec.posonlyargs, *spec.args))
+    keywords = {parameter.arg: frame.env[parameter.arg] for parameter in spec.kwonlyargs}
+    is_open = spec.vararg is not None or spec.kwarg is not None
+    return engine.closures.call(frame, node, made, Arguments(positional, keywords, is_open))
+
+
+def _may_wrap(engine: Engine, ref: str, decorator: str) -> bool:
+    file = engine.project.index(ref.partition("::")[0])
+    head, *rest = decorator.partition("(")[0].split(".")
+    binding = engine.project.resolve(file, head) if file is not None else None
+    if binding is not None and rest:
+        binding = engine.project.member(binding, rest)
+    if binding is None or binding.kind != "function":
+        return False
+    node = engine.project.function_node(f"{binding.path}::{binding.name}")
+    return node is not None and makes_function(node)
+
+
+@memoize_on_node
+def makes_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function defines another one and returns it."""
+    defined = {inner.name for inner in node.body if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    last = node.body[-1]
+    return isinstance(last, ast.Return) and isinstance(last.value, ast.Name) and last.value.id in defined
+
+
+def _wrapped(engine: Engine, ref: str) -> Function | None:
+    file = engine.project.index(ref.partition("::")[0])
+    node = engine.project.function_node(ref)
+    if file is None or node is None:
+        return None
+    frame = Frame(file, f"{file.path}::", {}, hot=False, level=0)
+    made = Function(ref, plain=True)
+
+    def apply(decorator: ast.expr) -> Value:
+        value = engine.evaluate(frame, decorator)
+        call = ast.copy_location(ast.Call(decorator, [], []), decorator)
+        return engine.call_value(frame, call, value, Arguments((made,)))
+
+    for decorator in reversed(node.decorator_list):
+        for option in options(engine.quietly(lambda decorator=decorator: apply(decorator))):  # type: ignore[misc]
+            if type(option) is Function and option.node is not None:
+                made = option
+    return made if made.node is not None else None

@@ -1,0 +1,194 @@
+"""Values followed through plain Python: decorators, closures, objects with special methods, names chosen as code runs."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
+
+HEAD = "import functools\nfrom dataclasses import dataclass, fields\nimport torch\nfrom torch import nn\n\n"
+
+
+def found(tmp_path: Path, source: str) -> list[tuple[str, str]]:
+    """Code and line of each finding above note."""
+    text = HEAD + textwrap.dedent(source)
+    (tmp_path / "step.py").write_text(text, encoding="utf-8")
+    lines = text.splitlines()
+    return [
+        (f.code, lines[f.location.line - 1].strip())
+        for f in scan_paths([tmp_path / "step.py"], Config(root=tmp_path)).findings
+        if f.level != "note"
+    ]
+
+
+def test_a_decorated_function_is_what_its_decorator_made(tmp_path: Path) -> None:
+    source = """\
+        def as_number(fn):
+            @functools.wraps(fn)
+            def inner(*args, **kwargs):
+                return float(fn(*args, **kwargs))
+            return inner
+
+        @as_number
+        def spread(x):
+            return x.std()
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return x / spread(x)
+        """
+    assert found(tmp_path, source) == [("GS101", "return float(fn(*args, **kwargs))")]
+
+
+def test_a_decorated_forward_is_read_as_the_decorator_calls_it(tmp_path: Path) -> None:
+    source = """\
+        def checked(forward):
+            @functools.wraps(forward)
+            def inner(self, x, lengths):
+                if lengths.max() > self.limit:
+                    x = x * 2
+                return forward(self, x, lengths)
+            return inner
+
+        class Step(nn.Module):
+            @checked
+            def forward(self, x, lengths):
+                return x[: lengths.sum().item()]
+        """
+    assert found(tmp_path, source) == [
+        ("GS102", "if lengths.max() > self.limit:"),
+        ("GS101", "return x[: lengths.sum().item()]"),
+    ]
+
+
+def test_what_a_closure_keeps_between_calls_is_state(tmp_path: Path) -> None:
+    source = """\
+        def every_other(step):
+            calls = 0
+
+            def inner(x: torch.Tensor):
+                nonlocal calls
+                calls += 1
+                return x * 2 if calls % 2 else x
+            return inner
+
+        class Step(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.step = every_other(None)
+
+            def forward(self, x: torch.Tensor):
+                return self.step(x)
+        """
+    assert found(tmp_path, source) == [("GS702", "calls += 1")]
+
+
+def test_what_a_closure_of_the_step_changes_is_none(tmp_path: Path) -> None:
+    source = """\
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor):
+                count = 0
+
+                def add(part):
+                    nonlocal count
+                    count += 1
+                    return part * count
+                return add(x) + add(x)
+        """
+    assert found(tmp_path, source) == []
+
+
+@pytest.mark.parametrize(
+    ("use", "method", "line", "code"),
+    [
+        ("x / len(batch)", "__len__", "return int(self.lengths.sum())", "GS101"),
+        ("x if batch else x * 2", "__bool__", "return bool(self.lengths.sum() > 0)", "GS101"),
+        ("x * int(batch)", "__int__", "return int(self.lengths.sum())", "GS101"),
+        ("sum(x * n for n in batch)", "__iter__", "return iter(self.lengths.tolist())", "GS101"),
+    ],
+)
+def test_what_python_asks_of_an_object(tmp_path: Path, use: str, method: str, line: str, code: str) -> None:
+    source = f"""\
+        @dataclass
+        class Batch:
+            lengths: torch.Tensor
+
+            def {method}(self):
+                {line}
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor, batch: Batch):
+                return {use}
+        """
+    assert found(tmp_path, source) == [(code, line)]
+
+
+def test_a_key_function_is_called_with_the_elements(tmp_path: Path) -> None:
+    source = """\
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+                order = sorted(range(4), key=lambda row: lengths[row])
+                return x[order[0]]
+        """
+    assert found(tmp_path, source) == [("GS102", "order = sorted(range(4), key=lambda row: lengths[row])")]
+
+
+def test_a_field_by_a_name_chosen_as_the_code_runs(tmp_path: Path) -> None:
+    source = """\
+        @dataclass
+        class Inputs:
+            ids: torch.Tensor
+            positions: torch.Tensor
+
+            def on_host(self):
+                return [getattr(self, f.name).cpu() for f in fields(self)]
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return Inputs(x, x).on_host()
+        """
+    assert found(tmp_path, source) == [("GS103", "return [getattr(self, f.name).cpu() for f in fields(self)]")]
+
+
+@pytest.mark.parametrize(
+    ("step", "codes"),
+    [
+        ("keep = slots >= 0\nreturn x[keep]", ["GS202"]),
+        ("keep = a[0] != a[1]\nreturn a[:, keep]", ["GS202"]),
+        ("return x.new_zeros(b[-1] + 1).index_add_(0, b, x)", ["GS203"]),
+        ("return torch.tensor([0.1, 0.2]).to(like) * x", ["GS301"]),
+        ("return torch.hann_window(8).type_as(x) * x", ["GS304"]),
+        ("return x[0] if slots == 'first' else x[1]", []),
+        ("return x[slots]", []),
+    ],
+    ids="mask sliced size like type-as text index".split(),
+)
+def test_parameters_are_tensors_by_what_is_done_with_them(tmp_path: Path, step: str, codes: list[str]) -> None:
+    body = textwrap.indent(step, " " * 8)
+    source = f"class Step(nn.Module):\n    def forward(self, x, a, b, like, slots):\n{body}\n"
+    assert [code for code, _ in found(tmp_path, source) if code != "GS401"] == codes
+
+
+def test_of_several_functions_those_are_meant_that_take_the_arguments(tmp_path: Path) -> None:
+    source = """\
+        def plain(x):
+            return x * 2
+
+        def limited(x, limit):
+            return x[: int(limit)]
+
+        LOSSES = {"plain": plain, "limited": limited}
+
+        class Step(nn.Module):
+            def __init__(self, kind):
+                super().__init__()
+                self.loss = LOSSES[kind]
+
+            def forward(self, x: torch.Tensor):
+                return self.loss(x)
+        """
+    assert found(tmp_path, source.replace("LOSSES", "_losses")) == []
