@@ -192,3 +192,61 @@ def test_of_several_functions_those_are_meant_that_take_the_arguments(tmp_path: 
                 return self.loss(x)
         """
     assert found(tmp_path, source.replace("LOSSES", "_losses")) == []
+
+
+def test_the_constructor_of_an_object_that_a_step_makes_runs_in_the_step(tmp_path: Path) -> None:
+    source = """\
+        class Solver:
+            def __init__(self, y, rate):
+                self.rate = torch.as_tensor(rate, device=y.device)
+                self.count = 0
+                self.y = y
+
+            def run(self):
+                self.count += 1
+                return self.y * self.rate * self.count
+
+        class Euler(Solver):
+            pass
+
+        SOLVERS = {"plain": Solver, "euler": Euler}
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor, kind: str = "plain"):
+                return SOLVERS[kind](x, 0.1).run()
+        """
+    assert found(tmp_path, source) == [("GS301", "self.rate = torch.as_tensor(rate, device=y.device)")]
+
+
+def test_what_a_constructor_is_given_is_what_its_object_holds(tmp_path: Path) -> None:
+    source = """\
+        class Batch:
+            def __init__(self, lengths):
+                self.lengths = lengths
+
+            def longest(self):
+                return int(self.lengths.max())
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+                return x[: Batch(lengths).longest()]
+        """
+    assert found(tmp_path, source) == [("GS101", "return int(self.lengths.max())")]
+
+
+def test_a_module_with_a_call_of_its_own(tmp_path: Path) -> None:
+    source = """\
+        class Strategy(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("ready", torch.tensor(0))
+
+            def __call__(self, x: torch.Tensor):
+                if not self.ready.item():
+                    x = x * 2
+                return super().__call__(x)
+
+            def forward(self, x: torch.Tensor):
+                return x + 1
+        """
+    assert found(tmp_path, source) == [("GS101", "if not self.ready.item():")]

@@ -12,6 +12,7 @@ from graphsafe.scan.domain.values import (
     UNKNOWN,
     UNSET,
     Array,
+    ClassValue,
     DeviceValue,
     Dict,
     DtypeValue,
@@ -33,7 +34,7 @@ from graphsafe.scan.domain.values import (
 
 MAX_OPTIONS = 8
 MAX_FUNCTIONS = 24
-"Functions of one table."
+"Functions or classes of one table."
 MAX_ITEMS = 64
 
 
@@ -94,7 +95,7 @@ def _is_kept(value: Value) -> bool:
 
 
 def _can_be_called(value: Value) -> bool:
-    return isinstance(value, Function) and value.node is None
+    return (isinstance(value, Function) and value.node is None) or isinstance(value, ClassValue)
 
 
 def _join_alike(a: Value, b: Value) -> Value | None:

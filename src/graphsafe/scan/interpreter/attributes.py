@@ -108,6 +108,13 @@ class AttributeTables:
                 value = replace(declared, where=given.where, dtype=given.dtype or declared.dtype)
                 _add(self._engine.effects.constructed, (ref, name), value)
 
+    def passed(self, ref: str, values: Mapping[str, Value]) -> None:
+        """Note the tensors that a constructor of a class was given for its attributes."""
+        for name, value in values.items():
+            if type(value) is Tensor:
+                kept = Tensor(value.where, value.dtype, value.ndim, value.pinned, certain=value.certain)
+                _add(self._engine.effects.constructed, (ref, name), kept)
+
     # what attributes hold
 
     def of_instance(self, ref: str, name: str, level: int = TOP_LEVEL) -> Value | None:
@@ -133,7 +140,8 @@ class AttributeTables:
                 for written in summary.written.get((ref, name), ()):
                     value = written if value is None else join(value, written)
         for given in _telling(self.constructions.get((ref, name), ())):
-            value = given if value is None else join(value, given)
+            # What a constructor is given, it does not know itself.
+            value = given if value is None or type(value) is Unknown else join(value, given)
         if promised is not None:
             if as_tensor(promised)[0] is None:
                 value = promised if value is None else join(value, promised)

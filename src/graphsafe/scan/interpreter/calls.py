@@ -25,13 +25,14 @@ from graphsafe.scan.domain.values import (
     RuntimeObject,
     Sequence,
     Tensor,
+    Union,
     Unknown,
     Value,
     as_tensor,
     depends_on_step,
     options,
 )
-from graphsafe.scan.interpreter import members
+from graphsafe.scan.interpreter import constructors, members
 from graphsafe.scan.models import containers, library, platforms, runtime_objects, tensors, torch_functions
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.symbols.overrides import is_abstract
@@ -133,6 +134,9 @@ def call_value(engine: Engine, frame: Frame, node: ast.Call, value: Value, argum
         frame.unlikely += doubtful
         found.append(_call_one(engine, frame, node, option, arguments))
         frame.unlikely -= doubtful
+    if len(found) > 1 and all(type(made) is Instance for made in found):
+        # Whatever class of a table it is, its methods are followed.
+        return Union(tuple(dict.fromkeys(found)))
     return join_all(found) if found else engine.after_unknown(arguments)
 
 
@@ -159,7 +163,7 @@ def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, argume
     if isinstance(value, Lib):
         return library.call(engine, frame, node, value.name, arguments)
     if isinstance(value, ClassValue):
-        return _construct(engine, value, arguments)
+        return constructors.construct(engine, frame, node, value, arguments)
     if isinstance(value, Instance):
         return _call_instance(engine, frame, node, value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "module":
@@ -197,20 +201,6 @@ def _cached(engine: Engine, frame: Frame, node: ast.Call, function: Function, ar
     value = engine.call(frame, node, function, arguments)
     frame.guards.pop()
     return value
-
-
-def _construct(engine: Engine, cls: ClassValue, arguments: Arguments) -> Value:
-    variable = engine.variables.made(cls, arguments)
-    if variable is not None:
-        return variable
-    bases = engine.project.mro(cls.ref)
-    if any(base.startswith("enum.") for base in bases):
-        return Number()
-    if any(base.rpartition(".")[2] in ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict") for base in bases):
-        return Instance(cls.ref, any(map(depends_on_step, arguments.values())))
-    if arguments.keywords and engine.attributes.has_plain_fields(cls.ref):
-        engine.attributes.constructed(cls.ref, arguments.keywords)
-    return Instance(cls.ref, any(map(depends_on_step, arguments.values())))
 
 
 def _call_instance(engine: Engine, frame: Frame, node: ast.Call, instance: Instance, arguments: Arguments) -> Value:

@@ -126,12 +126,18 @@ def _public_files(files: Files) -> dict[str, frozenset[str]]:
         if package in capturing:
             continue
         called = frozenset(name.decode() for path in paths for name in CALLED.findall(files.data(path) or b""))
-        public.update(dict.fromkeys(paths, called - OTHERS_TOO))
+        public.update(dict.fromkeys(paths, called - OTHERS_TOO - _exported(files, package)))
     return public
 
 
 def may_capture(data: bytes) -> bool:
     return any(word in data for word in CAPTURES)
+
+
+def _exported(files: Files, package: str) -> frozenset[str]:
+    """What a package imports into its `__init__`: its interface, whoever calls it inside."""
+    index = files.index(str(Path(package, "__init__.py")))
+    return frozenset(index.imports) if index is not None else frozenset()
 
 
 def _defined(data: bytes) -> frozenset[str]:

@@ -128,11 +128,13 @@ def roots_of(
         ref = f"{file.path}::{cls.name}"
         if not engine.attributes.is_module(ref):
             continue
-        method = engine.project.find_method(ref, "forward")
-        if method is not None and _own(engine, ref, method, cls.methods):
-            facts = engine.project.function_facts(method)
-            if facts is not None and not paths.is_cold(file.path, file.module, facts):
-                yield method, Instance(ref), "forward of a torch module"
+        # Who calls a module that has a `__call__` of its own comes there first.
+        for name in ("__call__", "forward"):
+            method = engine.project.find_method(ref, name)
+            if method is not None and _own(engine, ref, method, cls.methods):
+                facts = engine.project.function_facts(method)
+                if facts is not None and not paths.is_cold(file.path, file.module, facts):
+                    yield method, Instance(ref), "forward of a torch module"
     for facts in file.functions.values():
         ref = f"{file.path}::{facts.name}"
         # Whoever calls it may call it on an instance of a subclass.
