@@ -38,6 +38,8 @@ FACTORY_DECORATORS = frozenset(("staticmethod", "classmethod"))
 MAX_WRITERS = 6
 Key = tuple[str, str]
 "Class and attribute."
+Marked = dict[str, tuple[Value, Value]]
+"Attribute -> a container, and the same as state of that name."
 
 
 class Constructed:
@@ -68,6 +70,7 @@ class AttributeTables:
         self.constructions: Mapping[Key, Sequence[Value]] = {}
         "What calls of classes of plain fields put into these, as far as that is known."
         self._under_construction: dict[str, Effects] = {}
+        self.marked: Marked = {}
         self._modules: dict[str, bool] = {}
         self._plain: dict[str, bool] = {}
         self._keys: dict[str, dict[str, str]] = {}
@@ -331,8 +334,11 @@ MODULE_ATTRIBUTES: dict[str, Value] = {
 }
 
 
-def named_attribute(value: Value, text: str, key: str) -> Value:
-    """An attribute's value as an expression sees it: with its name, its identity, and as state of the host."""
+def named_attribute(value: Value, text: str, key: str, known: Marked) -> Value:
+    """An attribute's value as an expression sees it: with its name, its identity, and as state of the host.
+
+    `known`: what containers of attributes have been marked as, which costs most.
+    """
     if isinstance(value, Tensor):
         name = text.rpartition(".")[2]
         where = where_of(name, value.where)
@@ -340,10 +346,16 @@ def named_attribute(value: Value, text: str, key: str) -> Value:
         if dtype is None and MASK_NAME.search(name) and name != "attention_mask":
             dtype = "bool"
         return replace(value, name=text, attr=key, fresh=False, where=where, dtype=dtype)
-    if isinstance(value, (Number, SequenceValue, Dict)):
+    if isinstance(value, Number):
         return held_in(value, key)
+    if isinstance(value, (SequenceValue, Dict)):
+        before, marked = known.get(key, (None, None))
+        if before is not value or marked is None:
+            marked = held_in(value, key)
+            known[key] = value, marked
+        return marked
     if isinstance(value, Union):
-        options = [named_attribute(option, text, key) for option in value.options]
+        options = [named_attribute(option, text, key, known) for option in value.options]
         result = options[0]
         for option in options[1:]:
             result = join(result, option)

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None:
     """The closure that a decorator of the project put in place of a function; None where none did."""
-    if call.plain or not any(_may_wrap(engine, call.ref, decorator) for decorator in facts.decorators):
+    if call.plain or not facts.decorators:
         return None
-    found: Function | None = engine.queries.ask(
-        ("decorated", call.ref), lambda: _wrapped(engine, call.ref), lambda: None
-    )
+    ref = call.ref
+
+    def work() -> Function | None:
+        may_wrap = any(_may_wrap(engine, ref, decorator) for decorator in facts.decorators)
+        return _wrapped(engine, ref) if may_wrap else None
+
+    found: Function | None = engine.queries.ask(("decorated", ref), work, lambda: None)
     return found
 
 

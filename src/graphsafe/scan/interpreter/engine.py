@@ -319,7 +319,7 @@ class Engine:
             file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope, level=call.level
         )
         parameters.bind(self, frame, node, facts, call.bound, arguments)
-        wrapper = decorators.wrapper(self, call, facts) if facts.decorators else None
+        wrapper = decorators.wrapper(self, call, facts)
         result = self.run(frame, node) if wrapper is None else decorators.call_wrapper(self, frame, node, wrapper)
         if type(result) is Unknown and node.returns is not None:
             declared = annotated(self, file, node.returns)

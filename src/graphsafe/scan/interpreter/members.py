@@ -127,7 +127,7 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
             value = engine.call(frame, node, Function(method, owner), Arguments())
             if cached:
                 frame.guards.pop()
-            return named_attribute(value, text, f"{owner.ref}.{name}") if type(value) is Tensor else value
+            return named_attribute(value, text, f"{owner.ref}.{name}", {}) if type(value) is Tensor else value
         return Function(method, owner)
     key = engine.attributes.key(owner.ref, name)
     if frame.hot:
@@ -149,7 +149,7 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
     if type(found) is Function and found.bound is None and _is_method(engine, found.ref):
         # `forward_core = Other.forward_core` in a class body.
         return replace(found, bound=owner)
-    value = named_attribute(found, text, key)
+    value = named_attribute(found, text, key, engine.attributes.marked)
     if owner.step and isinstance(value, (Tensor, Unknown)):
         return replace(value, step=True)
     # What comes with a step's inputs is another object in the next step.
