@@ -1,4 +1,4 @@
-"""Values followed through plain Python: decorators, closures, objects with special methods, names chosen as code runs."""
+"""Values followed through plain Python: decorators, closures, special methods, names chosen as the code runs."""
 
 from __future__ import annotations
 
