@@ -142,6 +142,24 @@ def test_ranks_of_a_launcher_of_ones_own(tmp_path: Path, valid_report: Callable[
     assert [one["rank"] for one in report["devices"]] == [0, 1]
 
 
+def test_ranks_that_see_other_gpus_are_refused(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    places = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{os.getpid()}0"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "graphsafe", "capture", f"{RANKS}:sharded", "--device", "sim"],
+            cwd=tmp_path,
+            env={**environment, **places, "RANK": rank, "CUDA_VISIBLE_DEVICES": rank},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("1", "0")
+    ]
+    said = [process.communicate(timeout=100)[1] for process in started]
+    assert [process.returncode for process in started] == [2, 2]
+    assert "rank 0 ended without an answer" in said[0] and "each rank has a CUDA_VISIBLE_DEVICES of its own" in said[1]
+
+
 def test_wrong_requests(command: Command) -> None:
     assert "2 ranks need 2 devices" in command(f"{RANKS}:sharded", "--device", "sim:0", "--nproc", "2").err
     assert "--plan" in command(f"{RANKS}:sharded", "--device", "sim", "--nproc", "2", "--plan").err

@@ -108,7 +108,7 @@ class Run:
         more: dict[str, Any] = {"replays": self._request.replays, "plain": self._plain, "kept": kept}
         self._jobs += 1
         if self._rank is not None:
-            more |= self._rank.told(f"{bucket_name(self.axes) or 'step'}-{child}-{self._jobs}")
+            more |= self._rank.told(f"{self._folder.name.rpartition('-')[2]}-{child}-{self._jobs}")
         return job_of(self._request, child, self._folder, self.device, self.axes, **more)
 
     def _ended(self, child: Child) -> Mapping[str, Any]:

@@ -87,6 +87,9 @@ def joined(job: Job, channel: Channel, device: Device) -> Iterator[Ranks]:
         yield Ranks()
         return
     import torch.distributed as dist
+
+    if not dist.is_available():
+        raise RuntimeError("this torch has no torch.distributed")
     from torch._C._distributed_c10d import FileStore, PrefixStore
 
     channel.phase("join the other ranks")

@@ -19,6 +19,7 @@ from graphsafe.errors import RequestError
 _PATIENCE = 120.0
 "Seconds until all ranks have come."
 _PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _WHO = struct.Struct("3i")
 "Process, user and group at the other end of a socket."
 
@@ -62,13 +63,14 @@ class Launched:
                     raise RequestError(
                         f"capture: RANK and WORLD_SIZE are set, but rank {missing} did not come"
                     ) from None
-                who = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _WHO.size)
-                if _WHO.unpack(who)[1] != os.getuid():
+                if not _is_ours(connection):
                     connection.close()
                     continue
                 told = decode(connection.makefile(encoding="utf-8").readline())
                 followers[told["rank"]] = connection
                 environments[told["rank"]] = told["environment"]
+        if len({environment.get(_VISIBLE) for environment in environments.values()}) > 1:
+            raise RequestError(f"capture: each rank has a {_VISIBLE} of its own; let every rank see the GPUs of all")
         return Leader(followers, environments)
 
     def follow(self) -> int:
@@ -85,6 +87,8 @@ class Launched:
                     raise RequestError("capture: rank 0 did not come") from None
                 time.sleep(0.05)
         with connection:
+            if not _is_ours(connection):
+                raise RequestError("capture: another user's process leads these ranks")
             told = {"rank": self.rank, "environment": dict(os.environ)}
             connection.sendall(f"{encode(told)}\n".encode())
             answer = connection.makefile(encoding="utf-8").readline().strip()
@@ -118,6 +122,12 @@ class Leader:
                 connection.sendall(f"{code}\n".encode())
             except OSError:
                 continue
+
+
+def _is_ours(connection: socket.socket) -> bool:
+    """Whether a process of this user is at the other end: an environment may hold secrets."""
+    who = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _WHO.size)
+    return bool(_WHO.unpack(who)[1] == os.getuid())
 
 
 def _address() -> str:
