@@ -7,6 +7,7 @@ nothing is sent, as on a GPU: only a replay meets the other ranks.
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -57,7 +58,7 @@ def _of_group(real: Callable[..., Any], name: str) -> Callable[..., Any]:
         stream = _begun(world, index, f"torch.distributed.{name}")
         if stream is None:
             with world.unseen():
-                return SimWork(Event(), _finished(real(group, *args, **kwargs)))
+                return SimWork(Event(), collective.send(group, args, kwargs))
         session = world.session
         assert session is not None
         with world.unseen():
@@ -127,7 +128,21 @@ class Collective:
     )
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        _finished(self.real(*_thawed(args), **_thawed(kwargs)))
+        group, *rest = _thawed(args)
+        self.send(group, rest, _thawed(kwargs))
+
+    def send(self, group: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Give its work. Nobody sees it unfinished: on a GPU, operations on the same stream would not either. To send
+        to one rank is no more than to put a copy at hand: that rank may itself send first."""
+        if self.name != "send":
+            work = self.real(group, *args, **kwargs)
+            if work is not None:
+                work.wait()
+            return work
+        copies, *rest = args
+        work = self.real(group, [tensor.clone() for tensor in copies], *rest, **kwargs)
+        _sent.append(work)
+        return work
 
 
 @dataclass(frozen=True)
@@ -210,11 +225,8 @@ def _thawed(value: Any) -> Any:
     return value
 
 
-def _finished(work: Any) -> Any:
-    """Nobody sees it unfinished: on a GPU, operations on the same stream would not either."""
-    if work is not None:
-        work.wait()
-    return work
+_sent: deque[Any] = deque(maxlen=256)
+"Works of what was sent, which keep its memory."
 
 
 class SimWork:

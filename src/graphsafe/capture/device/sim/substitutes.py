@@ -74,6 +74,8 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
         yield module, name, _reseeding(value, f"torch.cuda.{name}") if reseeds else value
     yield from foreign.replacements()
     yield from collectives.replacements()
+    if hasattr(torch._C, "_get_accelerator"):
+        yield torch._C, "_get_accelerator", lambda check=None: torch.device("cuda")
     yield torch, "load", _load
     yield torch.Tensor, "_make_wrapper_subclass", staticmethod(_wrapper(torch.Tensor._make_wrapper_subclass))
     yield torch, "Generator", _GeneratorMeta("Generator", (), {})
