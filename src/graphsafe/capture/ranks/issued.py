@@ -32,7 +32,7 @@ CAPTURE = "capture"
 "The phase of a child that captures the step."
 
 Call = Mapping[str, Any]
-Note = Callable[[str, Any], "Call | None"]
+Note = Callable[[str, Any, bool], "Call | None"]
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Issued:
 
 @contextmanager
 def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
-    """Note each collective over all ranks that this process issues, in a file that the parent reads."""
+    """Note each collective that this process issues; those over all ranks in a file that the parent reads."""
     import torch
     import torch.distributed._functional_collectives as functional
     from torch.distributed import ProcessGroup
@@ -71,13 +71,14 @@ def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
     Path(file).unlink(missing_ok=True)
     issued = Issued()
 
-    def note(name: str, args: Any) -> Call | None:
+    def note(name: str, args: Any, of_all: bool) -> Call | None:
         frames, span = user_frames()
         if not frames:
             return None
         size = _size(args) if name in _OF_ONE_SIZE else None
         call = {"op": name, "size": size, "frames": [asdict(frame) for frame in frames], "span": span}
-        write_bytes(file, f"{encode(call)}\n".encode(), append=True)
+        if of_all:
+            write_bytes(file, f"{encode(call)}\n".encode(), append=True)
         if channel.now == CAPTURE and not torch.cuda.is_current_stream_capturing():
             issued.beside.append(call)
         return call
@@ -102,7 +103,7 @@ def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
 
 def _of_group(original: Callable[..., Any], name: str, ranks: int, note: Note, issued: Issued) -> Callable[..., Any]:
     def noted(group: Any, *args: Any, **kwargs: Any) -> Any:
-        call = note(name, args) if group.size() == ranks else None
+        call = note(name, args, group.size() == ranks)
         work = original(group, *args, **kwargs)
         if call is not None and work is not None and _is_called_directly():
             issued.expect(work, call)
@@ -146,8 +147,7 @@ def _functional(original: Callable[..., Any], name: str, ranks: int, note: Note)
 
     @functools.wraps(original)
     def noted(*args: Any, **kwargs: Any) -> Any:
-        if _size_of_group(signature, args, kwargs) == ranks:
-            note(name, args)
+        note(name, args, _size_of_group(signature, args, kwargs) == ranks)
         return original(*args, **kwargs)
 
     return noted
