@@ -121,3 +121,29 @@ def test_one_region_alone(folder: Path, where: str) -> None:
     # The suppression covers a finding of the other region: it is not unused.
     assert codes(*(["--region", "captured"] if where == "option" else [])) == ["GS101"] * 3
     assert codes("--region", "step") == ["GS102", "GS105", "GS301"]
+
+
+def test_cold_paths_on_a_runner_do_not_silence_what_it_captures(tmp_path: Path) -> None:
+    source = """\
+        import torch
+
+        class Runner:
+            def capture(self, x: torch.Tensor, stream):
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, stream=stream):
+                    self.run(x)
+                return graph
+
+            def run(self, x):
+                return self.inner(x)
+
+            def inner(self, x):
+                return x * x.sum().item()
+
+            def report(self, x):
+                return x.sum().item()
+        """
+    (tmp_path / "runner.py").write_text(textwrap.dedent(source), encoding="utf-8")
+    (tmp_path / "graphsafe.toml").write_text('cold-paths = ["runner.py"]\n', encoding="utf-8")
+    found = scan_paths([tmp_path / "runner.py"], load_config(tmp_path)).findings
+    assert [(f.code, f.location.function) for f in found if f.level == "error"] == [("GS101", "Runner.inner")]

@@ -27,7 +27,7 @@ from graphsafe.scan.interpreter.engine import Engine
 from graphsafe.scan.linting.gather import constructions, gather, included, joined, new_roots, passed_by_name
 from graphsafe.scan.roots.assumed_roots import FACTORY, PUBLIC, assumed_roots_of
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
-from graphsafe.scan.roots.hot_roots import HotnessRules, capture_sites, roots_of, target_roots
+from graphsafe.scan.roots.hot_roots import COLD_PATHS, HotnessRules, capture_sites, roots_of, target_roots
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import FunctionFacts
 from graphsafe.scan.symbols.project import Project
@@ -98,7 +98,9 @@ class Driver:
         self._paths = HotnessRules(config)
         self._candidates = candidates
         self._cold: dict[str, bool] = {}
-        self._engine = Engine(self.project, rulebook.ops, self._is_cold, rulebook.libraries, candidates.scope)
+        self._engine = Engine(
+            self.project, rulebook.ops, self._is_cold, rulebook.libraries, candidates.scope, self._is_named_cold
+        )
         self._replaying: set[str] = set()
         "Files that replay a graph."
         self._whys: dict[str, Reason] = {}
@@ -270,6 +272,11 @@ class Driver:
         node = self.project.function_node(ref)
         names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []
         return {name: on_host[name] for name in names if name in on_host}
+
+    def _is_named_cold(self, ref: str, facts: FunctionFacts) -> bool:
+        path = ref.partition("::")[0]
+        index = self.project.index(path)
+        return self._paths.cold_because(path, index.module if index is not None else "", facts) == COLD_PATHS
 
     def _is_cold(self, ref: str, facts: FunctionFacts) -> bool:
         if ref not in self._cold:

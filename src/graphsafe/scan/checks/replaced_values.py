@@ -114,12 +114,15 @@ def constructs(node: ast.expr | None) -> bool:
 
 
 def converts(node: ast.expr | None, text: str) -> bool:
-    """`self.sinks.to(dtype)`: a conversion, which changes nothing from the second step on."""
+    """`self.sinks.to(dtype)`, or the same of each element: it changes nothing from the second step on."""
+    if isinstance(node, ast.ListComp):
+        loop = node.generators[0]
+        return source_text(loop.iter) == text and converts(node.elt, source_text(loop.target))
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in CONVERSIONS
-        and ast.unparse(node.func.value) == text
+        and source_text(node.func.value) == text
     )
 
 

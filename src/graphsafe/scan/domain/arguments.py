@@ -44,3 +44,5 @@ class Call:
     level: int = TOP_LEVEL
     plain: bool = False
     "As it was before its decorators."
+    captured: bool = False
+    "A capture calls it, and cold-paths name it: they do not hold there."

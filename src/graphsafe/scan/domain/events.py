@@ -96,3 +96,8 @@ class Event:
 
 def span_of(node: Any) -> Span:
     return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+
+
+def precedence(guard: str | None, confidence: Confidence) -> tuple[bool, bool]:
+    """Of two events at one place the unguarded one counts, then the more certain one."""
+    return guard is None, confidence != "possible"

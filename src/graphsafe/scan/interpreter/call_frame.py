@@ -44,6 +44,8 @@ class Frame:
     "How many calls lead here from the last file in scope (call_budget.py)."
     level: int = TOP_LEVEL
     "That of the call (arguments.py)."
+    captured: bool = False
+    "Inside a capture, or in what cold-paths name and a capture calls."
     cells: str | None = None
     "Of a closure that outlives the step: the function in which it was made, whose names are state."
     nonlocals: set[str] = field(default_factory=set)

@@ -33,6 +33,8 @@ class Closures:
         self._called: set[int] = set()
         "Those that the function which is being interpreted is calling now."
         self._count = 0
+        self.given: dict[str, tuple[list[str], Arguments]] = {}
+        "Functions whose wrappers are being read -> their parameters, and what these were called with."
 
     def next_id(self) -> int:
         """A number that no closure has."""

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments, Call
-from graphsafe.scan.domain.values import Function, Value, options
+from graphsafe.scan.domain.values import Dict, Function, Unknown, Value, options
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import FunctionFacts
@@ -32,10 +32,34 @@ def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None
 def call_wrapper(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> Value:
     """Call it with the parameters that `frame` holds, as the function itself was called."""
     spec = node.args
-    positional = tuple(frame.env[parameter.arg] for parameter in (*spec.posonlyargs, *spec.args))
+    names = [parameter.arg for parameter in (*spec.posonlyargs, *spec.args)]
     keywords = {parameter.arg: frame.env[parameter.arg] for parameter in spec.kwonlyargs}
-    is_open = spec.vararg is not None or spec.kwarg is not None
-    return engine.closures.call(frame, node, made, Arguments(positional, keywords, is_open))
+    rest = frame.env[spec.kwarg.arg] if spec.kwarg is not None else None
+    if type(rest) is Dict:
+        keywords.update((str(name), value) for name, value in rest.items)
+    arguments = Arguments(tuple(frame.env[name] for name in names), keywords, spec.vararg is not None)
+    given = engine.closures.given
+    before, given[frame.ref] = given.get(frame.ref), (names, arguments)
+    try:
+        return engine.closures.call(frame, node, made, arguments)
+    finally:
+        if before is None:
+            del given[frame.ref]
+        else:
+            given[frame.ref] = before
+
+
+def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Arguments:
+    """What a wrapper passes to the function that it wraps: where that cannot be told, what it was given itself."""
+    if not function.plain or function.ref not in engine.closures.given:
+        return arguments
+    names, given = engine.closures.given[function.ref]
+    told = dict(zip(names, arguments.positional[:1] if arguments.open else arguments.positional, strict=False))
+    told.update(arguments.keywords)
+    known = {name: value for name, value in told.items() if type(value) is not Unknown}
+    positional = tuple(known.pop(name, value) for name, value in zip(names, given.positional, strict=True))
+    keywords = {**given.keywords, **arguments.keywords, **known}
+    return Arguments(positional, {name: value for name, value in keywords.items() if name not in names})
 
 
 def _may_wrap(engine: Engine, ref: str, decorator: str) -> bool:

@@ -16,7 +16,7 @@ from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan.checks.provenance import is_filled_here
 from graphsafe.scan.domain.arguments import Arguments, Call
-from graphsafe.scan.domain.events import Event, EventKind, span_of
+from graphsafe.scan.domain.events import Event, EventKind, precedence, span_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.joins import join_all
@@ -86,11 +86,14 @@ class Engine:
         cold: parameters.ColdTest,
         libraries: Libraries | None = None,
         scope: Scope | None = None,
+        is_named_cold: parameters.ColdTest = lambda ref, facts: False,
     ) -> None:
+        """`is_named_cold`: whether a function is cold because cold-paths name it, and for no other reason."""
         self.project = project
         self.budget = CallBudget(project, scope)
         self.ops = ops
         self.cold = cold
+        self.is_named_cold = is_named_cold
         self.libraries = libraries or Libraries()
         self.queries = Queries()
         self.effects = Effects()
@@ -200,7 +203,8 @@ class Engine:
         if out_of_scope is None:
             return self.declared(ref, arguments)
         # What surrounds a capture runs once, before the first replay.
-        hot = frame.hot and not facts.captures and not self.cold(ref, facts)
+        captured = frame.captured and self.is_named_cold(ref, facts)
+        hot = frame.hot and not facts.captures and (captured or not self.cold(ref, facts))
         if hot:
             line = getattr(node, "lineno", facts.line)
             self.note_once(CallEdge(ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test)))
@@ -210,9 +214,10 @@ class Engine:
                 {**dict(function.partial_keywords), **arguments.keywords},
                 arguments.open,
             )
+        arguments = decorators.passed_on(self, function, arguments)
         guarded = frame.guard is not None or bool(frame.unlikely) or (bool(frame.lazy) and is_filled_here(self, frame))
         depth = 1 if frame.hot else frame.depth + 1
-        call = Call(ref, function.bound, arguments, hot, depth, frame.level, function.plain)
+        call = Call(ref, function.bound, arguments, hot, depth, frame.level, function.plain, captured)
         return self.read(call, guarded, out_of_scope)
 
     def read(self, call: Call, guarded: bool = False, out_of_scope: int = 0) -> Value:
@@ -241,7 +246,7 @@ class Engine:
         ref, arguments = call.ref, call.arguments
         given = tuple(arguments.keywords.items())
         key: Hashable = (
-            "read", ref, call.hot, call.depth, call.level, call.plain, out_of_scope,
+            "read", ref, call.hot, call.depth, call.level, call.plain, call.captured, out_of_scope,
             call.bound, arguments.positional, given, arguments.open,
         )  # fmt: skip
         try:
@@ -254,7 +259,7 @@ class Engine:
             return None
 
         def work() -> Summary | None:
-            # Looked up only here: the syntax of most functions with a known summary is no longer in memory.
+            # Looked up only here: the syntax of most functions with a known summary is not in memory.
             node = self.project.function_node(ref)
             if node is None:
                 return None
@@ -277,9 +282,9 @@ class Engine:
         if key[0] == "attribute":
             self.attributes.of_instance(*key[1:])
         elif key[0] == "read" and len(key) > 2:
-            _, ref, hot, depth, level, plain, out_of_scope, bound, positional, given, is_open = key
+            _, ref, hot, depth, level, plain, captured, out_of_scope, bound, positional, given, is_open = key
             arguments = Arguments(positional, dict(given), is_open)
-            self._summary(Call(ref, bound, arguments, hot, depth, level, plain), out_of_scope)
+            self._summary(Call(ref, bound, arguments, hot, depth, level, plain, captured), out_of_scope)
         else:
             return False
         return True
@@ -318,6 +323,7 @@ class Engine:
         frame = Frame(
             file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope, level=call.level
         )
+        frame.captured = call.captured
         parameters.bind(self, frame, node, facts, call.bound, arguments)
         wrapper = decorators.wrapper(self, call, facts)
         result = self.run(frame, node) if wrapper is None else decorators.call_wrapper(self, frame, node, wrapper)
@@ -386,11 +392,6 @@ class Engine:
             return work()
         finally:
             self.effects = outer
-
-
-def precedence(guard: str | None, confidence: Confidence) -> tuple[bool, bool]:
-    """Of two events at one place the unguarded one counts, then the more certain one."""
-    return guard is None, confidence != "possible"
 
 
 def _marked(value: Value, step: bool) -> Value:

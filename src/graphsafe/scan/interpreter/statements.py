@@ -280,7 +280,7 @@ def _try(engine: Engine, frame: Frame, node: ast.Try) -> bool:
 
 def _with(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool | None:
     contexts, entered_count = len(frame.contexts), len(frame.entered)
-    hot, around = frame.hot, frame.conditions
+    hot, captured, around = frame.hot, frame.captured, frame.conditions
     guards, lazy = frame.guards, frame.lazy
     for item in node.items:
         value = engine.evaluate(frame, item.context_expr)
@@ -289,7 +289,7 @@ def _with(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith) -> bool 
         if item.optional_vars is not None:
             assign(engine, frame, item.optional_vars, entered, node)
     runs_on = execute(engine, frame, node.body)
-    frame.hot = hot
+    frame.hot, frame.captured = hot, captured
     frame.guards, frame.lazy = guards, lazy
     del frame.contexts[contexts:]
     del frame.entered[entered_count:]
@@ -306,6 +306,7 @@ def _enter(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, express
         capture_site.entered(engine, frame, node, expression)
         # `if self.graph is None:` around it runs once, but what it captures then is what every step replays.
         frame.guards, frame.lazy = [], []
+        frame.captured = True
         if not frame.hot and frame.level == TOP_LEVEL:
             engine.add_root_site(frame)
             frame.hot = True

@@ -50,6 +50,7 @@ COLD_BEGINNINGS = (
     "_warmup",
     "_warm_up",
 )
+COLD_PATHS = "cold-paths names it"
 COLD_ENDINGS = ("weight_loader", "_load_weights")
 COLD_WORDS = re.compile(
     r"^_?capture(_model|_\w*graphs?(_|$)\w*)?$|(?<![^_])(dummy|teardown|shutdown|destroy|recover|fault|failover|scale_up|scale_down)(?![^_])"
@@ -106,7 +107,7 @@ class HotnessRules:
         if is_preparing(module):
             return "modules of such a name make a step's inputs before there is a step"
         if any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths):
-            return "cold-paths names it"
+            return COLD_PATHS
         return None
 
     def is_hot(self, path: str, module: str, facts: FunctionFacts) -> bool:
