@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.growth import growth_of
 from graphsafe.capture.job import Channel, Job
-from graphsafe.capture.probes.long_run import long_run
+from graphsafe.capture.long_run.growth import growth_of
+from graphsafe.capture.long_run.replays import long_run
 from graphsafe.capture.session import opened
 
 from .conftest import DEVICES, TARGETS, Prove, Report, probes_of

@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from graphsafe.capture.bits.last_place import nudge  # noqa: E402
 from graphsafe.capture.compare import Check, Difference, Spread, difference  # noqa: E402
-from graphsafe.capture.last_place import nudge  # noqa: E402
 from graphsafe.capture.vary import proposals  # noqa: E402
 
 

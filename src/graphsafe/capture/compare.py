@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphsafe.capture.last_place import last_place
+from graphsafe.capture.bits.last_place import last_place
 
 if TYPE_CHECKING:
     import torch

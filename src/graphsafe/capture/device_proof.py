@@ -12,7 +12,7 @@ from typing import Any
 
 from graphsafe.capture.buckets.sharing import Candidate, Sharing
 from graphsafe.capture.findings import Seen, findings_of
-from graphsafe.capture.growth import said_of
+from graphsafe.capture.long_run.growth import said_of
 from graphsafe.capture.probe_form import reported
 from graphsafe.capture.processes.supervisor import Supervisor
 from graphsafe.capture.ranks.rank import Rank

@@ -360,7 +360,7 @@ class _Writer:
         growth = (self._seen.probes.get("memory") or {}).get("growth") or {}
         drifts = growth.get("drifts") or ()
         if drifts and all(drift["moved"] for drift in drifts) and len(differing) == len(drifts):
-            return  # state that was replaced between replays: `growth.py` tells it
+            return  # state that was replaced between replays: `long_run/growth.py` tells it
         if any(code in _EXPLAIN_REPLAYS and finding.level == "error" for (code, _, _), finding in self.found.items()):
             return
         names = ", ".join(check["name"] for check in differing[:3]) or "the random numbers"

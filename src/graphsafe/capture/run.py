@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.findings import Seen
-from graphsafe.capture.growth import add_growth
 from graphsafe.capture.job import Job, job_of
 from graphsafe.capture.lines.places import call_lines
+from graphsafe.capture.long_run.growth import add_growth
 from graphsafe.capture.plan.planning import Planning, of_plain_step, told_of_compiled
 from graphsafe.capture.probes.capture import GONE
 from graphsafe.capture.ranks.apart import told_apart

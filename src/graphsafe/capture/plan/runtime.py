@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture.bits.tensor_bytes import layout_text
 from graphsafe.capture.device.protocol import CaptureFailure
 from graphsafe.capture.lines.frames import traceback_frames, user_frames
 from graphsafe.capture.plan.regions import function_with
@@ -20,7 +21,6 @@ from graphsafe.capture.plan.rewrite import cut
 from graphsafe.capture.plan.slots import Slots
 from graphsafe.capture.plan.values import UNBOUND, cells_of, content, flat, put
 from graphsafe.capture.probes.twin import uncollected
-from graphsafe.capture.tensor_bytes import layout_text
 
 if TYPE_CHECKING:
     import torch

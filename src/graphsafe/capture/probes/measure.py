@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.capture.device.protocol import CaptureFailure
 from graphsafe.capture.held import pool_held_of
-from graphsafe.capture.probes.long_run import long_run
+from graphsafe.capture.long_run.replays import long_run
 from graphsafe.capture.probes.timing import eager_ms, ms
 from graphsafe.capture.session import CAPTURE_SEED, opened
 from graphsafe.capture.state import Snapshot

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from graphsafe.capture.bits.last_place import nudge
 from graphsafe.capture.device.cuda import memory
 from graphsafe.capture.device.cuda.allocations import allocations_watched
 from graphsafe.capture.device.cuda.attempts import attempts_watched
@@ -29,7 +30,6 @@ from graphsafe.capture.device.protocol import (
     RandomState,
     StepEvent,
 )
-from graphsafe.capture.last_place import nudge
 from graphsafe.capture.lines.frames import user_frames
 
 if TYPE_CHECKING:

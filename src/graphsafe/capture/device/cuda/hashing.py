@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from graphsafe.capture.tensor_bytes import bytes_digest
+from graphsafe.capture.bits.tensor_bytes import bytes_digest
 
 _GROUP_WORDS = 1 << 22
 "So many at once: what is needed on the way is several times as much."

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import torch
 
+from graphsafe.capture.bits.last_place import nudge
+from graphsafe.capture.bits.tensor_bytes import bytes_digest
 from graphsafe.capture.device.own_replays import replays_watched
 from graphsafe.capture.device.protocol import (
     Asked,
@@ -34,8 +36,6 @@ from graphsafe.capture.device.sim.legality import Refusal
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.sim.world import World
-from graphsafe.capture.last_place import nudge
-from graphsafe.capture.tensor_bytes import bytes_digest
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite, Limit
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphsafe.capture.bits.tensor_bytes import layout_text, tensor_bytes
 from graphsafe.capture.device.protocol import Difference
 from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, storages
-from graphsafe.capture.tensor_bytes import layout_text, tensor_bytes
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.sim.graphs import CUDAGraph, Node

@@ -1,0 +1,1 @@
+"""Tensors as the bytes that they are."""

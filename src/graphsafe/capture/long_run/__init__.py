@@ -1,0 +1,1 @@
+"""Many replays of one graph: what grows, slows down, drifts and fails late."""
