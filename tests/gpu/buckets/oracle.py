@@ -48,8 +48,8 @@ class Bucket:
     def put(self, k):
         draw = torch.Generator().manual_seed(k)
         for tensor, first in zip(tensors(self.args), self.first, strict=True):
-            if first.is_floating_point():
-                tensor.copy_(first * (0.5 + torch.rand(first.shape, generator=draw).to(first.device)))
+            drawn = 0.5 + torch.rand(first.shape, generator=draw).to(first.device)
+            tensor.copy_(first * drawn if first.is_floating_point() else first)
 
     def eager(self, k):
         self.put(k)

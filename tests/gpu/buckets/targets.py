@@ -360,13 +360,16 @@ def prefix_sums(device, batch=2):
 
 
 class PlansEachStep(Layer):
+    """Where each row goes, planned anew in each step in one buffer. Results do not depend on the batch."""
+
     def __init__(self):
         super().__init__()
-        self.register_buffer("plan", torch.zeros(1))
+        self.register_buffer("plan", torch.zeros(16, dtype=torch.int64))
 
     def forward(self, x):
-        self.plan.fill_(1.0 / x.shape[0])
-        return super().forward(x) * self.plan
+        n = x.shape[0]
+        torch.arange(n, out=self.plan[:n])
+        return super().forward(x)[self.plan[:n]]
 
 
 def plans_each_step(device, batch=2):
@@ -374,16 +377,17 @@ def plans_each_step(device, batch=2):
 
 
 class PlanOfEach(Layer):
-    """A plan for each batch size, kept."""
+    """The same plan for each batch size, kept."""
 
     def __init__(self):
         super().__init__()
         self.plans = {}
 
     def forward(self, x):
-        if x.shape[0] not in self.plans:
-            self.plans[x.shape[0]] = torch.full((1,), 1.0 / x.shape[0], device=x.device)
-        return super().forward(x) * self.plans[x.shape[0]]
+        n = x.shape[0]
+        if n not in self.plans:
+            self.plans[n] = torch.arange(n, device=x.device)
+        return super().forward(x)[self.plans[n]]
 
 
 def plan_of_each(device, batch=2):
