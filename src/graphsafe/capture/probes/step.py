@@ -76,8 +76,8 @@ def _held(session: Session) -> dict[str, Any]:
     """What a step takes of the device's memory, by line. Where there is no graph's pool to look into, what a step along
     the path of captures takes stands for it."""
     told: dict[str, Any] = {}
-    paths = {"step": False, "pool": True} if session.device.evidence == "predicted" else {"step": False}
-    for name, session.capture_path in paths.items():
+    for name in ("step", "pool") if session.device.evidence == "predicted" else ("step",):
+        session.capture_path = name == "pool"
         try:
             session.put_inputs(1)
             with session.device.watch_memory() as events:

@@ -14,7 +14,7 @@ import torch
 
 from graphsafe.capture.bits.tensor_bytes import bytes_digest
 
-_GROUP_WORDS = 1 << 22
+_GROUP_WORDS = 1 << 21
 "So many at once: what is needed on the way is several times as much."
 _WORD = 8
 
