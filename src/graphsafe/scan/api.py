@@ -81,7 +81,15 @@ def scan_paths(
     def scan() -> Report:
         # In one thread, which does not use again what another one has freed.
         read()
-        linter = Linter(driver.project, driver.record, rulebook, config, confidence, is_whole=candidates.scope is None)
+        linter = Linter(
+            driver.project,
+            driver.record,
+            rulebook,
+            config,
+            confidence,
+            is_whole=candidates.scope is None,
+            with_graphs=candidates.with_graphs,
+        )
         return _report(driver, linter, candidates, others, wanted, rulebook.ops.name)
 
     report = run_deep(scan)

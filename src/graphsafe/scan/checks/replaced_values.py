@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks import first_step
 from graphsafe.scan.checks.provenance import bound_expression
-from graphsafe.scan.sources.node_memo import source_text
+from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
 from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double 
 JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
 
 
+@memoize_on_node
 def mentions(node: ast.expr, text: str) -> bool:
     """Whether an expression reads the attribute or element that the code calls `text`."""
     kinds = (ast.Name,) if text.isidentifier() else (ast.Attribute, ast.Subscript)
@@ -39,6 +40,7 @@ def _with_locals(frame: Frame, node: ast.expr) -> Iterator[ast.expr]:
                 yield bound
 
 
+@memoize_on_node
 def _looks_up(node: ast.expr, text: str) -> bool:
     """Whether `table.get(key)` is in an expression, for the `table[key]` that the code calls `text`."""
     return any(

@@ -52,8 +52,11 @@ def not_held(container: Value) -> Value:
 
 def state_of(value: Value) -> str | None:
     """The state that a number was computed from, or what may be one; of a container, its elements."""
-    if type(value) is Number or type(value) is Unknown:
-        return value.state
+    kind = type(value)
+    if kind is Number or kind is Unknown:
+        return value.state  # type: ignore[union-attr]
+    if kind is not Union and kind is not Sequence:
+        return None
     if type(value) is Union:
         return next(filter(None, map(state_of, value.options)), None)
     if type(value) is Sequence and value.held_by is None:

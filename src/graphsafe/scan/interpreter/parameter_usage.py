@@ -21,6 +21,7 @@ SLICED = "[:, …]"
 "In place of an attribute: an index of several dimensions, which lists and dicts do not take."
 
 
+@memoize_on_node
 def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint) -> bool:
     """Whether the body reads a method or attribute of the parameter, or calls a function with it, that tells.
 

@@ -40,14 +40,19 @@ class Linter:
         confidence: Confidence,
         *,
         is_whole: bool = True,
+        with_graphs: Set[str] = frozenset(),
     ) -> None:
-        """`is_whole`: all that leads to the files was read, so that what was not found is not there."""
+        """`is_whole`: all that leads to the files was read, so that what was not found is not there.
+
+        `with_graphs`: the files of packages that capture or replay graphs themselves.
+        """
         self._project = project
         self._record = record
         self._rulebook = rulebook
         self._config = config
         self._least = CONFIDENCES.index(confidence)
         self._is_whole = is_whole
+        self._with_graphs = with_graphs
         self._selection = Selection.of(config, rulebook)
         self._display: dict[str, str] = {}
         self._paths = HotnessRules(config)
@@ -70,7 +75,7 @@ class Linter:
         hazards: dict[str, list[str]] = {}
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
-        regions = Regions(self._project, self._record, calls, self._is_whole)
+        regions = Regions(self._project, self._record, calls, self._with_graphs)
         for place, event in self._events(wanted, regions):
             event = _captured(event, captures.get(_ref(place)))
             self._match(place, event, wanted, found, hazards)

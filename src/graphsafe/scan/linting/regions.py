@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from graphsafe.report.model import Region
 from graphsafe.scan.checks.replay_site import is_capture, own_nodes
@@ -13,8 +13,6 @@ from graphsafe.scan.roots.assumed_roots import BY_FORM
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
-ENGINES = frozenset(("vllm", "sglang", "tensorrt_llm"))
-"They call what their entry points name, and capture something else."
 Lines = tuple[int, int]
 "The first and the last."
 
@@ -22,17 +20,21 @@ Lines = tuple[int, int]
 class Regions:
     """A function that replays a graph is not in one itself, whoever calls it; neither is what only it calls."""
 
-    def __init__(self, project: Project, record: Record, calls: CallGraph, is_whole: bool) -> None:
-        """`is_whole`: the whole project was read, so that a graph that was not seen is not there."""
+    def __init__(self, project: Project, record: Record, calls: CallGraph, with_graphs: Set[str]) -> None:
+        """`with_graphs`: the files of packages that capture or replay graphs themselves."""
         self._project = project
         self._blocks: dict[str, list[Lines]] = {}
         "Function -> the blocks in it that capture."
         hot = {*record.edges, *record.roots}
         replaying = {ref for ref in hot if self._replays(ref)}
         # Where nothing captures, an engine's entry point is what its users may capture.
-        # Where something captures, what only looks like a step is not what is captured.
-        around = (AROUND_GRAPHS, *BY_FORM) if not is_whole or replaying or _has_graphs(project) else ()
-        begun = [ref for ref, why in record.roots.items() if why not in around and ref not in replaying]
+        # Where something captures, what only looks like a step is not what is captured; elsewhere users may capture it.
+        around = (AROUND_GRAPHS, *BY_FORM)
+        begun = [
+            ref
+            for ref, why in record.roots.items()
+            if ref not in replaying and not (why in around and ref.partition("::")[0] in with_graphs)
+        ]
         for ref in hot:
             facts = project.function_facts(ref)
             if facts is not None and facts.captures:
@@ -57,18 +59,6 @@ class Regions:
         for _, block in own_nodes(node) if node is not None else ():
             if isinstance(block, (ast.With, ast.AsyncWith)) and any(map(is_capture, block.items)):
                 yield block.body[0].lineno, block.end_lineno or block.lineno
-
-
-def _has_graphs(project: Project) -> bool:
-    """Whether a project captures or replays graphs, or is built on an engine that does."""
-    return any(
-        file.captures
-        or file.replays
-        or any(facts.captures for facts in file.functions.values())
-        or any(target.partition(".")[0] in ENGINES for target in file.imports.values())
-        for file in project.files.indexes.values()
-        if file is not None
-    )
 
 
 def _is_replay(call: ast.AST) -> bool:

@@ -31,6 +31,7 @@ from graphsafe.scan.domain.values import (
     as_tensor,
     confidence_of,
     depends_on_step,
+    holds_device,
     number,
     of_elements,
 )
@@ -97,6 +98,9 @@ def _of_dict(engine: Engine, frame: Frame, node: ast.Call, receiver: Dict, name:
         found: Value = receiver.elem
         if type(key) is Number and key.const is not UNSET and key.const in known:
             found = known[key.const]
+        elif type(key) is Number and key.const is not UNSET and known:
+            # What other entries hold does not say what this one does.
+            found = Unknown(depends_on_step(found), holds_device(found))
         if name == "setdefault" and default is not None:
             return join(found, default)
         return found if default is None and name == "pop" else join(found, default if default is not None else NONE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.joins import element_of, join_all
-from graphsafe.scan.domain.values import UNKNOWN, Function, Instance, Value, of_elements, options
+from graphsafe.scan.domain.values import UNKNOWN, Function, Instance, Union, Value, of_elements, options
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def called(engine: Engine, frame: Frame, node: ast.AST, value: Value, *names: str) -> Value | None:
     """What the first of these methods gives that an object has; None where it has none, or is no such object."""
+    if type(value) is not Instance and type(value) is not Union:
+        return None
     for option in options(value):
         if type(option) is not Instance:
             continue
@@ -34,7 +36,7 @@ def truth(engine: Engine, frame: Frame, node: ast.AST, value: Value) -> Value:
 
 def iterated(engine: Engine, frame: Frame, node: ast.AST, value: Value) -> Value:
     """What a loop goes through: of an object what `__iter__` gives, or else what `__getitem__` does."""
-    if not any(type(option) is Instance for option in options(value)):
+    if type(value) is not Instance and type(value) is not Union:
         return value
     made = called(engine, frame, node, value, "__iter__")
     if made is not None:

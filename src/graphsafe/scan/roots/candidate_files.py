@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +20,11 @@ TARGETS = ""
 MODULE = b"forward"
 DERIVED = re.compile(rb"\bclass[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
 "What a torch module is: a class that has a base."
-CAPTURES = (b"cuda.graph", b"CUDAGraph", b"make_graphed_callables", b"capture_begin", b"reduce-overhead")
-"One of these words is in every text that captures."
+CAPTURES: tuple[bytes, ...] = (
+    *(b"cuda.graph", b"CUDAGraph", b"make_graphed_callables", b"capture_begin", b"reduce-overhead", b".replay()"),
+    *(b"import vllm", b"from vllm", b"import sglang", b"from sglang"),
+)
+"One of these is in every text that captures, replays, or is built on an engine that does."
 OUTSIDE_STEPS = frozenset("tests test testing conftest benchmarks examples scripts tools docs setup".split())
 "Modules and packages whose functions nobody calls in a step."
 CALLED = re.compile(rb"(?<!def )\b(\w+)\(")
@@ -41,6 +44,8 @@ class Candidates:
     "In the order of reading, those to report on first; TARGETS among them stands for configured targets."
     public: Mapping[str, frozenset[str]]
     "Those whose public functions may be roots, since nothing in their package captures -> what the package calls."
+    with_graphs: frozenset[str]
+    "The files of packages that capture or replay graphs themselves, or are built on an engine that does."
     scope: Scope | None
     "None where the whole project is read."
 
@@ -93,7 +98,11 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     else:
         candidates = list(dict.fromkeys([*wanted, *files.paths]))
         scope = None
-    public = _public_files(files) if not (config.hot_paths or config.targets) else {}
+    packages, capturing = _by_package(files)
+    public: dict[str, frozenset[str]] = {}
+    for package, paths in packages.items() if not (config.hot_paths or config.targets) else ():
+        if package and package not in capturing:
+            public.update(_public_files(files, package, paths))
     found: list[str] = []
     for path in candidates:
         data = files.data(path)
@@ -103,31 +112,33 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
             or (path in public and not public[path].issuperset(_defined(data)))
         ):
             found.append(path)
-    return Candidates((*found, TARGETS) if config.targets else tuple(found), public, scope)
+    with_graphs = frozenset(path for package in capturing for path in packages[package])
+    return Candidates((*found, TARGETS) if config.targets else tuple(found), public, with_graphs, scope)
 
 
-def _public_files(files: Files) -> dict[str, frozenset[str]]:
-    """The files of packages that use torch and capture nothing themselves, with the names that a package calls."""
+def _by_package(files: Files) -> tuple[Mapping[str, Sequence[str]], Set[str]]:
+    """The files by the outermost package that holds them, and which packages capture; files in none are together."""
     found: dict[str, list[str]] = {}
     capturing: set[str] = set()
     for path in files.names:
         package = _outermost(path, files)
-        if not package or package in capturing:
-            continue
-        if not OUTSIDE_STEPS.isdisjoint(Path(path).relative_to(Path(package).parent).with_suffix("").parts):
-            continue
-        data = files.data(path) or b""
-        if may_capture(data):
+        found.setdefault(package, []).append(path)
+        if package not in capturing and not _is_outside(path, package) and may_capture(files.data(path) or b""):
             capturing.add(package)
-        elif b"torch" in data:
-            found.setdefault(package, []).append(path)
-    public: dict[str, frozenset[str]] = {}
-    for package, paths in found.items():
-        if package in capturing:
-            continue
-        called = frozenset(name.decode() for path in paths for name in CALLED.findall(files.data(path) or b""))
-        public.update(dict.fromkeys(paths, called - OTHERS_TOO - _exported(files, package)))
-    return public
+    return found, capturing
+
+
+def _is_outside(path: str, package: str) -> bool:
+    """Whether a file of a package holds tests, examples or the like."""
+    inside = Path(path).relative_to(Path(package).parent).with_suffix("").parts if package else ()
+    return not OUTSIDE_STEPS.isdisjoint(inside)
+
+
+def _public_files(files: Files, package: str, paths: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The files of a package that use torch, with the names that it calls."""
+    using = [path for path in paths if not _is_outside(path, package) and b"torch" in (files.data(path) or b"")]
+    called = frozenset(name.decode() for path in using for name in CALLED.findall(files.data(path) or b""))
+    return dict.fromkeys(using, called - OTHERS_TOO - _exported(files, package)) if using else {}
 
 
 def may_capture(data: bytes) -> bool:
