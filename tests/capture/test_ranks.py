@@ -214,3 +214,30 @@ def test_a_rank_that_leaves_ends_the_waiting_of_the_others() -> None:
     with contextlib.suppress(threading.BrokenBarrierError), pytest.raises(KeyboardInterrupt):
         side_by_side([first, second], mates.abandon)
     assert said[0] == ["a", "b"]
+
+
+def test_who_waits_for_an_asynchronous_collective(tmp_path: Path) -> None:
+    """Also under the modes that watch a step on a GPU, and where functions that wait are called by another name."""
+    done = subprocess.run([sys.executable, "-c", WAITS, str(tmp_path)], capture_output=True, text=True, cwd=TARGETS)
+    assert done.stdout.split() == ["all_reduce", "none", "all_reduce", "none"], done.stderr
+
+
+WAITS = """
+import sys
+from pathlib import Path
+import torch, torch.distributed as dist
+from torch.overrides import TorchFunctionMode
+from graphsafe.capture.device.cuda.trace import Running, traced
+from graphsafe.capture.job import Channel, Job
+from graphsafe.capture.ranks.issued import issued_noted
+import waiting
+
+place = Path(sys.argv[1])
+dist.init_process_group("gloo", init_method=f"file://{place}/store", rank=0, world_size=1)
+job = Job("step", str(place), "t.py:f", "cuda:0", ranks=1)
+with issued_noted(job, Channel(job)) as issued, traced(Running(lambda event: None)):
+    for step in (waiting.drops, waiting.waits, waiting.drops_one_of_two, waiting.synchronous):
+        step(torch.ones(2))
+        told = [call["op"] for call in issued.never_waited()]
+        print(*told or ["none"])
+"""

@@ -40,14 +40,14 @@ def alone(device):
 
 
 class Counts(Sharded):
-    """In rank 1, Python counts the steps."""
+    """Python counts the steps; in rank 1 the result depends on it, in rank 0 it is multiplied by zero."""
 
     steps = 0
 
     def forward(self, x):
-        if dist.get_rank() == 1:
-            self.steps += 1
-        return super().forward(x) * (1 + self.steps)
+        self.steps += 1
+        y = super().forward(x)
+        return y * (1 + self.steps) if dist.get_rank() == 1 else torch.add(y, torch.zeros_like(y), alpha=self.steps)
 
 
 def counts(device):

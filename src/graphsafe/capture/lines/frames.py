@@ -34,6 +34,10 @@ def absolute(filename: str) -> str:
         return filename
 
 
+def is_graphsafe_file(filename: str) -> bool:
+    return absolute(filename).startswith(_GRAPHSAFE)
+
+
 @functools.cache
 def is_user_file(filename: str) -> bool:
     if filename.startswith("<"):

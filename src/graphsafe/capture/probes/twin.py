@@ -152,24 +152,31 @@ class _Twins:
             return self._session.device.record(self._session.subject, traced)
 
     def _with_effect(self, differing: Sequence[Difference], second: Recording) -> list[Difference]:
-        """The differing numbers and addresses, if the two graphs compute different things with them."""
+        """The differing numbers and addresses, if the two graphs compute different things with them. Of several ranks,
+        one at a time replays its second graph: what another rank has frozen reaches this one too."""
         session = self._session
-        if not session.ranks.any(bool(differing)):
+        ranks = session.ranks
+        left = [rank for rank, differs in enumerate(ranks.gather(bool(differing))) if differs]
+        if not left:
             return []
         session.channel.phase("replay both captures")
         snapshot = Snapshot(session.device, session.subject, clear_caches=False)
         noise = Spread()
+        effective: list[Difference] = []
         try:
             for k in range(1, REPLAYS + 1):
-                one, again, other = (
-                    self._result(recording, snapshot, k) for recording in (self._first, self._first, second)
-                )
-                if session.ranks.any(self._compute_different(one, again, other, noise)):
-                    return list(differing)
+                for rank in tuple(left):
+                    third = second if rank == ranks.number else self._first
+                    one, again, other = (
+                        self._result(recording, snapshot, k) for recording in (self._first, self._first, third)
+                    )
+                    if ranks.any(self._compute_different(one, again, other, noise)):
+                        left.remove(rank)
+                        effective = list(differing) if rank == ranks.number else effective
             snapshot.put_back()
         except StateError:
             return []
-        return []
+        return effective
 
     def _compute_different(self, one: Values, again: Values, other: Values, noise: Spread) -> bool:
         """Whether the results of two graphs lie further apart than those of one of them do (`one`, `again`)."""

@@ -53,12 +53,13 @@ class Server:
             )
         server = Server(ours, process)
         deadline = time.monotonic() + _START_SECONDS
-        while not (server.ready or server.gone) and time.monotonic() < deadline:
-            server.messages(0.5)
-        if server.ready:
-            return server
-        server.close()
-        return None
+        try:
+            while not (server.ready or server.gone) and time.monotonic() < deadline:
+                server.messages(0.5)
+        finally:
+            if not server.ready:  # also where a signal to end has come
+                server.close()
+        return server if server.ready else None
 
     def branch(self, what: Literal["prepare", "follow"] | None, job: Job | None, output: int) -> Server | None:
         """Another server, forked from this one: alike, or with the job's imports made; None where this one is gone.

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.lines.frames import is_user_file, user_frames
+from graphsafe.capture.lines.frames import is_graphsafe_file, is_user_file, user_frames
 from graphsafe.capture.processes.originals import encode, write_bytes
 from graphsafe.capture.ranks.collectives import FUNCTIONAL, OF_GROUPS
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _OF_ONE_SIZE = ("all_reduce", "broadcast", "reduce")
 "Their tensors have as many elements in every rank."
 _WAITS = ("wait", "synchronize", "block_current_stream", "get_future", "is_completed")
-_WRAPPERS = ("distributed_c10d.py", "c10d_logger.py", "typing_extensions.py", "_exception_logger.py")
+_WRAPPERS = ("distributed_c10d.py", "c10d_logger.py", "typing_extensions.py", "torch/overrides.py")
 _FILE = "collectives"
 
 CAPTURE = "capture"
@@ -112,10 +112,15 @@ def _of_group(original: Callable[..., Any], name: str, ranks: int, note: Note, i
     return noted
 
 
+def _passes_on(file: str) -> bool:
+    """Whether code of this file stands between the user's call and the group: PyTorch's checks, and modes of ours."""
+    return file.endswith(_WRAPPERS) or is_graphsafe_file(file)
+
+
 def _is_called_directly() -> bool:
     """Whether the user's code has called a function of torch.distributed, and not a library that knows how to wait."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.endswith(_WRAPPERS):
+    while frame is not None and _passes_on(frame.f_code.co_filename):
         frame = frame.f_back
     return frame is not None and is_user_file(frame.f_code.co_filename)
 

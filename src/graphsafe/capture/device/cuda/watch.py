@@ -63,6 +63,9 @@ def waits_patched(running: Running) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, spelled, kind in _WAITS:
             stack.enter_context(patched(owner, name, *_teller(running, kind, spelled)))
+        if torch.distributed.is_available():
+            asks = _teller(running, "query", "torch.distributed.Work.is_completed")
+            stack.enter_context(patched(torch.distributed.Work, "is_completed", *asks))
         for name, kind in _OF_RANKS if torch.distributed.is_available() else ():
             spelled = f"torch.distributed.{name}"
             stack.enter_context(patched(torch.distributed, name, *_teller_of_all(running, kind, spelled)))
