@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.symbols.index import dotted
@@ -20,11 +21,17 @@ WEAK = re.compile(r"(\w+)(?::[^=\n]*)? = (?:weakref\.)?Weak\w+\(")
 
 def may_drop_entries(engine: Engine, frame: Frame, table: str) -> bool:
     """Whether this file empties the table that the code calls `table`, or makes it anew more than once."""
-    name = table.rpartition(".")[2]
+    path = frame.path
+    emptied: frozenset[str] = engine.queries.ask(("emptied", path), lambda: _emptied(engine, path), frozenset)
+    return table.rpartition(".")[2] in emptied
+
+
+def _emptied(engine: Engine, path: str) -> frozenset[str]:
+    """The names of tables that a file empties."""
     search = engine.project.files.search
-    if any(name in search(frame.path, pattern) for pattern in (EMPTIED, DELETED, WEAK)):
-        return True
-    return search(frame.path, REPLACED).count(name) > 1
+    found = {name for pattern in (EMPTIED, DELETED, WEAK) for name in search(path, pattern)}
+    made = Counter(search(path, REPLACED))
+    return frozenset(found.union(name for name, times in made.items() if times > 1))
 
 
 def may_drop_results(engine: Engine, ref: str) -> bool:

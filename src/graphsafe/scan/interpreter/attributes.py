@@ -114,7 +114,8 @@ class AttributeTables:
     def passed(self, ref: str, values: Mapping[str, Value]) -> None:
         """Note the tensors that a constructor of a class was given for its attributes."""
         for name, value in values.items():
-            if type(value) is Tensor:
+            # Where the constructor itself shows what it is, nothing is in doubt.
+            if type(value) is Tensor and type(self._constructed(ref).value(name)) is Unknown:
                 kept = Tensor(value.where, value.dtype, value.ndim, value.pinned, certain=value.certain)
                 _add(self._engine.effects.constructed, (ref, name), kept)
 

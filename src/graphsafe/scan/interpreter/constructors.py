@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,8 @@ def construct(engine: Engine, frame: Frame, node: ast.AST, cls: ClassValue, argu
 
 def _run(engine: Engine, frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Arguments) -> None:
     """The constructor of an object that a step makes runs in the step. What it binds is of the new object alone."""
-    if not engine.budget.holds(method):
+    body = engine.project.function_node(method)
+    if body is None or not _works(body) or not engine.budget.holds(method):
         return
     edge = Edge(frame.ref, getattr(node, "lineno", 1), frame.guard is not None, frame.compile_test)
     engine.note_once(CallEdge(method, edge))
@@ -64,6 +66,13 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
 
 def _is_tensor(value: Value) -> bool:
     return type(value) is Tensor
+
+
+@memoize_on_node
+def _works(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it calls anything but Python's builtins."""
+    calls = (inner.func for inner in ast.walk(constructor) if isinstance(inner, ast.Call))
+    return any(not (isinstance(function, ast.Name) and hasattr(builtins, function.id)) for function in calls)
 
 
 @memoize_on_node

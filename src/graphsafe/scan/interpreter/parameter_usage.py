@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 
 from graphsafe.optable import OpTable, TensorHint
 from graphsafe.scan.sources.node_memo import memoize_on_node
@@ -27,33 +27,48 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
 
     What tells stands in the op table: `of` a `parameter` fewer names tell than of a `step-input`.
     """
-    uses = _uses_by_name(function).get(name, frozenset())
-    if SLICED in uses or not ops.tensor_hints(of).isdisjoint(uses) or any(map(ops.takes_tensor, uses)):
+    uses = _uses_by_name(function).get(name, _NO_USES)
+    if (
+        SLICED in uses.names
+        or not ops.tensor_hints(of).isdisjoint(uses.names)
+        or any(map(ops.takes_tensor, uses.names))
+    ):
         return True
-    return any(ops.takes_tensor_at(*place) for place in _given_to(function).get(name, ()))
+    return any(ops.takes_tensor_at(*place) for place in uses.places)
+
+
+class _Uses:
+    """Of one name."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        "Attributes that are read of it, functions of torch that are given it first, and `SLICED`."
+        self.places: set[tuple[str, int]] = set()
+        "Functions of torch, and what may be methods of tensors, with the position at which they are given it."
+
+
+_NO_USES = _Uses()
 
 
 @memoize_on_node
-def _uses_by_name(function: ast.AST) -> Mapping[str, Set[str]]:
-    found: dict[str, set[str]] = {}
-    for used, attribute in _uses(function):
-        found.setdefault(used, set()).add(attribute)
+def _uses_by_name(function: ast.AST) -> Mapping[str, _Uses]:
+    found: dict[str, _Uses] = {}
+    for used, how in _uses(function):
+        uses = found.setdefault(used, _Uses())
+        if isinstance(how, str):
+            uses.names.add(how)
+        else:
+            uses.places.add(how)
     return found
 
 
-def _uses(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Names, each with an attribute that is read of it, or with a function of torch that is given it first."""
+def _uses(node: ast.AST) -> Iterator[tuple[str, str | tuple[str, int]]]:
     for inner in ast.walk(node):
         if isinstance(inner, ast.Attribute):
             if isinstance(inner.value, ast.Name):
                 yield inner.value.id, inner.attr
         elif isinstance(inner, ast.Call):
-            head, _, last = (dotted(inner.func) or "").rpartition(".")
-            if inner.args and (head in _FUNCTIONS_OF or last == "copy_"):
-                # A list of tensors, as `torch.cat` takes it; `copy_` takes nothing but a tensor, either.
-                given = inner.args[0].elts if isinstance(inner.args[0], (ast.List, ast.Tuple)) else [inner.args[0]]
-                operation = "torch.Tensor.copy_" if last == "copy_" else _FUNCTIONS_OF[head] + last
-                yield from ((name.id, operation) for name in given if isinstance(name, ast.Name))
+            yield from _arguments(inner)
         elif isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.MatMult):
             for side in (inner.left, inner.right):
                 if isinstance(side, ast.Name):
@@ -62,27 +77,25 @@ def _uses(node: ast.AST) -> Iterator[tuple[str, str]]:
             yield inner.value.id, SLICED
 
 
+def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
+    head, _, last = (dotted(call.func) or "").rpartition(".")
+    if call.args and (head in _FUNCTIONS_OF or last == "copy_"):
+        # A list of tensors, as `torch.cat` takes it; `copy_` takes nothing but a tensor, either.
+        given = call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else [call.args[0]]
+        operation = "torch.Tensor.copy_" if last == "copy_" else _FUNCTIONS_OF[head] + last
+        yield from ((name.id, operation) for name in given if isinstance(name, ast.Name))
+    if head in _FUNCTIONS_OF:
+        operation, first = _FUNCTIONS_OF[head] + last, 0
+    elif isinstance(call.func, ast.Attribute):
+        operation, first = f"torch.Tensor.{call.func.attr}", 1
+    else:
+        return
+    for position, argument in enumerate(call.args, first):
+        if isinstance(argument, ast.Name):
+            yield argument.id, (operation, position)
+
+
 def _selects_along(index: ast.expr) -> bool:
     """Several dimensions with `:`, `None` or `...` among them, which keys of a dict do not have."""
     parts = index.elts if isinstance(index, ast.Tuple) else []
     return any(isinstance(p, ast.Slice) or (isinstance(p, ast.Constant) and p.value in (None, Ellipsis)) for p in parts)
-
-
-@memoize_on_node
-def _given_to(function: ast.AST) -> Mapping[str, Set[tuple[str, int]]]:
-    """Names that are passed to functions of torch, or to what may be methods of tensors: operation and position."""
-    found: dict[str, set[tuple[str, int]]] = {}
-    for inner in ast.walk(function):
-        if not isinstance(inner, ast.Call):
-            continue
-        head, _, last = (dotted(inner.func) or "").rpartition(".")
-        if head in _FUNCTIONS_OF:
-            operation, first = _FUNCTIONS_OF[head] + last, 0
-        elif isinstance(inner.func, ast.Attribute):
-            operation, first = f"torch.Tensor.{inner.func.attr}", 1
-        else:
-            continue
-        for position, argument in enumerate(inner.args, first):
-            if isinstance(argument, ast.Name):
-                found.setdefault(argument.id, set()).add((operation, position))
-    return found
