@@ -4,7 +4,8 @@
 
 The Python files are copied into a project of their own, which is scanned once. Then COUNT edits (30) to one file each,
 drawn with a fixed seed, one on top of the other, each scanned with the cache and without. Every second edit is to a
-function that the scan has read: one with a finding. Exits with 1 if two reports differ.
+function that the scan has read, one with a finding, or to its class; every twelfth adds a file. Exits with 1 if two
+reports differ.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ast
 import json
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -20,18 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from scan_identical import project_of
-from scan_speed import SCAN, measured
+from scan_speed import SCAN, Cost, measured
 
 from graphsafe.scan.symbols.index import first_line
 
 SEED = 11
 
 
-def scan(project: Path, *options: str) -> tuple[float, dict[str, Any]]:
-    cost, text = measured(*SCAN, ".", "-j1", *options, cwd=project)
-    report: dict[str, Any] = json.loads(text)
-    del report["created"]
-    return cost.cpu, report
+def scan(project: Path, *options: str) -> tuple[Cost, str]:
+    """What it costs and says."""
+    return measured(*SCAN, ".", "-j1", *options, cwd=project)
 
 
 def comment(lines: list[str], tree: ast.Module, draw: random.Random) -> None:
@@ -92,6 +92,13 @@ def hot_attribute(lines: list[str], function: ast.FunctionDef) -> None:
     insert(lines, function, ".".join([*names, "a_new_name = 1"]))
 
 
+def hot_method(lines: list[str], function: ast.FunctionDef) -> None:
+    """A function more in front of it: a method, where it is one."""
+    indent = " " * function.col_offset
+    first = first_line(function) - 1
+    lines[first:first] = [f"{indent}def a_new_method(self, x):", f"{indent}    return x.item()", ""]
+
+
 EDITS: tuple[Callable[[list[str], ast.Module, random.Random], None], ...] = (comment, constant, new_function, statement)
 HOT_EDITS: tuple[Callable[[list[str], ast.FunctionDef], None], ...] = (
     hot_statement,
@@ -100,6 +107,7 @@ HOT_EDITS: tuple[Callable[[list[str], ast.FunctionDef], None], ...] = (
     hot_attribute,
     hot_tensor,
     hot_loss,
+    hot_method,
 )
 
 
@@ -127,18 +135,23 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         project = project_of(sys.argv[1], Path(folder))
         files = [path for path in sorted(project.rglob("*.py")) if path.stat().st_size > 500]
-        cold, report = scan(project)
-        hot = hot_functions(project, report)
-        warm, _ = scan(project)
-        print(f"filling the cache {cold:.1f} s of CPU, nothing changed {warm:.1f} s")
+        cold, _ = scan(project)
+        hot = hot_functions(project, json.loads(measured(*SCAN, ".", "-j1", "--format", "json", cwd=project)[1]))
+        warm = scan(project)[0].cpu
+        print(f"filling {cold.cpu:.1f} s of CPU, {cold.peak:.0f} MB; nothing changed {warm:.1f} s", flush=True)
         for number in range(count):
             is_hot, kind = number % 2, number // 2
             path, function = draw.choice(hot) if is_hot else (draw.choice(files), "")
+            if number % 12 == 10:
+                shutil.copyfile(path, path.with_name(f"{path.stem}_copy.py"))
+                path = path.with_name(f"{path.stem}_copy.py")
             text = path.read_text(encoding="utf-8")
             lines = text.split("\n")
             tree = ast.parse(text)
             edited = named(tree, function) if is_hot else None
-            if edited is not None:
+            if number % 12 == 10:
+                name = "new_file"
+            elif edited is not None:
                 hot_edit = HOT_EDITS[kind % len(HOT_EDITS)]
                 hot_edit(lines, edited)
                 name = hot_edit.__name__
@@ -149,10 +162,10 @@ def main() -> int:
             path.write_text("\n".join(lines), encoding="utf-8")
             cost, found = scan(project)
             _, expected = scan(project, "--no-cache")
-            costs.setdefault(name, []).append(cost)
+            costs.setdefault(name, []).append(cost.cpu)
             different += found != expected
             same = "the same" if found == expected else "DIFFERENT"
-            print(f"{name:13} {path.relative_to(project)}: {cost:.1f} s, {same}", flush=True)
+            print(f"{name:13} {path.relative_to(project)}: {cost.cpu:.1f} s, {cost.peak:.0f} MB, {same}", flush=True)
     for name, spent in costs.items():
         quick = sum(cost < warm + 1 for cost in spent)
         print(f"{name:13} {statistics.median(spent):6.1f} s in the middle; {quick} of {len(spent)} within a second")

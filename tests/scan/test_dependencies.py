@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from graphsafe.scan.incremental.dependencies import parse_dependencies
+
 from .editing import Again, edit, scans_again
 
 MODEL = """\
@@ -131,3 +133,8 @@ def test_an_edit_taken_back_leaves_the_report_before_it_to_go_on_from(root: Path
     edit(root, "notes.py", "'nothing'", "'something else'")
     report, read = again()
     assert not read and [finding.code for finding in report.findings] == ["GS101"]
+
+
+@pytest.mark.parametrize("text", ["", "[", "[" * 100_000, "{}", "[1, 2, 3, 4, 5]"])
+def test_text_that_was_damaged_is_none(text: str) -> None:
+    assert parse_dependencies(text) is None

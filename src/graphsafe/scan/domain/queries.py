@@ -12,6 +12,7 @@ what it asked before; if all of that is as it was, so is its answer.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
@@ -68,8 +69,8 @@ class Queries:
         "Question -> the cycles that its answer rests on."
         self._cycle_sets: dict[frozenset[int], frozenset[int]] = {}
         "Each set of cycles once: many answers rest on the same."
-        self._members: dict[int, set[int]] = {}
-        "Question -> the cycles that it is part of."
+        self._members: dict[int, array[int]] = {}
+        "Question -> the cycles that it is part of: of some there are hundreds."
         self._open_cycles: dict[int, int] = {}
         "Ring -> how many of its members are being answered."
         self._cycle_count = 0
@@ -178,7 +179,7 @@ class Queries:
             cycle = self._cycle_count
             self._cycle_count += 1
             for member in (number, *activation.owned):
-                self._members.setdefault(member, set()).add(cycle)
+                self._members.setdefault(member, array("I")).append(cycle)
             activation.cycles.add(cycle)
             self._forget(activation.owned)
         self._answers[number] = answer

@@ -227,5 +227,5 @@ def parse_dependencies(text: str) -> Dependencies | None:
             for path, (names, spans, searches, of_text) in files.items()
         }
         return Dependencies(report, contents, hints, found, whole)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
