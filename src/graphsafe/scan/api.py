@@ -75,8 +75,10 @@ def scan_paths(
     }
     files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
     others = [path for path in wanted if path not in settled]
-    driver = Driver(files, config, rulebook, candidates)
-    read = _reading(driver, candidates, jobs, progress)
+    readings = earlier.readings()
+    driver = Driver(files, config, rulebook, candidates, readings)
+    # Where earlier scans know most of it, little is left to share.
+    read = _reading(driver, candidates, jobs if readings is None or readings.is_empty else 1, progress)
 
     def scan() -> Report:
         # In one thread, which does not use again what another one has freed.
@@ -93,7 +95,7 @@ def scan_paths(
         return _report(driver, linter, candidates, others, wanted, rulebook.ops.name)
 
     report = run_deep(scan)
-    earlier.keep(report, driver.project, others)
+    earlier.keep(report, driver.project, others, driver.left())
     return replace(report, limits=(*report.limits, *left_out))
 
 

@@ -18,9 +18,11 @@ from graphsafe.scan.checks import replay_site
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.queries import Rests
 from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, Place, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Field, Summary
 from graphsafe.scan.domain.values import NONE, Function, Tensor, Value, holds_device, options
+from graphsafe.scan.incremental.root_readings import RootReadings
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.engine import Engine
@@ -88,10 +90,20 @@ class Outcome:
 
     record: Record
     whys: Mapping[str, Reason]
+    readings: Sequence[str] = ()
+    "What another process leaves to later scans."
 
 
 class Driver:
-    def __init__(self, files: Files, config: Config, rulebook: Rulebook, candidates: Candidates) -> None:
+    def __init__(
+        self,
+        files: Files,
+        config: Config,
+        rulebook: Rulebook,
+        candidates: Candidates,
+        readings: RootReadings | None = None,
+    ) -> None:
+        """`readings`: what earlier scans still answer, and where this one leaves what it has read."""
         self.project = Project(files)
         self._config = config
         self._rulebook = rulebook
@@ -106,7 +118,15 @@ class Driver:
         self._whys: dict[str, Reason] = {}
         self._looked_for_roots: list[str] = []
         "The files that this process was given to read."
+        self._readings = readings
         self._read: dict[Step, Summary] = {}
+        self._anew: dict[Step, Summary] = {}
+        "Those that were read anew in this round."
+        self._rests: dict[Step, Rests] = {}
+        "What they rest on, in both rounds."
+        self._texts_told: dict[Step, str] = {}
+        "What the second round knew of their parameters."
+        self._is_second_round = False
         self._looked_into: set[int] = set()
         "The ids of summaries whose new roots are known; those that have been read keep them alive."
         self._on_host: Mapping[str, Mapping[str, Tensor]] = {}
@@ -153,11 +173,16 @@ class Driver:
     def read_again(self, learnt: Learnt) -> None:
         """The second round."""
         engine = self._engine
+        # What is read now stands elsewhere than what was read last, and old answers and new ones take memory together.
+        self.project.files.forget_trees()
         self._whys = dict(learnt.whys)
         self._on_host = _on_host(learnt.passed)
         engine.attributes.constructions = learnt.constructions
-        # What is read now stands elsewhere than what was read last, and old answers and new ones take memory together.
-        self.project.files.forget_trees()
+        self._is_second_round = True
+        if self._readings is not None:
+            self._readings.keep_first({_name(step): summary for step, summary in self._anew.items()})
+            self._anew.clear()
+            self._readings.begin_second_round(learnt.constructions)
         engine.invalidate(self._may_be_other)
         steps = [step for step in self._read if step.kind != "file"]
         self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}
@@ -166,16 +191,29 @@ class Driver:
 
     def outcome(self) -> Outcome:
         """Nothing can be read after it: summaries are forgotten."""
+        if self._readings is not None:
+            self._readings.keep_second({_name(step): summary for step, summary in self._anew.items()})
         record = gather([self._read[step] for step in sorted(self._read, key=repr)])
         for path in self._replaying:
             record.replays.update(replays_of(self.project, path))
         self._read.clear()
-        self._engine.forget()
+        self._anew.clear()
+        queries = self._engine.forget()
+        if self._readings is not None:
+            read = {_name(step): (rests, self._texts_told.get(step, "")) for step, rests in self._rests.items()}
+            self._readings.keep_rests(read, queries)
         return Outcome(record, self._whys)
+
+    def left(self) -> Iterator[str]:
+        """What this scan leaves to later ones, as text."""
+        return self._readings.parts() if self._readings is not None else iter(())
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
         """Make the record, of what all processes have found."""
         whys = whys_together([outcome.whys for outcome in outcomes])
+        for outcome in outcomes:
+            if outcome.readings and self._readings is not None:
+                self._readings.add(outcome.readings)
         texts = {ref: why for ref, (*_, why) in whys.items()}
         self.record = joined(self.project, [outcome.record for outcome in outcomes], texts)
 
@@ -224,7 +262,7 @@ class Driver:
             step = waiting.pop()
             if step in self._read or (step.kind == "root" and self._engine.budget.is_spent()):
                 continue
-            summary = self._engine.collect(lambda step=step: self._take(step), step.ref)  # type: ignore[misc]
+            summary = self._summary(step)
             if step.kind == "public":
                 if not holds_device(summary.value):
                     # Steps compute tensors; what gives a number or nothing is for whoever looks at results.
@@ -236,6 +274,29 @@ class Driver:
                     if root.why:
                         self._note_why(root.ref, root.why, 1)
                     waiting.append(Step("root", root.ref, root.receiver, root.guarded))
+
+    def _summary(self, step: Step) -> Summary:
+        """What reading begins there gives, as an earlier scan has found it or now."""
+
+        def read() -> Summary:
+            return self._engine.collect(lambda: self._take(step), step.ref)
+
+        name = _name(step)
+        if self._readings is None or not name:
+            return read()
+        if self._is_second_round:
+            told = repr(sorted(self._told(step.ref).items())) if step.kind != "site" else ""
+            known = self._readings.second(name, told)
+            self._texts_told[step] = told
+        else:
+            known = self._readings.first(name)
+        if known is not None:
+            return known
+        self._anew[step], rests = self._engine.queries.watch(read)
+        before = self._rests.setdefault(step, rests)
+        before.asked |= rests.asked
+        before.facts |= rests.facts
+        return self._anew[step]
 
     def _note_why(self, ref: str, why: str, others: int) -> None:
         reason = (-reason_weight(why), others, why)
@@ -284,6 +345,13 @@ class Driver:
             index = self.project.index(path)
             self._cold[ref] = self._paths.is_cold(path, index.module if index is not None else "", facts)
         return self._cold[ref]
+
+
+def _name(step: Step) -> str:
+    """A name by which later scans know it; empty for what is always read."""
+    if step.kind in ("root", "public", "site"):
+        return f"{step.kind} {step.ref} {step.receiver!r} {step.guarded}"
+    return ""
 
 
 def _on_host(passed: Mapping[str, Mapping[str, Sequence[Tensor]]]) -> dict[str, dict[str, Tensor]]:

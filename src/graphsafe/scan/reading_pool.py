@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -121,4 +122,5 @@ def _serve(driver: Driver, connection: Connection) -> None:
     driver.read_assumed(connection.recv())
     connection.send(driver.learnt())
     driver.read_again(connection.recv())
-    connection.send((driver.outcome(), driver.project.used(known)))
+    outcome = driver.outcome()
+    connection.send((replace(outcome, readings=[*driver.left()]), driver.project.used(known)))

@@ -8,13 +8,17 @@ while another part of that cycle is being answered: there it is worked out again
 
 When some answers have changed, all that rest on them are in doubt. A question whose answer is in doubt first asks again
 what it asked before; if all of that is as it was, so is its answer.
+
+What answers rest on is also kept for later scans: other questions, and the facts that were used meanwhile.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
+
+from graphsafe.scan.domain.uses import Uses
 
 Answer = TypeVar("Answer")
 _MISSING: Any = object()
@@ -24,12 +28,14 @@ _NOTHING: frozenset[int] = frozenset()
 class _Activation:
     """A question that is being answered."""
 
-    __slots__ = ("asked", "cycles", "head", "layer", "number", "owned", "position")
+    __slots__ = ("asked", "cycles", "facts", "head", "layer", "number", "owned", "position")
 
     def __init__(self, number: int, position: int, layer: int) -> None:
         self.number = number
         self.layer = layer
         self.position = position
+        self.facts: set[int] = set()
+        "What it used, at any time."
         self.start()
 
     def start(self) -> None:
@@ -54,8 +60,25 @@ class _Doubt:
         self.cycles = cycles
 
 
-class Queries:
+class Rests:
+    """What an answer rests on: questions, by number, and facts."""
+
     def __init__(self) -> None:
+        self.asked: set[int] = set()
+        self.facts: set[int] = set()
+
+
+class Queries:
+    def __init__(self, uses: Uses | None = None) -> None:
+        self._uses = uses or Uses()
+        self._rests = Rests()
+        "Of what asks, and is no question itself."
+        self._facts: list[bytes] = []
+        "Question -> the facts that were used for its answers, those before an invalidation included, as 4 bytes each."
+        self._fact_sets: dict[bytes, bytes] = {b"": b""}
+        "Each set of facts once: many answers use the same."
+        self._asked_before: dict[int, tuple[int, ...]] = {}
+        "Question -> what it asked for an answer that has been in doubt."
         self._numbers: dict[Hashable, int] = {}
         self._answers: dict[int, Any] = {}
         self._provisional: dict[int, tuple[Any, int]] = {}
@@ -99,6 +122,7 @@ class Queries:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._numbers)
+            self._facts.append(b"")
         elif number in self._answers:
             cycles = self._cycles.get(number, _NOTHING)
             if not cycles or self._open_cycles.keys().isdisjoint(cycles):
@@ -107,6 +131,8 @@ class Queries:
                     top.asked.add(number)
                     if cycles and top.layer == layer:
                         top.cycles |= cycles
+                else:
+                    self._rests.asked.add(number)
                 return self._answers[number]  # type: ignore[no-any-return]
         if number in self._active:
             self._rest_on(self._active[number])
@@ -116,6 +142,24 @@ class Queries:
             self._rest_on(head)
             return answer  # type: ignore[no-any-return]
         return self._work_out(number, work, layer)
+
+    def watch(self, work: Callable[[], Answer]) -> tuple[Answer, Rests]:
+        """The answer of `work`, which is no question, and what it rests on."""
+        before, facts = self._rests, self._uses.now
+        self._rests = rests = Rests()
+        self._uses.now = rests.facts
+        try:
+            return work(), rests
+        finally:
+            self._rests, self._uses.now = before, facts
+
+    def asked(self, number: int) -> Sequence[int]:
+        """The questions that the answer to a question rests on, or has rested on."""
+        return (*self._asked.get(number, ()), *self._asked_before.get(number, ()))
+
+    def facts(self, number: int) -> bytes:
+        """The facts that it used, as 4 bytes each."""
+        return self._facts[number]
 
     def rest_on_all(self) -> None:
         """What is being answered rests on how it was reached: it holds only for the outermost question."""
@@ -133,6 +177,7 @@ class Queries:
         cycles = self._members.get(number, ())
         for cycle in cycles:
             self._open_cycles[cycle] = self._open_cycles.get(cycle, 0) + 1
+        outer, self._uses.now = self._uses.now, activation.facts
         answer: Answer
         doubt = self._doubts.pop(number, None)
         if doubt is not None:
@@ -148,14 +193,23 @@ class Queries:
                 answer = work()
         except BaseException:
             self._forget(activation.owned)
+            if len(self._stack) > 1:
+                # Whoever handles the exception rests on what led to it.
+                self._stack[-2].asked |= activation.asked
+            outer |= activation.facts
+            if doubt is not None:
+                self._has_asked(number, doubt.asked or ())
             raise
         finally:
+            self._uses.now = outer
             self._stack.pop()
             del self._active[number]
             for cycle in cycles:
                 self._open_cycles[cycle] -= 1
                 if not self._open_cycles[cycle]:
                     del self._open_cycles[cycle]
+        if doubt is not None and not activation.asked.issuperset(doubt.asked or ()):
+            self._has_asked(number, doubt.asked or ())
         parent = self._stack[-1] if self._stack else None
         if activation.head >= position:
             if doubt is not None and (answer is doubt.answer or self._is_same(doubt.answer, answer)):
@@ -166,6 +220,8 @@ class Queries:
                 parent.asked.add(number)
                 if parent.layer == layer:
                     parent.cycles |= activation.cycles
+            else:
+                self._rests.asked.add(number)
         elif parent is not None:
             self._hand_up(activation, answer, parent)
         return answer
@@ -184,6 +240,9 @@ class Queries:
             self._forget(activation.owned)
         self._answers[number] = answer
         self._asked[number] = tuple(activation.asked)
+        activation.facts.update(array("I", self._facts[number]))
+        facts = array("I", sorted(activation.facts)).tobytes()
+        self._facts[number] = self._fact_sets.setdefault(facts, facts)
         if activation.cycles:
             cycles = frozenset(activation.cycles)
             self._cycles[number] = self._cycle_sets.setdefault(cycles, cycles)
@@ -197,8 +256,12 @@ class Queries:
         parent.owned.append(activation.number)
         parent.asked |= activation.asked
         parent.asked.add(activation.number)
+        parent.facts |= activation.facts
         parent.cycles |= activation.cycles
         parent.head = min(parent.head, head)
+
+    def _has_asked(self, number: int, asked: Iterable[int]) -> None:
+        self._asked_before[number] = (*self._asked_before.get(number, ()), *asked)
 
     def _forget(self, owned: Iterable[int]) -> None:
         for number in owned:
@@ -231,6 +294,16 @@ class Queries:
                 cycles = self._cycles.pop(number, _NOTHING)
                 is_changed = number in certain or number in self._heads
                 self._doubts[number] = _Doubt(self._answers.pop(number), None if is_changed else asked, cycles)
+                if is_changed:
+                    self._has_asked(number, asked)
+
+    def forget_answers(self) -> None:
+        """Nothing is asked any more. What the answers rested on is still known."""
+        for number, doubt in self._doubts.items():
+            self._asked.setdefault(number, doubt.asked or ())
+        for table in (self._answers, self._doubts, self._cycles, self._cycle_sets, self._members, self._numbers):
+            table.clear()
+        self._keys.clear()
 
     def _hold(self, asked: Iterable[int]) -> bool:
         """Whether all of these have the answers that they had."""

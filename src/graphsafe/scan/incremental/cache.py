@@ -26,22 +26,24 @@ from graphsafe.files import user_cache
 from graphsafe.report.json_form import ReportError, as_json, parse_reports
 from graphsafe.report.model import Confidence, Report
 from graphsafe.rulebook import Rulebook
+from graphsafe.scan.sources.source import DIGEST_LENGTH, digest
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 
 FOLDER = ".graphsafe_cache"
 MAX_REPORTS = 16
 MAX_DEPENDENCIES = 4
+MAX_READINGS = 18
+"Nine parts under one setting, of about ten bytes for each line of the project in all."
 MAX_INDEXES = 50_000
 "Of about 2 kB each; the oldest go first."
 MAX_VERSIONS = 4
 "Of graphsafe, Python and libcst: each has a file of its own; the oldest go first."
 LOCK_SECONDS = 1.0
 "How long a database that another process writes is waited for, once a scan."
-DIGEST_LENGTH = 32
 LEGAL = ""
 "In place of an index."
 
-_TABLES = ("reports", "indexes", "dependencies")
+_TABLES = ("reports", "indexes", "dependencies", "readings")
 _COLUMNS = "(key text primary key, data text)"
 _SCHEMA = frozenset(f"CREATE TABLE {table} {_COLUMNS}" for table in _TABLES)
 
@@ -69,6 +71,14 @@ class Cache:
 
     def keep_dependencies(self, settings: str, report: str, text: str) -> None:
         self._write("dependencies", [(f"{settings} {report}", text)], MAX_DEPENDENCIES)
+
+    def readings(self, settings: str) -> list[str]:
+        """What scans under these settings have read, in parts, as incremental_scan.py writes them."""
+        query = "select key, data from readings where key like ? order by key"
+        return [data for _, data in self._select(query, [f"{settings} %"])]
+
+    def keep_readings(self, settings: str, parts: Iterable[str]) -> None:
+        self._write("readings", ((f"{settings} {number}", part) for number, part in enumerate(parts)), MAX_READINGS)
 
     def index(self, path: str, key: str) -> FileIndex | None:
         for _, data in self._select("select key, data from indexes where key = ?", [key]):
@@ -196,10 +206,6 @@ def _forget_old(own: Path) -> None:
         others = [file for file in own.parent.glob("scan-*.db") if file != own]
         for old in sorted(others, key=lambda file: -file.stat().st_mtime)[MAX_VERSIONS - 1 :]:
             old.unlink()
-
-
-def digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2).hexdigest()
 
 
 def _sealed(key: str, text: str) -> str:

@@ -6,8 +6,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from graphsafe.scan.incremental.cache import digest
-from graphsafe.scan.sources.source import Unreadable, read_bytes
+from graphsafe.scan.sources.source import Unreadable, digest, read_bytes
 
 TICK_SECONDS = 2.0
 "The coarsest clock of a file system (FAT): a younger file may have been written twice under one time."

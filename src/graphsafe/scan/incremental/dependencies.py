@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphsafe.report.model import Report, in_order
-from graphsafe.scan.incremental.cache import digest
 from graphsafe.scan.incremental.line_shifts import LineShift, Span, Unclear, shifted
 from graphsafe.scan.roots.candidate_files import RootPatterns, may_capture
+from graphsafe.scan.sources.source import digest
 from graphsafe.scan.symbols.custom_ops import operators_in
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.overrides import subclasses_in
-from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project import Project, Used
 from graphsafe.scan.symbols.project_files import Files
 
 MAX_CHANGED = 32
@@ -54,22 +54,35 @@ class Dependencies:
 
 
 def dependencies(
-    files: Files, project: Project, contents: Mapping[str, str], root_patterns: RootPatterns, report: str
+    files: Files,
+    project: Project,
+    contents: Mapping[str, str],
+    root_patterns: RootPatterns,
+    report: str,
+    before: Dependencies | None = None,
 ) -> Dependencies:
-    """To be taken when the scan is over. `contents`: the digest of every file of the project."""
+    """To be taken when the scan is over. `contents`: the digest of every file of the project.
+
+    What has not changed since `before` is taken from there.
+    """
     hints: dict[str, str] = {}
     found: dict[str, FileDependencies] = {}
     whole: list[str] = []
     asked = project.asked()
-    for path in contents:
-        data = files.data(path) or b""
-        if hint := _hint(data, root_patterns):
+    for path, content in contents.items():
+        earlier: FileDependencies | None = None
+        if before is not None and before.contents.get(path) == content:
+            hint, is_whole, earlier = before.hints.get(path, ""), path in files.read_whole, before.files.get(path)
+        else:
+            data = files.data(path) or b""
+            hint, is_whole = _hint(data, root_patterns), path in files.read_whole or OWN_COMMENT in data
+        if hint:
             hints[path] = hint
         index = files.indexes.get(path)
-        if path in files.problems or path in files.read_whole or path in files.rewritten or OWN_COMMENT in data:
+        if path in files.problems or path in files.rewritten or is_whole:
             whole.append(path)
         elif index is not None:
-            of_file = _of_file(files, index, asked.get(path, ()), root_patterns)
+            of_file = _of_file(files, index, asked.get(path, ()), root_patterns, earlier)
             if of_file is not None:
                 found[path] = of_file
             else:
@@ -77,17 +90,37 @@ def dependencies(
     return Dependencies(report, dict(contents), hints, found, whole)
 
 
+def used(before: Dependencies, files: Files) -> Used:
+    """What an earlier scan has used, as far as it is still there."""
+    spans: dict[str, dict[tuple[int, int], int]] = {}
+    for path, of_file in before.files.items():
+        index = files.index(path) if path in files.names else None
+        if index is not None:
+            today = _spans(index)
+            spans[path] = dict.fromkeys((today[name] for name in of_file.spans if name in today), 0)
+    searches = {path: {re.compile(*search) for search in of.searches} for path, of in before.files.items()}
+    names = {path: set(of.names) for path, of in before.files.items()}
+    return Used({}, {}, set(), spans, set(before.whole), searches, names)
+
+
 def _of_file(
-    files: Files, index: FileIndex, asked: Iterable[str], root_patterns: RootPatterns
+    files: Files,
+    index: FileIndex,
+    asked: Iterable[str],
+    root_patterns: RootPatterns,
+    earlier: FileDependencies | None,
 ) -> FileDependencies | None:
-    """None where a statement was read that the index has no name for."""
+    """None where a statement was read that the index has no name for. `earlier`: of the same content."""
     names = {span: name for name, span in _spans(index).items()}
-    read = files.read_spans.get(index.path, set())
+    read = files.read_spans.get(index.path, {}).keys()
     if not read <= names.keys():
         return None
     spans = {names[span]: span for span in sorted(read)}
     searches = tuple(sorted((pattern.pattern, pattern.flags) for pattern in files.searches.get(index.path, ())))
-    return _digested(files, index, FileDependencies(tuple(sorted(asked)), spans, searches, ""), root_patterns)
+    found = FileDependencies(tuple(sorted(asked)), spans, searches, "")
+    if earlier is not None and replace(earlier, digest="") == found:
+        return earlier
+    return _digested(files, index, found, root_patterns)
 
 
 def after_edit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from graphsafe.config import Config
@@ -10,7 +11,16 @@ from graphsafe.report.model import Confidence, Report
 from graphsafe.rulebook import Rulebook
 from graphsafe.scan.incremental.cache import Cache, index_key, report_key, settings_key
 from graphsafe.scan.incremental.contents import Contents
-from graphsafe.scan.incremental.dependencies import after_edit, dependencies, dependencies_text, parse_dependencies
+from graphsafe.scan.incremental.dependencies import (
+    Dependencies,
+    after_edit,
+    dependencies,
+    dependencies_text,
+    parse_dependencies,
+    used,
+)
+from graphsafe.scan.incremental.fact_digests import FactDigests
+from graphsafe.scan.incremental.root_readings import RootReadings
 from graphsafe.scan.roots.candidate_files import RootPatterns, are_few
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project
@@ -38,9 +48,13 @@ class IncrementalScan:
         self._contents = self._read.digests
         self._settings = settings_key(wanted, config, confidence, rulebook)
         self._key = report_key(self._settings, self._contents)
+        # Roots are read alike whichever files are to be reported on.
+        self._readings_key = settings_key((), config, confidence, rulebook)
         # What is read for a few files depends on the imports of all the others.
         self._follows_edits = bool(self._contents) and not are_few(wanted, files)
         self._known: set[str] = set()
+        self._before: Dependencies | None = None
+        "What the scan depended on that left the readings."
         names = files.names
         self._index_keys = {path: index_key(path, *names[path], text) for path, text in self._contents.items()}
 
@@ -82,8 +96,19 @@ class IncrementalScan:
         self._files.recall = None
         return legal
 
-    def keep(self, report: Report, project: Project, checked: Iterable[str]) -> None:
-        """What a scan found. `checked` files were not looked into, only found to be legal or not."""
+    def readings(self) -> RootReadings | None:
+        """What is known of single roots; None where nothing is kept. To be asked for when the indexes are known."""
+        if not self._follows_edits:
+            return None
+        before, *parts = self._cache.readings(self._readings_key) or [""]
+        self._before = parse_dependencies(before)
+        found = RootReadings(parts if self._before is not None else (), FactDigests(self._files, self._contents))
+        if found.is_empty:
+            self._before = None
+        return found
+
+    def keep(self, report: Report, project: Project, checked: Iterable[str], readings: Iterable[str]) -> None:
+        """What a scan found and read. `checked` files were not looked into, only found to be legal or not."""
         if not self._contents or not self._is_unchanged():
             return
         self._files.forget_trees()
@@ -91,8 +116,13 @@ class IncrementalScan:
         if not any(limit.kind == "internal-error" for limit in report.limits):
             self._cache.keep_report(self._key, report)
             if self._follows_edits:
-                found = dependencies(self._files, project, self._contents, self._entrances, self._key)
-                self._cache.keep_dependencies(self._settings, self._key, dependencies_text(found))
+                if self._before is not None:
+                    # Readings of earlier scans have used it.
+                    project.add_used(used(self._before, self._files))
+                found = dependencies(self._files, project, self._contents, self._entrances, self._key, self._before)
+                text = dependencies_text(found)
+                self._cache.keep_dependencies(self._settings, self._key, text)
+                self._cache.keep_readings(self._readings_key, chain([text], readings))
 
     def _keep_indexes(self, checked: Iterable[str]) -> None:
         files = self._files

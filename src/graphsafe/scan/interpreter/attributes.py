@@ -13,6 +13,7 @@ from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.naming import MASK_NAME, placed, where_of
 from graphsafe.scan.domain.summary import Effects, Summary
+from graphsafe.scan.domain.uses import Memo
 from graphsafe.scan.domain.values import (
     UNKNOWN,
     Dict,
@@ -72,7 +73,7 @@ class AttributeTables:
         self._under_construction: dict[str, Effects] = {}
         self.marked: Marked = {}
         self._modules: dict[str, bool] = {}
-        self._plain: dict[str, bool] = {}
+        self._plain: Memo[str, bool] = {}
         self._keys: dict[str, dict[str, str]] = {}
         self._writing: dict[Key, Sequence[str]] = {}
         "The methods that assign an attribute, constructors aside."
@@ -143,7 +144,7 @@ class AttributeTables:
             if summary is not None:
                 for written in summary.written.get((ref, name), ()):
                     value = written if value is None else join(value, written)
-        for given in _telling(self.constructions.get((ref, name), ())):
+        for given in _telling(self._given(ref, name)):
             # What a constructor is given, it does not know itself.
             value = given if value is None or type(value) is Unknown else join(value, given)
         if promised is not None:
@@ -168,6 +169,11 @@ class AttributeTables:
         if by_class or (type(value) is NoneValue and type(of_class) is not Unknown):
             return join(value, of_class)
         return value
+
+    def _given(self, ref: str, name: str) -> Sequence[Value]:
+        """What calls of a class of plain fields put into one, as far as that is known."""
+        self._engine.project.files.uses.note("constructions", ref)
+        return self.constructions.get((ref, name), ())
 
     def initial(self, ref: str, name: str) -> Value | None:
         """What the constructor leaves in an attribute, or the class body, before any other method runs."""
@@ -220,10 +226,12 @@ class AttributeTables:
 
     def key(self, ref: str, name: str) -> str:
         """`path::Class.name`, of the class furthest up that assigns it: one key whatever subclass is read."""
+        # Asked for each time, here and below, so that it is noted who rests on it; all else follows from it.
+        order = self._engine.project.mro(ref)
         keys = self._keys.setdefault(ref, {})
         if name not in keys:
             owner = ref
-            for base in self._engine.project.mro(ref):
+            for base in order:
                 if "::" in base:
                     facts = self._engine.project.class_facts(base)
                     if facts is not None and (name in facts.writers or name in facts.fields):
@@ -233,8 +241,9 @@ class AttributeTables:
 
     def is_module(self, ref: str) -> bool:
         """Whether instances are torch modules: `forward` runs when they are called, buffers move with them."""
+        order = self._engine.project.mro(ref)
         if ref not in self._modules:
-            self._modules[ref] = any(map(is_module_base, self._engine.project.mro(ref)))
+            self._modules[ref] = any(map(is_module_base, order))
         return self._modules[ref]
 
     def of_class(self, ref: str, name: str) -> Value:
@@ -279,10 +288,11 @@ class AttributeTables:
 
     def _writers(self, ref: str, name: str) -> Sequence[str]:
         key = (ref, name)
+        project = self._engine.project
+        order = project.mro(ref)
         if key not in self._writing:
             found: list[str] = []
-            project = self._engine.project
-            for base in project.mro(ref):
+            for base in order:
                 facts = project.class_facts(base) if "::" in base else None
                 for method in facts.writers.get(name, ()) if facts is not None else ():
                     if method not in CONSTRUCTORS:
@@ -293,12 +303,14 @@ class AttributeTables:
 
     def has_plain_fields(self, ref: str) -> bool:
         """Whether the keywords of a call of the class are its fields: it has no constructor, or one for any keyword."""
-        if ref not in self._plain:
-            project = self._engine.project
+        project = self._engine.project
+
+        def work() -> bool:
             method = project.find_method(ref, "__init__")
             node = project.function_node(method) if method is not None else None
-            self._plain[ref] = method is None or (node is not None and node.args.kwarg is not None)
-        return self._plain[ref]
+            return method is None or (node is not None and node.args.kwarg is not None)
+
+        return project.files.uses.memo(self._plain, ref, work, False)
 
     def _factories(self, ref: str) -> list[str]:
         """The methods by which a class of plain fields makes its instances."""

@@ -44,6 +44,9 @@ class Closures:
     def define(self, frame: Frame, node: ast.AST, name: str) -> Function:
         """A function or lambda defined inside another, with the names that it sees."""
         ref = f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}"
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            # A lambda is called by its line, which any edit above it changes.
+            self._engine.project.files.uses.note("text", frame.path)
         return Function(ref, node=node, closure=frame.env, closure_id=self.next_id(), kept=not frame.hot)
 
     @contextmanager

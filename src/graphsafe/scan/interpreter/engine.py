@@ -95,7 +95,7 @@ class Engine:
         self.cold = cold
         self.is_named_cold = is_named_cold
         self.libraries = libraries or Libraries()
-        self.queries = Queries()
+        self.queries = Queries(project.files.uses)
         self.effects = Effects()
         "What the lines do that are being read."
         self.attributes = attributes.AttributeTables(self)
@@ -289,10 +289,12 @@ class Engine:
             return False
         return True
 
-    def forget(self) -> None:
-        """Nobody will ask for summaries any more."""
-        self.queries = Queries()
+    def forget(self) -> Queries:
+        """Nobody will ask for summaries any more. The questions, for what their answers rested on."""
+        queries, self.queries = self.queries, Queries()
+        queries.forget_answers()
         self._shared = Shared()
+        return queries
 
     def collect(self, work: Callable[[], Value], ref: str) -> Summary:
         """The summary of `work`: what it returns and notes. An exception in it becomes a failure of the record."""

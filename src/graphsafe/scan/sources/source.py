@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import codecs
+import hashlib
 import io
 import re
 import tokenize
@@ -22,6 +23,7 @@ from graphsafe.files import read_regular
 MAX_BYTES = 16_000_000
 "Larger files are data written as Python; `ast` needs about a hundred times their size in memory."
 
+DIGEST_LENGTH = 32
 ENCODING = re.compile(rb"\xef\xbb\xbf|[^\r\n]*coding|[^\r\n]*(?:\r\n|\r|\n)[^\r\n]*coding")
 _LINE_END = re.compile(r"(\r\n|\r|\n)")
 
@@ -48,9 +50,13 @@ class Source:
         """Split as Python splits them: form feeds and other separators do not end a line."""
         return self.text.split("\n")
 
+    def lines_of(self, first: int, last: int) -> Sequence[str]:
+        """Lines `first` to `last`, from 1, inclusive."""
+        return self.lines[first - 1 : last]
+
     def slice_tree(self, first: int, last: int) -> ast.stmt:
         """The statement on lines `first` to `last` (from 1, inclusive), with the positions it has in the file."""
-        body = "\n".join(self.lines[first - 1 : last])
+        body = "\n".join(self.lines_of(first, last))
         if body[:1] in (" ", "\t", "\f"):
             # An indented statement is only legal inside another; blank lines before it cost less than shifting nodes.
             outer = parse("\n" * (first - 2) + "if 1:\n" + body).body[0]
@@ -66,6 +72,11 @@ class Source:
         if text.isascii():
             return offset + 1
         return len(text.encode("utf-8")[:offset].decode("utf-8", "ignore")) + 1
+
+
+def digest(data: bytes) -> str:
+    """Stands for what was read, to see whether it is still so."""
+    return hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2).hexdigest()
 
 
 def decode(data: bytes) -> str:

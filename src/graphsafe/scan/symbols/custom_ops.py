@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project_files import Files
 
 _DECORATED = re.compile(rb"""custom_op\(\s*["'](?:\w+::)?(\w+)["'].{0,300}?\bdef\s+(\w+)""", re.S)
 _REGISTERED = re.compile(rb"""\bop_name\s*=\s*["'](\w+)["']\s*,\s*op_func\s*=\s*(\w+)""")
@@ -15,26 +16,31 @@ _IMPLEMENTED = re.compile(rb"""\.impl\(\s*["'](?:\w+::)?(\w+)["']\s*,\s*(\w+)"""
 class CustomOps:
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._table: dict[str, tuple[str, str]] | None = None
 
     def function(self, name: str) -> str | None:
         """The ref of the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), as the text tells."""
         parts = name.split(".")
         if len(parts) < 4:
             return None
-        if self._table is None:
-            self._table = self._project.files.table("custom_ops", self._read)
-        path, function = self._table.get(parts[3], ("", ""))
+        files = self._project.files
+        files.uses.note("operator", parts[3])
+        path, function = functions_by_operator(files).get(parts[3], ("", ""))
         file = self._project.index(path) if path else None
         binding = self._project.resolve(file, function) if file is not None else None
         return f"{binding.path}::{binding.name}" if binding is not None and binding.kind == "function" else None
 
-    def _read(self) -> dict[str, tuple[str, str]]:
+
+def functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:
+    """Name of an operator -> path and name of the function that is registered first."""
+
+    def read() -> Mapping[str, tuple[str, str]]:
         table: dict[str, tuple[str, str]] = {}
-        for path in self._project.paths:
-            for operator, function in operators_in(self._project.files.data(path) or b""):
+        for path in files.paths:
+            for operator, function in operators_in(files.data(path) or b""):
                 table.setdefault(operator, (path, function))
         return table
+
+    return files.table("operators", read)
 
 
 def operators_in(data: bytes) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from graphsafe.scan.domain.uses import Memo
 from graphsafe.scan.sources.source import Unreadable
 from graphsafe.scan.symbols.project import Project
 
@@ -23,7 +24,8 @@ def declared_on_host(project: Project, path: str) -> frozenset[str]:
 
 
 def _declared_in(project: Project, path: str) -> frozenset[str]:
-    return project.files.table(f"declared on host: {path}", lambda: _declared(project, path))
+    known: Memo[str, frozenset[str]] = project.files.table("declared on host", dict)
+    return project.files.uses.memo(known, path, lambda: _declared(project, path), frozenset())
 
 
 def _declared(project: Project, path: str) -> frozenset[str]:

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.uses import Memo
 from graphsafe.scan.domain.values import ClassValue, Number
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
@@ -23,14 +24,13 @@ class Variables:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._positions: dict[str, int | None] = {}
+        self._positions: Memo[str, int | None] = {}
         "Class -> where its constructor takes the default; None for a class that makes none."
 
     def made(self, cls: ClassValue, arguments: Arguments) -> Number | None:
         """What an instance gives where the variable is not set: its default. None for other classes."""
-        if cls.ref not in self._positions:
-            self._positions[cls.ref] = self._default_position(cls.ref)
-        position = self._positions[cls.ref]
+        uses = self._project.files.uses
+        position = uses.memo(self._positions, cls.ref, lambda: self._default_position(cls.ref), None)
         if position is None:
             return None
         default = arguments.get(position, _DEFAULT)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from graphsafe.scan.sources.source import Source
+from graphsafe.scan.sources.source import Source, digest
 
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
 HANDING_OVER = ("_hook(", ".forward = ")
@@ -34,6 +34,8 @@ class FunctionFacts:
     "Holds a `with` of a CUDA graph, or names a function that makes one."
     hands_over: bool = False
     "May hold a call that registers a hook, or an assignment to `forward`."
+    digest: str = ""
+    "Of its text."
 
 
 @dataclass(slots=True)
@@ -67,13 +69,34 @@ class FileIndex:
     "The module level itself captures."
     replays: bool = False
     "Something named `replay` is called."
+    outline: str = ""
+    "A digest of all that stands above, lines and the text of functions aside."
 
 
 def build_index(source: Source, tree: ast.Module, module: str, is_package: bool) -> FileIndex:
     index = FileIndex(str(source.path), module, is_package)
     builder = _Builder(index, source)
     builder.module_body(tree.body)
+    index.outline = _outline(index, source)
     return index
+
+
+def _outline(index: FileIndex, source: Source) -> str:
+    """Statements that bind names of the module or of a class count with their text."""
+    parts = (
+        (index.module, index.is_package, index.stars, index.captures, index.replays, [*index.imports.items()]),
+        [
+            (facts.name, facts.decorators, facts.owner, facts.mark, facts.captures, facts.hands_over)
+            for facts in index.functions.values()
+        ],
+        [
+            (facts.name, facts.bases, facts.decorators, [*facts.methods.items()], [*facts.writers.items()])
+            for facts in index.classes.values()
+        ],
+        [(name, source.lines_of(*span)) for facts in index.classes.values() for name, span in facts.fields.items()],
+        [(name, [source.lines_of(*span) for span in spans]) for name, spans in index.assigns.items()],
+    )
+    return digest(repr(parts).encode("utf-8", "surrogatepass"))
 
 
 class _Builder:
@@ -168,6 +191,8 @@ class _Builder:
             captures=self._captures(node),
             hands_over=any(first < number <= (node.end_lineno or node.lineno) for number in self.handing_over),
         )
+        text = "\n".join(self.source.lines_of(facts.line, facts.end_line))
+        facts.digest = digest(text.encode("utf-8", "surrogatepass"))[:16]
         self.index.functions[facts.name] = facts
         if not node.name.startswith("test"):
             # What a test defines for itself is no engine's step.

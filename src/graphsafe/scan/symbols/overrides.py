@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from graphsafe.scan.domain.uses import Memo
 from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project_files import Files
 
 _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\]]*\])?\(([^)]*)\)")
 "Without an anchor, so that the search looks for the word first: ten times as fast. Prose that matches is no class."
@@ -20,15 +22,12 @@ class Overrides:
         self._project = project
         self._in_scope = in_scope
         "Files for which it is false are left out."
-        self._subclasses: dict[str, list[tuple[str, str]]] | None = None
-        self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
+        self._methods: Memo[tuple[str, str], tuple[tuple[str, str], ...]] = {}
 
     def of(self, ref: str, name: str) -> tuple[tuple[str, str], ...]:
         """Subclasses of class `ref` that have a method `name` of their own, each with the method, in order of path."""
-        key = (ref, name)
-        if key not in self._methods:
-            self._methods[key] = tuple(self._find(ref, name))
-        return self._methods[key]
+        uses = self._project.files.uses
+        return uses.memo(self._methods, (ref, name), lambda: tuple(self._find(ref, name)), ())
 
     def _find(self, ref: str, name: str) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
@@ -40,13 +39,15 @@ class Overrides:
 
     def _below(self, ref: str) -> set[str]:
         """Subclasses of `ref`, by the names of their bases; more where class names repeat."""
-        if self._subclasses is None:
-            self._subclasses = self._project.files.table("overrides", self._read)
+        files = self._project.files
+        subclasses = subclasses_by_base(files)
         found: set[str] = set()
         seen: set[tuple[str, str]] = set()
         names = [ref.rpartition("::")[2].rpartition(".")[2]]
         while names:
-            for path, name in self._subclasses.get(names.pop(), ()):
+            base = names.pop()
+            files.uses.note("subclasses", base)
+            for path, name in subclasses.get(base, ()):
                 if (path, name) in seen:
                     continue
                 seen.add((path, name))
@@ -63,13 +64,18 @@ class Overrides:
         classes = file.classes if file is not None else ()
         return [f"{path}::{qualified}" for qualified in classes if qualified.rpartition(".")[2] == name]
 
-    def _read(self) -> dict[str, list[tuple[str, str]]]:
-        """Name of a base -> path and name of the classes that are written with it."""
+
+def subclasses_by_base(files: Files) -> Mapping[str, Sequence[tuple[str, str]]]:
+    """Name of a base -> path and name of the classes that are written with it."""
+
+    def read() -> Mapping[str, Sequence[tuple[str, str]]]:
         table: dict[str, list[tuple[str, str]]] = {}
-        for path in self._project.paths:
-            for base, name in subclasses_in(self._project.files.data(path) or b""):
+        for path in files.paths:
+            for base, name in subclasses_in(files.data(path) or b""):
                 table.setdefault(base, []).append((path, name))
         return table
+
+    return files.table("subclasses", read)
 
 
 def subclasses_in(data: bytes) -> Iterator[tuple[str, str]]:

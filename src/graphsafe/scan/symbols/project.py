@@ -33,7 +33,7 @@ class Used:
     indexes: Mapping[str, FileIndex | None]
     problems: Mapping[str, Unreadable]
     rewritten: Set[str]
-    spans: Mapping[str, Set[tuple[int, int]]]
+    spans: Mapping[str, Mapping[tuple[int, int], int]]
     whole: Set[str]
     searches: Mapping[str, Set[re.Pattern[str]]]
     names: Mapping[str, Set[str]]
@@ -49,11 +49,14 @@ class Project:
         self._asked: set[str] = set()
         self._asked_elsewhere: dict[str, set[str]] = {}
         "What other processes have asked for."
+        self._uses = files.uses
         self._modules = files.modules
-        self._mros: dict[str, tuple[str, ...]] = {}
-        self._bindings: dict[tuple[str, str], Binding | None] = {}
-        self._classes: dict[str, ClassFacts | None] = {}
-        self._functions: dict[str, FunctionFacts | None] = {}
+        self._packages = frozenset(name.partition(".")[0] for name in files.modules)
+        # Each answer with the number of the fact that it is, or that it rests on.
+        self._mros: dict[str, tuple[tuple[str, ...], int]] = {}
+        self._bindings: dict[tuple[str, str, str], tuple[Binding | None, int]] = {}
+        self._classes: dict[str, tuple[ClassFacts | None, int]] = {}
+        self._functions: dict[str, tuple[FunctionFacts | None, int]] = {}
         self._methods: dict[object, dict[str, str | None]] = {}
         "Class, and the class after which to look where there is one -> name -> method."
 
@@ -78,6 +81,7 @@ class Project:
     def module(self, name: str, importer: str) -> FileIndex | None:
         """The file that `import name` in `importer` means: of several, the one nearest to the importer."""
         candidates = self._modules.get(name)
+        self._uses.note("module", name)
         if candidates is None:
             return None
         path = candidates[0]
@@ -90,11 +94,14 @@ class Project:
 
     def resolve(self, file: FileIndex, name: str, depth: int = 0) -> Binding | None:
         """What the global `name` means in `file`; None for a builtin or a name bound nowhere."""
-        key = (file.path, name)
-        if key not in self._bindings:
-            self._bindings[key] = None
-            self._bindings[key] = self._resolve(file, name, depth)
-        return self._bindings[key]
+        key = ("name", file.path, name)
+        known = self._bindings.get(key)
+        if known is None:
+            fact = self._uses.number(key)
+            self._bindings[key] = None, fact
+            known = self._bindings[key] = self._uses.aside(lambda: self._resolve(file, name, depth)), fact
+        self._uses.now.add(known[1])
+        return known[0]
 
     def _resolve(self, file: FileIndex, name: str, depth: int) -> Binding | None:
         if depth > 12:
@@ -118,9 +125,13 @@ class Project:
     def resolve_dotted(self, dotted: str, importer: str, depth: int = 0) -> Binding:
         """What an absolute dotted path means: a project's module, something in it, or a library's name."""
         parts = dotted.split(".")
+        if parts[0] not in self._packages:
+            self._uses.note("package", parts[0])
+            return Binding("lib", dotted)
         for split in range(len(parts), 0, -1):
             module = ".".join(parts[:split])
             if module not in self._modules:
+                self._uses.note("module", module)
                 continue
             file = self.module(module, importer)
             if file is None:
@@ -161,7 +172,7 @@ class Project:
     def asked(self) -> dict[str, set[str]]:
         """Path -> the names that somebody has looked for at the module level, there or not."""
         found = {path: set(names) for path, names in self._asked_elsewhere.items()}
-        for path, name in self._bindings:
+        for _, path, name in self._bindings:
             found.setdefault(path, set()).add(name)
         return found
 
@@ -180,7 +191,9 @@ class Project:
         files.rewritten |= used.rewritten
         files.read_whole |= used.whole
         for path, spans in used.spans.items():
-            files.read_spans.setdefault(path, set()).update(spans)
+            known = files.read_spans.setdefault(path, {})
+            for span in spans:
+                known.setdefault(span, files.uses.number(("lines", path, *span)))
         for path, patterns in used.searches.items():
             files.searches.setdefault(path, set()).update(patterns)
         for path, names in used.names.items():
@@ -189,18 +202,24 @@ class Project:
     # classes and functions, by `path::Qual.name`
 
     def class_facts(self, ref: str) -> ClassFacts | None:
-        if ref not in self._classes:
+        known = self._classes.get(ref)
+        if known is None:
             path, _, name = ref.partition("::")
             file = self.index(path)
-            self._classes[ref] = file.classes.get(name) if file is not None else None
-        return self._classes[ref]
+            facts = file.classes.get(name) if file is not None else None
+            known = self._classes[ref] = facts, self._uses.number(("outline", path))
+        self._uses.now.add(known[1])
+        return known[0]
 
     def function_facts(self, ref: str) -> FunctionFacts | None:
-        if ref not in self._functions:
+        known = self._functions.get(ref)
+        if known is None:
             path, _, name = ref.partition("::")
             file = self.index(path)
-            self._functions[ref] = file.functions.get(name) if file is not None else None
-        return self._functions[ref]
+            facts = file.functions.get(name) if file is not None else None
+            known = self._functions[ref] = facts, self._uses.number(("outline", path))
+        self._uses.now.add(known[1])
+        return known[0]
 
     def function_node(self, ref: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         facts = self.function_facts(ref)
@@ -211,10 +230,13 @@ class Project:
 
     def mro(self, ref: str) -> tuple[str, ...]:
         """The class and its bases, nearest first: project classes as refs, others as dotted names."""
-        if ref not in self._mros:
-            self._mros[ref] = (ref,)
-            self._mros[ref] = self._linearise(ref)
-        return self._mros[ref]
+        known = self._mros.get(ref)
+        if known is None:
+            fact = self._uses.number(("bases", ref))
+            self._mros[ref] = (ref,), fact
+            known = self._mros[ref] = self._uses.aside(lambda: self._linearise(ref)), fact
+        self._uses.now.add(known[1])
+        return known[0]
 
     def _linearise(self, ref: str) -> tuple[str, ...]:
         facts = self.class_facts(ref)
@@ -241,13 +263,14 @@ class Project:
 
     def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:
         """The ref of the function that `name` means on an instance of class `ref`, or on `super()` of class `after`."""
+        order = self.mro(ref)
         methods = self._methods.setdefault(ref if after is None else (ref, after), {})
         if name not in methods:
-            methods[name] = self._find_method(ref, name, after)
+            # It follows from the order of bases, and from what these declare: whoever asks has just asked for that.
+            methods[name] = self._uses.aside(lambda: self._find_method(order, name, after))
         return methods[name]
 
-    def _find_method(self, ref: str, name: str, after: str | None) -> str | None:
-        order = self.mro(ref)
+    def _find_method(self, order: tuple[str, ...], name: str, after: str | None) -> str | None:
         if after is not None and after in order:
             order = order[order.index(after) + 1 :]
         for base in order:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from graphsafe.config import is_project_root
+from graphsafe.scan.domain.uses import Uses
 from graphsafe.scan.sources.source import Source, Unreadable, parse_source, read, read_bytes
 from graphsafe.scan.symbols.index import FileIndex, build_index, statements_by_line
 
@@ -32,6 +33,8 @@ class Files:
     def __init__(self, paths: Iterable[Path], buffers: Mapping[str, bytes] = MappingProxyType({})) -> None:
         """`buffers`: what an editor holds of files, in place of what is saved, if anything is."""
         self._buffers = buffers
+        self.uses = Uses()
+        "Where those who ask note what they have used."
         self.problems: dict[str, Unreadable] = {}
         self.indexes: dict[str, FileIndex | None] = {}
         self.recall: Callable[[str], FileIndex | None] | None = None
@@ -48,8 +51,8 @@ class Files:
         "Path -> the statements of the module and of its classes, by first and last line."
         self._tree_lines = 0
         self._tables: dict[str, object] = {}
-        self.read_spans: dict[str, set[tuple[int, int]]] = {}
-        "Path -> first and last lines of the statements that were asked for."
+        self.read_spans: dict[str, dict[tuple[int, int], int]] = {}
+        "Path -> first and last lines of the statements that were asked for -> the number of the fact."
         self.read_whole: set[str] = set()
         "Files whose text was asked for."
         self.searches: dict[str, set[re.Pattern[str]]] = {}
@@ -77,13 +80,14 @@ class Files:
         return self._modules
 
     def table(self, name: str, make: Callable[[], Table]) -> Table:
-        """What is read off all files together, made once."""
+        """What is read off all files together, made once; who looks something up there notes that as a fact."""
         if name not in self._tables:
-            self._tables[name] = make()
+            self._tables[name] = self.uses.aside(make)
         return self._tables[name]  # type: ignore[return-value]
 
     def index(self, path: str) -> FileIndex | None:
         """None where the file cannot be read; `problems` says why."""
+        self.uses.note("outline", path)
         if path not in self.indexes:
             known = self.recall(path) if self.recall is not None else None
             self.indexes[path] = known or self._build(path)
@@ -130,6 +134,7 @@ class Files:
 
     def data(self, path: str) -> bytes | None:
         """What a file holds; None, and a problem, where it cannot be opened."""
+        self.uses.note("text", path)
         if path in self.held:
             return self.held[path]
         if path in self._buffers:
@@ -151,10 +156,15 @@ class Files:
     def search(self, path: str, pattern: re.Pattern[str]) -> list[str]:
         """What a pattern of one group or none finds in a file's text. Raises as `source` does."""
         self.searches.setdefault(path, set()).add(pattern)
-        return pattern.findall(self.source(path).text)
+        self.uses.note("search", path, pattern.pattern, pattern.flags)
+        return pattern.findall(self._source(path).text)
 
     def source(self, path: str) -> Source:
         """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
+        self.uses.note("text", path)
+        return self._source(path)
+
+    def _source(self, path: str) -> Source:
         if path in self._sources:
             self._sources.move_to_end(path)
             return self._sources[path]
@@ -175,15 +185,19 @@ class Files:
         """The statement on these lines; None where it does not stand alone."""
         key = (path, first, last)
         node: ast.stmt | None
+        spans = self.read_spans.setdefault(path, {})
+        fact = spans.get((first, last))
+        if fact is None:
+            fact = spans[first, last] = self.uses.number(("lines", *key))
+        self.uses.now.add(fact)
         if key in self._nodes:
             self._nodes.move_to_end(key)
             return self._nodes[key]
-        self.read_spans.setdefault(path, set()).add((first, last))
         try:
             if path in self._trees:
                 self._trees.move_to_end(path)
             parsed = self._trees.get(path, {}).get((first, last))
-            node = parsed if parsed is not None else self.source(path).slice_tree(first, last)
+            node = parsed if parsed is not None else self._source(path).slice_tree(first, last)
         except (SyntaxError, ValueError, IndexError, KeyError, RecursionError, MemoryError, Unreadable):
             node = None
         self._nodes[key] = node
