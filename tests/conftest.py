@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import jsonschema
 import pytest
 
+from graphsafe.report.schema import report_schema
+
 # Test processes fill the cores; torch's own threads would wait for each other, spinning.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from graphsafe.report.schema import report_schema
+# Whoever is started in the background is deaf to Ctrl-C, and so are its children, which tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ValidReport = Callable[[str], Any]
 

@@ -45,7 +45,7 @@ LEGAL = ""
 
 _TABLES = ("reports", "indexes", "dependencies", "readings")
 _COLUMNS = "(key text primary key, data text)"
-_SCHEMA = frozenset(f"CREATE TABLE {table} {_COLUMNS}" for table in _TABLES)
+_SCHEMA = frozenset(f"CREATE TABLE {table} {_COLUMNS}".encode() for table in _TABLES)
 
 
 class Cache:
@@ -149,7 +149,7 @@ class Cache:
             self._give_up(error)
 
     def _open(self) -> sqlite3.Connection:
-        """Raises sqlite3.Error, also for a database with anything else in it: a view may never end."""
+        """Raises sqlite3.Error, also for a database with more in it (a view may never end) or less."""
         assert self._file is not None
         if os.path.lexists(self._file) and not os.path.isfile(self._file):
             raise sqlite3.OperationalError("not a regular file")
@@ -158,8 +158,8 @@ class Cache:
         try:
             connection.text_factory = bytes
             schema = {sql for (sql,) in connection.execute("select sql from sqlite_master where sql is not null")}
-            if not schema <= {sql.encode() for sql in _SCHEMA}:
-                raise sqlite3.DatabaseError("not a cache")
+            if schema and schema != _SCHEMA:
+                raise sqlite3.DatabaseError("not a cache, or one of another version")
         except (sqlite3.Error, UnicodeError):
             connection.close()
             raise
