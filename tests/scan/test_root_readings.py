@@ -283,7 +283,7 @@ KNOWN = {
 def test_no_memo_hides_what_an_answer_used() -> None:
     """An answer about the project that is kept must be a question, or be made by `Uses.memo`, or its use is noted."""
     scan = Path(api.__file__).parent
-    for path in sorted(file for folder in ("interpreter", "models") for file in (scan / folder).glob("*.py")):
+    for path in sorted(file for folder in ("interpreter", "models") for file in (scan / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Attribute) and node.value is not None:
                 is_table = isinstance(node.value, ast.Dict) and not ast.unparse(node.annotation).startswith("Memo[")

@@ -21,8 +21,9 @@ from graphsafe.scan.domain.values import (
     holds_device,
     of_elements,
 )
-from graphsafe.scan.interpreter import conditions, guards
 from graphsafe.scan.interpreter.assignments import assign
+from graphsafe.scan.interpreter.conditions import guards
+from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.models import formatting, protocols
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _generators(engine: Engine, frame: Frame, generators: list[ast.comprehension
             items = iterable.items
         assign(engine, frame, generator.target, element_of(iterable), generator.target)
         for condition in generator.ifs:
-            conditions.truth(engine, frame, condition, "if", condition)
+            truth(engine, frame, condition, "if", condition)
             guards.narrow(engine, frame, frame.env, condition, True)
     return items
 

@@ -48,23 +48,15 @@ from graphsafe.scan.domain.values import (
     of_elements,
 )
 from graphsafe.scan.domain.widening import widened
-from graphsafe.scan.interpreter import (
-    attributes,
-    calls,
-    decorators,
-    event_guards,
-    expressions,
-    members,
-    parameters,
-    state_writes,
-    statements,
-)
+from graphsafe.scan.interpreter import attributes, expressions, members, state_writes, statements
 from graphsafe.scan.interpreter.annotations import annotated
-from graphsafe.scan.interpreter.call_budget import MAX_COLD, CallBudget, Scope
 from graphsafe.scan.interpreter.call_frame import Frame
-from graphsafe.scan.interpreter.closures import Closures
+from graphsafe.scan.interpreter.calls import calls, decorators, parameters
+from graphsafe.scan.interpreter.calls.budget import MAX_COLD, CallBudget, Scope
+from graphsafe.scan.interpreter.calls.closures import Closures
+from graphsafe.scan.interpreter.calls.name_based_arguments import passed_by
+from graphsafe.scan.interpreter.conditions import event_guards
 from graphsafe.scan.interpreter.module_level import ModuleLevel
-from graphsafe.scan.interpreter.name_based_arguments import passed_by
 from graphsafe.scan.models import named_calls
 from graphsafe.scan.sources.node_memo import expression_text
 from graphsafe.scan.symbols.custom_ops import CustomOps

@@ -19,8 +19,10 @@ from graphsafe.scan.domain.values import (
     number,
     options,
 )
-from graphsafe.scan.interpreter import calls, conditions, displays, members, operators, subscripts
+from graphsafe.scan.interpreter import displays, members, operators, subscripts
 from graphsafe.scan.interpreter.assignments import assign
+from graphsafe.scan.interpreter.calls import calls
+from graphsafe.scan.interpreter.conditions.truth import boolean, conditional
 from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
@@ -110,9 +112,9 @@ HANDLERS: Mapping[type[ast.expr], Handler] = {
     ast.Attribute: _attribute,
     ast.BinOp: operators.binary_operation,
     ast.UnaryOp: operators.unary,
-    ast.BoolOp: conditions.boolean,
+    ast.BoolOp: boolean,
     ast.Compare: operators.compare,
-    ast.IfExp: conditions.conditional,
+    ast.IfExp: conditional,
     ast.Tuple: displays.sequence_display("tuple"),
     ast.List: displays.sequence_display("list"),
     ast.Set: displays.sequence_display("set"),

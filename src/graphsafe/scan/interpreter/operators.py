@@ -37,7 +37,7 @@ from graphsafe.scan.domain.values import (
     of_elements,
     together,
 )
-from graphsafe.scan.interpreter import conditions
+from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.models import formatting
 from graphsafe.scan.models.operations import elementwise
 
@@ -182,7 +182,7 @@ def promote(a: Dtype | None, b: Dtype | None) -> Dtype | None:
 
 def unary(engine: Engine, frame: Frame, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
-        known = conditions.truth(engine, frame, node.operand, "not", node)
+        known = truth(engine, frame, node.operand, "not", node)
         if known is not None:
             return replace(known, const=not known.const, type="bool")
         state = state_of(engine.evaluate_quietly(frame, node.operand))

@@ -25,10 +25,12 @@ from graphsafe.scan.domain.values import (
     as_tensor,
     describe,
 )
-from graphsafe.scan.interpreter import assignments, calls, guards
+from graphsafe.scan.interpreter import assignments
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.call_frame import Frame, LazyTest
-from graphsafe.scan.interpreter.conditions import truth
+from graphsafe.scan.interpreter.calls import calls
+from graphsafe.scan.interpreter.conditions import guards
+from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.models import protocols
 from graphsafe.scan.symbols.index import decorator_name, dotted, import_targets
 from graphsafe.scan.symbols.kernels import is_kernel

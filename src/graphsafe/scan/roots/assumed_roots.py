@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.record import HOOK
 from graphsafe.scan.domain.values import Instance, Value
-from graphsafe.scan.interpreter.decorators import makes_function
+from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
-from graphsafe.scan.interpreter.call_budget import Scope
+from graphsafe.scan.interpreter.calls.budget import Scope
 from graphsafe.scan.roots.assumed_roots import may_be_assumed
 from graphsafe.scan.roots.importers import reading_plan
 from graphsafe.scan.symbols.index import CAPTURE_WORDS, HANDING_OVER

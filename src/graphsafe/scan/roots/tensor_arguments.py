@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Set
 
 from graphsafe.optable import OpTable
-from graphsafe.scan.interpreter.parameter_usage import is_used_as_tensor
+from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 

@@ -25,7 +25,7 @@ from graphsafe.scan.domain.values import (
     options,
     without_none,
 )
-from graphsafe.scan.interpreter.capture_answers import answer
+from graphsafe.scan.interpreter.conditions.capture_answers import answer
 from graphsafe.scan.models import platforms, type_tests
 from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
 from graphsafe.scan.symbols.index import dotted, is_none

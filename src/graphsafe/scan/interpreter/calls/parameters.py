@@ -26,7 +26,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
-from graphsafe.scan.interpreter.parameter_usage import is_used_as_tensor
+from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
 from graphsafe.scan.symbols.declared_fields import declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, is_none
 

@@ -15,8 +15,8 @@ from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.record import Edge
 from graphsafe.scan.domain.summary import CallEdge
 from graphsafe.scan.domain.values import UNKNOWN, Dict, Function, Sequence, Value
-from graphsafe.scan.interpreter import parameters
 from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.interpreter.calls import parameters
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.engine import Engine

@@ -32,7 +32,8 @@ from graphsafe.scan.domain.values import (
     depends_on_step,
     options,
 )
-from graphsafe.scan.interpreter import constructors, members
+from graphsafe.scan.interpreter import members
+from graphsafe.scan.interpreter.calls import constructors
 from graphsafe.scan.models import containers, library, platforms, runtime_objects, tensors, torch_functions
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.symbols.overrides import is_abstract

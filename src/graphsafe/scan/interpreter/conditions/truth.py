@@ -25,7 +25,7 @@ from graphsafe.scan.domain.values import (
     describe,
     number,
 )
-from graphsafe.scan.interpreter import guards
+from graphsafe.scan.interpreter.conditions import guards
 from graphsafe.scan.models import platforms, protocols
 
 if TYPE_CHECKING:

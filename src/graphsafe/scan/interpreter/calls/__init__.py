@@ -1,0 +1,1 @@
+"""Calls: which function a call means, what its parameters are, and what comes back."""
