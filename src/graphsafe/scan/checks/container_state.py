@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.domain.events import span_of
+from graphsafe.scan.checks.own_changes import own_change
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import UNKNOWN, Dict, Sequence, Unknown, Value, of_elements
 
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ def changed(engine: Engine, frame: Frame, node: ast.Call, container: Sequence | 
         elem = replace(elem, state=container.held_by)
     # What is emptied first holds what this step puts there.
     value = of_elements("list", UNKNOWN) if name == "clear" else elem
-    _note(engine, frame, node, container.held_by, ast.unparse(node.func.value), value, name != "clear")
+    text = ast.unparse(node.func.value)
+    engine.note(own_change(frame, node, container.held_by, text, value, reads_self=name != "clear"))
 
 
 def advanced(engine: Engine, frame: Frame, node: ast.Call, iterator: Value) -> None:
@@ -38,26 +38,6 @@ def advanced(engine: Engine, frame: Frame, node: ast.Call, iterator: Value) -> N
         return
     text = ast.unparse(node.args[0])
     engine.emit(frame, "AttrWrite", "host-state", node, attribute=text, value="the next element of an iterator")
-
-
-def _note(engine: Engine, frame: Frame, node: ast.AST, key: str, text: str, value: Value, reads_self: bool) -> None:
-    engine.note(
-        Write(
-            key=key,
-            text=text,
-            path=frame.path,
-            function=frame.function,
-            span=span_of(node),
-            value=value,
-            before=None,
-            augmented=reads_self,
-            reads_self=reads_self,
-            lazy=False,
-            keyed=True,
-            guard=frame.guard,
-            compile_test=frame.compile_test,
-        )
-    )
 
 
 __all__ = ["advanced", "changed"]

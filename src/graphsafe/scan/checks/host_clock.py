@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.domain.events import span_of
-from graphsafe.scan.domain.state_log import Write
+from graphsafe.scan.checks.own_changes import own_change
 from graphsafe.scan.domain.values import Number
 
 if TYPE_CHECKING:
@@ -23,23 +22,7 @@ def read(engine: Engine, frame: Frame, node: ast.Call) -> Number:
     value = Number(type="float", state=f"{KEY}::{frame.ref}:{line}:{node.col_offset}")
     if frame.hot:
         assert value.state is not None
-        engine.note(
-            Write(
-                key=value.state,
-                text=ast.unparse(node),
-                path=frame.path,
-                function=frame.function,
-                span=span_of(node),
-                value=value,
-                before=None,
-                augmented=True,
-                reads_self=True,
-                lazy=False,
-                keyed=False,
-                guard=frame.guard,
-                compile_test=frame.compile_test,
-            )
-        )
+        engine.note(own_change(frame, node, value.state, ast.unparse(node), value, keyed=False))
     return value
 
 

@@ -89,19 +89,17 @@ class RootReadings:
 
     def keep_first(self, read: Mapping[str, Summary]) -> None:
         """The summaries of the first round, before the second changes them."""
-        writer = SummaryWriter(self._rows, self._digests.first_line)
-        for root, summary in read.items():
-            try:
-                self._first[root] = writer.number(summary)
-            except Unkept:
-                self._unkept.add(root)
+        self._keep(read, self._first)
 
     def keep_second(self, read: Mapping[str, Summary]) -> None:
         """The summaries of the second round."""
+        self._keep(read, self._second)
+
+    def _keep(self, read: Mapping[str, Summary], numbers: dict[str, int]) -> None:
         writer = SummaryWriter(self._rows, self._digests.first_line)
         for root, summary in read.items():
             try:
-                self._second[root] = writer.number(summary)
+                numbers[root] = writer.number(summary)
             except Unkept:
                 self._unkept.add(root)
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks import container_state
 from graphsafe.scan.checks.cached_entries import may_drop_results
+from graphsafe.scan.checks.own_changes import own_change
 from graphsafe.scan.domain.arguments import Call
-from graphsafe.scan.domain.events import span_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import entry, held_in, not_held
 from graphsafe.scan.domain.joins import element_of, join, sequence
-from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
     BOOL,
     INT,
@@ -184,24 +183,8 @@ def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, adde
     elif as_tensor(added)[0] is not None and function.attr in ("append", "appendleft", "extend", "insert"):
         # A list of tensors that gets longer each step: the graph knows only those of the capture.
         text = dotted(holder) or holder.attr
-        engine.note(
-            Write(
-                key=engine.attributes.key(owner.ref, holder.attr),
-                text=text,
-                path=frame.path,
-                function=frame.function,
-                span=span_of(node),
-                value=added,
-                before=None,
-                augmented=True,
-                reads_self=True,
-                lazy=False,
-                keyed=True,
-                guard=frame.guard,
-                compile_test=frame.compile_test,
-                grows=True,
-            )
-        )
+        key = engine.attributes.key(owner.ref, holder.attr)
+        engine.note(own_change(frame, node, key, text, added, grows=True))
 
 
 def cached_call(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:

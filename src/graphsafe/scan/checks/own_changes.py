@@ -1,0 +1,43 @@
+"""Changes of state that are no assignments: calls that change what an attribute holds, and clocks."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.events import span_of
+from graphsafe.scan.domain.state_log import Write
+from graphsafe.scan.domain.values import Value
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+
+
+def own_change(
+    frame: Frame,
+    node: ast.AST,
+    key: str,
+    text: str,
+    value: Value,
+    *,
+    reads_self: bool = True,
+    keyed: bool = True,
+    grows: bool = False,
+) -> Write:
+    """What `node` does to the state that the code calls `text`, as an assignment of `value` would be noted."""
+    return Write(
+        key=key,
+        text=text,
+        path=frame.path,
+        function=frame.function,
+        span=span_of(node),
+        value=value,
+        before=None,
+        augmented=reads_self,
+        reads_self=reads_self,
+        lazy=False,
+        keyed=keyed,
+        guard=frame.guard,
+        compile_test=frame.compile_test,
+        grows=grows,
+    )
