@@ -16,23 +16,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from corpus import findings_above_note, unpack
-from transformers_accuracy import Place, Truth
+from corpus import unpack
+from transformers_accuracy import Place, Truth, found_in
 
 TRUTH = Path(__file__).parent / "data" / "library_truth.json"
-
-
-def places(folder: Path) -> list[Place]:
-    return [
-        Place(
-            Path(finding.location.path).resolve().relative_to(folder).as_posix(),
-            finding.location.line,
-            finding.location.end_line,
-            finding.code,
-            finding.message,
-        )
-        for finding in findings_above_note(folder)
-    ]
 
 
 def row(name: str, truth: Truth, found: Sequence[Place]) -> str:
@@ -56,7 +43,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name).resolve()
             unpack(wheel, folder)
-            found = places(folder)
+            found = found_in(folder)
         everything += found
         print(row(wheel.name.partition("-")[0], truth, found), flush=True)
     print(row("all", truth, everything))

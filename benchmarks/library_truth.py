@@ -15,8 +15,6 @@ import importlib.metadata
 import importlib.util
 import inspect
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -26,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from library_steps import LIBRARIES, cases
-from transformers_truth import Blame, by_file, observed
+from transformers_truth import Blame, by_file, observed, told_by
 
 PACKAGES = [*LIBRARIES, "transformers"]
 TIMEOUT = 60.0
@@ -63,14 +61,8 @@ def one_step(target: str) -> dict[str, Any]:
 
 
 def in_child(target: str) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--step", target]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env=environment)
-    except subprocess.TimeoutExpired:
-        return {"status": "timeout"}
-    last = done.stdout.rpartition("\nRESULT ")[2] if "\nRESULT " in done.stdout else ""
-    return json.loads(last) if last else {"status": f"exit {done.returncode}: {done.stderr[-200:]}"}
+    result, failure = told_by([__file__, "--step", target], TIMEOUT)
+    return {"status": failure} if result is None else result
 
 
 def combined(results: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -64,21 +64,26 @@ class Truth:
         return [p for p in places if self.executed(p) and not any(p.covers(*wait) for wait in self.waits)]
 
 
+def found_in(folder: Path) -> list[Place]:
+    """What a scan of an unpacked wheel finds above note."""
+    return [
+        Place(
+            Path(finding.location.path).resolve().relative_to(folder).as_posix(),
+            finding.location.line,
+            finding.location.end_line,
+            finding.code,
+            finding.message,
+        )
+        for finding in findings_above_note(folder)
+    ]
+
+
 def main() -> int:
     truth = Truth(json.loads(TRUTH.read_text(encoding="utf-8")))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         unpack(Path(sys.argv[1]), folder)
-        places = [
-            Place(
-                Path(f.location.path).resolve().relative_to(folder).as_posix(),
-                f.location.line,
-                f.location.end_line,
-                f.code,
-                f.message,
-            )
-            for f in findings_above_note(folder)
-        ]
+        places = found_in(folder)
         names = [
             Place(file.relative_to(folder).as_posix(), line, line, "", "")
             for file in sorted(folder.rglob("*.py"))

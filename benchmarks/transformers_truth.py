@@ -201,14 +201,20 @@ def one_model(model_type: str) -> dict[str, Any]:
 
 
 def in_child(model_type: str) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--model", model_type]
+    result, failure = told_by([__file__, "--model", model_type], TIMEOUT)
+    return {"built": failure} if result is None else result
+
+
+def told_by(arguments: Sequence[str], timeout: float) -> tuple[dict[str, Any] | None, str]:
+    """What a Python process of its own prints after RESULT, as JSON; None where it does not come to it, and why."""
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
     except subprocess.TimeoutExpired:
-        return {"built": "timeout"}
-    last = done.stdout.rpartition("\nRESULT ")[2] if "RESULT " in done.stdout else ""
-    return json.loads(last) if last else {"built": f"exit {done.returncode}: {done.stderr[-200:]}"}
+        return None, "timeout"
+    _, mark, last = done.stdout.rpartition("\nRESULT ")
+    return (json.loads(last), "") if mark else (None, f"exit {done.returncode}: {done.stderr[-200:]}")
 
 
 def combined(results: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -115,49 +115,50 @@ def test_a_collective_that_one_rank_issues_is_found(device: str, command: Comman
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_collective_that_nothing_waits_for_is_found(device: str, command: Command) -> None:
     report, answer = proven(command, "never_waits", device)
-    assert answer.code == (1 if device == "sim" else answer.code)
+    if device == "sim":  # on a GPU such a step is a race, whose replays may be right
+        assert answer.code == 1
     assert [one for one in codes(report) if one[0] == "GS615"] == [("GS615", f"{device}:0"), ("GS615", f"{device}:1")]
     lines = {one["location"]["line"] for one in report["findings"] if one["code"] == "GS615"}
     assert lines == {line_of("dist.all_reduce(z.clone(), async_op=True)")}
 
 
-def test_ranks_of_a_launcher_of_ones_own(tmp_path: Path, valid_report: Callable[[str], Any]) -> None:
-    """Rank 0 writes the one report; the others end with its code."""
+def launched(tmp_path: Path, each: Callable[[str], dict[str, str]]) -> list[tuple[int, str, str]]:
+    """Exit code, stdout and stderr of rank 1 and of rank 0, as a launcher starts them; `each` rank's own variables."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    places = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(os.getpid())}
+    places = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
     started = [
         subprocess.Popen(
             [sys.executable, "-m", "graphsafe", "capture", f"{RANKS}:sharded", "--device", "sim"],
             cwd=tmp_path,
-            env={**environment, **places, "RANK": rank, "LOCAL_RANK": rank},
+            env={**environment, **places, "RANK": rank, **each(rank)},
             stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in ("1", "0")
-    ]
-    said = [process.communicate(timeout=100)[0] for process in started]
-    assert [process.returncode for process in started] == [0, 0]
-    assert said[0] == "" and "rank 1" in said[1]
-    report = valid_report((tmp_path / "graphsafe-report.json").read_text(encoding="utf-8"))
-    assert [one["rank"] for one in report["devices"]] == [0, 1]
-
-
-def test_ranks_that_see_other_gpus_are_refused(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    places = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{os.getpid()}0"}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "graphsafe", "capture", f"{RANKS}:sharded", "--device", "sim"],
-            cwd=tmp_path,
-            env={**environment, **places, "RANK": rank, "CUDA_VISIBLE_DEVICES": rank},
             stderr=subprocess.PIPE,
             text=True,
         )
         for rank in ("1", "0")
     ]
-    said = [process.communicate(timeout=100)[1] for process in started]
-    assert [process.returncode for process in started] == [2, 2]
-    assert "rank 0 ended without an answer" in said[0] and "each rank has a CUDA_VISIBLE_DEVICES of its own" in said[1]
+    said = [process.communicate(timeout=100) for process in started]
+    return [(process.returncode, *texts) for process, texts in zip(started, said, strict=True)]
+
+
+def test_ranks_of_a_launcher_of_ones_own(tmp_path: Path, valid_report: Callable[[str], Any]) -> None:
+    """Rank 0 writes the one report; the others end with its code."""
+    port = str(os.getpid())
+    follower, leader = launched(
+        tmp_path, lambda rank: {"LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": port}
+    )
+    assert (follower[0], leader[0]) == (0, 0)
+    assert follower[1] == "" and "rank 1" in leader[1]
+    report = valid_report((tmp_path / "graphsafe-report.json").read_text(encoding="utf-8"))
+    assert [one["rank"] for one in report["devices"]] == [0, 1]
+
+
+def test_ranks_that_see_other_gpus_are_refused(tmp_path: Path) -> None:
+    port = f"{os.getpid()}0"
+    follower, leader = launched(tmp_path, lambda rank: {"CUDA_VISIBLE_DEVICES": rank, "MASTER_PORT": port})
+    assert (follower[0], leader[0]) == (2, 2)
+    assert "rank 0 ended without an answer" in follower[2]
+    assert "each rank has a CUDA_VISIBLE_DEVICES of its own" in leader[2]
 
 
 def test_wrong_requests(command: Command) -> None:
