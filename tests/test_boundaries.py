@@ -119,9 +119,10 @@ def test_packages_of_scan_import_only_what_the_picture_has_below_them() -> None:
                 assert height[other] < height[package], f"{name} imports {imported}"
 
 
-def test_no_modules_of_scan_import_each_other() -> None:
-    """Not in a circle either, and not inside of functions."""
-    left = {"graphsafe." + name.removesuffix(".py").replace("/", "."): imports(tree) for name, tree in modules("scan")}
+def test_no_modules_import_each_other() -> None:
+    """Not in a circle either, and not inside of functions. Only `Report.load` imports what makes a Report."""
+    left = {"graphsafe." + name.removesuffix(".py").replace("/", "."): imports(tree) for name, tree in modules()}
+    left["graphsafe.report.model"] -= {"graphsafe.report.json_form"}
     while free := [name for name, imported in left.items() if not left.keys() & (imported - {name})]:
         for name in free:
             del left[name]

@@ -55,6 +55,11 @@ class Job:
         return self.target.rpartition(":")[0]
 
     @property
+    def first_seed(self) -> int:
+        """Current when the target is imported and built."""
+        return self.seed * 1_000_003
+
+    @property
     def imports_for(self) -> str:
         """Imports are made outside of CUDA, so for all real devices; on a simulated one inside of it."""
         return self.device if self.device.startswith("sim") else "cuda"

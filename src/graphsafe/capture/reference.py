@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.compare import INCOMPARABLE, Check, Difference, Spread, difference
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.job import read_result
 from graphsafe.capture.session import (
     FIRST_SEED,
@@ -26,7 +27,6 @@ from graphsafe.capture.session import (
     Session,
     host_values,
     opened,
-    outside_modes,
     save_values,
 )
 from graphsafe.capture.state import Snapshot, inputs_of, reach_of

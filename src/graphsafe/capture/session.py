@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -11,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device import open_device
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.given import plain
 from graphsafe.capture.processes import preparation
 from graphsafe.capture.processes.originals import open_file
 from graphsafe.capture.ranks.group import Ranks, joined
 from graphsafe.capture.state import Reach, inputs_of, seed_generators, walk
+from graphsafe.capture.state.generators import seed_host
 from graphsafe.capture.targets import Subject, TargetError, build, find_factory, load_module, users_code
 from graphsafe.report.text import bucket_name
 
@@ -109,7 +109,7 @@ class Session:
         TargetError."""
         assert self.factory is not None
         self.channel.phase(f"build {bucket_name(axes)}")
-        seed_all(self.device, first_seed(self.job))
+        seed_all(self.device, self.job.first_seed)
         subject = build(self.factory, self.device.torch_device, axes, self.job.inputs)
         other = Session(self.job, self.channel, self.device, subject, factory=self.factory, ranks=self.ranks)
         other.load_sets(folder)
@@ -141,7 +141,7 @@ def opened(job: Job, channel: Channel, watched: list[CaptureAttempt] | None = No
             ranks = stack.enter_context(joined(job, channel, device))
         except (RuntimeError, AssertionError) as error:
             raise TargetError("build", f"cannot use {job.device}: {' '.join(str(error).split())[:300]}") from error
-        seed_all(device, first_seed(job))
+        seed_all(device, job.first_seed)
         if ready is not None:
             preparation.restore_random_state(ready)
         if watched is not None:
@@ -164,32 +164,9 @@ def opened(job: Job, channel: Channel, watched: list[CaptureAttempt] | None = No
         yield Session(job, channel, device, subject, factory=factory, ranks=ranks)
 
 
-def first_seed(job: Job) -> int:
-    """Current when the target is imported and built."""
-    return job.seed * 1_000_003
-
-
 def seed_all(device: Device, value: int) -> None:
     device.seed(value)
     seed_host(value)
-
-
-def seed_host(value: int) -> None:
-    """What torch does not seed."""
-    random.seed(value)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(value % 2**32)
-
-
-@contextmanager
-def outside_modes() -> Iterator[None]:
-    """Where torch does what it says: no function mode and no dispatch mode, the simulated device's included."""
-    import torch
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
-        yield
 
 
 def save_values(channel: Channel, name: str, data: Any) -> None:

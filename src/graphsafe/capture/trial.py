@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from graphsafe.capture.session import PAIR, Session, host_values, outside_modes, save_values
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.session import PAIR, Session, host_values, save_values
 from graphsafe.capture.state import Snapshot, inputs_of, reach_of
 from graphsafe.capture.targets import TargetError, users_code
 from graphsafe.capture.vary import proposals

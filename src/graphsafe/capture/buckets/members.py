@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.compare import INCOMPARABLE, Spread, difference
-from graphsafe.capture.session import host_values, load_values, outside_modes
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.session import host_values, load_values
 from graphsafe.capture.state import inputs_of, reach_of
 from graphsafe.capture.state.snapshot import Bindings
 from graphsafe.report.text import bucket_name

@@ -16,7 +16,7 @@ from graphsafe.capture.buckets.axes import batch_axis
 from graphsafe.capture.buckets.members import Held, Member
 from graphsafe.capture.buckets.rows import Rows, live_requests, neighbour, rows_by_name
 from graphsafe.capture.compare import Spread
-from graphsafe.capture.session import outside_modes
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.state import inputs_of
 from graphsafe.capture.targets import TargetError, describe, users_code
 

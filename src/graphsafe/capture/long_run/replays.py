@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.compare import INCOMPARABLE, Spread, difference
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.held import held_of
 from graphsafe.capture.lines.frames import absolute, function_name, is_user_file
-from graphsafe.capture.session import REPLAYS, Session, host_values, load_values, outside_modes
+from graphsafe.capture.session import REPLAYS, Session, host_values, load_values
 from graphsafe.capture.state import Reach, Snapshot, Undo, inputs_of, kept, reach_of
 from graphsafe.capture.state.objects import code_of
 from graphsafe.capture.state.snapshot import Bindings

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.lines.frames import frames_under
 from graphsafe.capture.plan.modules import ModuleStack
 from graphsafe.capture.plan.regions import function_with
 from graphsafe.capture.plan.rewrite import cut
 from graphsafe.capture.plan.runtime import Call, Handed
 from graphsafe.capture.plan.values import UNBOUND, cells_of, content, flat, shallow
-from graphsafe.capture.session import outside_modes
 from graphsafe.capture.state import reach_of
 from graphsafe.report.model import CallSite
 

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.compare import INCOMPARABLE, Check, Difference, Spread, difference
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import CaptureFailure
 from graphsafe.capture.probes.twin import compare_captures
 from graphsafe.capture.ranks.issued import CAPTURE
@@ -23,7 +24,6 @@ from graphsafe.capture.session import (
     Session,
     load_values,
     opened,
-    outside_modes,
 )
 from graphsafe.capture.state import reach_of
 from graphsafe.capture.targets import TargetError, describe, users_code

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.given.marks import eager_marks
 from graphsafe.capture.held import held_of
 from graphsafe.capture.lines.executed import Executed, lines_traced
 from graphsafe.capture.lines.host_calls import HostCall, host_calls_watched
 from graphsafe.capture.probes.state import changes
-from graphsafe.capture.session import FIRST_SEED, Session, opened, outside_modes
+from graphsafe.capture.session import FIRST_SEED, Session, opened
 from graphsafe.capture.state import Reach, reach_of
 from graphsafe.capture.targets import TargetError, users_code
 

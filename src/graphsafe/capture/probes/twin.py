@@ -19,8 +19,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphsafe.capture.compare import Spread, difference
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import CaptureFailure, NotComparable
-from graphsafe.capture.session import CAPTURE_SEED, REPLAYS, host_values, outside_modes
+from graphsafe.capture.session import CAPTURE_SEED, REPLAYS, host_values
 from graphsafe.capture.state import Bindings, Snapshot, StateError, kept, put_back_host, reach_of
 
 if TYPE_CHECKING:

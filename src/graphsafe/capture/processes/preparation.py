@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device import open_device
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.job import IMPORTS, Job, write_json
 from graphsafe.capture.lines.frames import absolute
 from graphsafe.capture.processes.descendants import descendants
 from graphsafe.capture.processes.originals import decode, leave, read_text
+from graphsafe.capture.state.generators import seed_host
 from graphsafe.capture.targets import TargetError, load_module
 
 if TYPE_CHECKING:
@@ -225,19 +227,15 @@ def _seed(device: Device | None, job: Job) -> None:
     """As a child does before its import; a real device is seeded by each child."""
     import torch
 
-    from graphsafe.capture.session import first_seed, seed_host
-
-    seed_host(first_seed(job))
+    seed_host(job.first_seed)
     if device is None:
-        torch.default_generator.manual_seed(first_seed(job))
+        torch.default_generator.manual_seed(job.first_seed)
     else:
-        device.seed(first_seed(job))
+        device.seed(job.first_seed)
 
 
 def _torch_state(device: Device | None) -> tuple[Any, ...]:
     import torch
-
-    from graphsafe.capture.session import outside_modes
 
     with outside_modes():
         host = torch.default_generator.get_state().numpy().tobytes()

@@ -1,10 +1,18 @@
-"""Random generators of the host that a step holds: `random.Random`, and numpy's two kinds."""
+"""Random generators of the host: those of the process, and what a step holds (`random.Random`, numpy's two kinds)."""
 
 from __future__ import annotations
 
 import random
 import sys
 from typing import Any
+
+
+def seed_host(value: int) -> None:
+    """The generators of the whole process which torch does not seed."""
+    random.seed(value)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(value % 2**32)
 
 
 def is_host_generator(kind: type) -> bool:

@@ -118,6 +118,9 @@ class SimDevice:
         self.torch_device = torch.device("cuda", index)
         self.world = World(max(index + 1, count), index, table)
         with self.world.installed():
+            self.world.defaults = [Stream.default(each) for each in range(self.world.count)]
+            self.world.streams = list(self.world.defaults)
+            self.world.generators = [generators.Generator.default(each) for each in range(self.world.count)]
             self.side = Stream(index)
         self.guilty: StepEvent | None = None
 

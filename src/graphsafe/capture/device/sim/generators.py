@@ -16,6 +16,7 @@ import torch
 
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.legality import LEFT_CAPTURING, OFFSET_ASKED, RESEEDED, UNREGISTERED
+from graphsafe.capture.device.sim.streams import device_index
 
 DEFAULT_SEED = 67280421310721
 INCREMENT = 4
@@ -41,8 +42,6 @@ class Generator(torch._C.Generator):
     index: int
 
     def __new__(cls, device: Any = "cuda") -> Generator:
-        from graphsafe.capture.device.sim.streams import device_index
-
         made: Generator = super().__new__(cls)
         made.state = State()
         made.index = device_index(device)

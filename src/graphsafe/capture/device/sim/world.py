@@ -43,19 +43,15 @@ class Scope:
 
 class World:
     def __init__(self, count: int, device: int, table: OpTable) -> None:
-        from graphsafe.capture.device.sim.generators import Generator
-        from graphsafe.capture.device.sim.streams import Stream
-
+        """`SimDevice` puts the default stream and generator of each device in."""
         self.count = count
         self.device = device
         self.table = table
         self.ledgers = [Ledger() for _ in range(count)]
-        global _current
-        before, _current = _current, self
-        self.defaults: list[Stream] = [Stream.default(index) for index in range(count)]
-        self.generators: list[Generator] = [Generator.default(index) for index in range(count)]
-        _current = before
-        self.streams: list[Stream] = list(self.defaults)
+        self.defaults: list[Stream] = []
+        self.generators: list[Generator] = []
+        self.streams: list[Stream] = []
+        "The current one of each device."
         self.touched: set[int] = {device}
         "Devices with a live context."
         self.session: Session | None = None
