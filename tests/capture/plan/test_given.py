@@ -15,7 +15,7 @@ from graphsafe.capture.given import plain
 from graphsafe.capture.plan.planning import told_of_compiled
 from graphsafe.rulebook import load_rulebook
 
-from .conftest import DEVICES, TARGETS, Prove, Report
+from ..conftest import DEVICES, TARGETS, Prove, Report
 
 FILE = TARGETS / "given.py"
 LINES = [line.strip() for line in FILE.read_text(encoding="utf-8").splitlines()]

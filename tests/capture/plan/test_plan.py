@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import DEVICES, TARGETS, Prove, Report
+from ..conftest import DEVICES, TARGETS, Prove, Report
 
 NAMES = [
     "stack",

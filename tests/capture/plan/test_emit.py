@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT, TARGETS
+from ..conftest import ROOT, TARGETS
 
 FILE = TARGETS / "planned.py"
 HAS_PACKAGE = importlib.util.find_spec("breakable_cuda_graphs") is not None
