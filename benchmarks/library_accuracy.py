@@ -4,7 +4,10 @@ The truth comes from `library_truth.py`, and is scored as transformers_accuracy.
 packages are scanned one by one with no configuration, from where wheels of the same versions are unpacked.
 
     pip download --no-deps -d WHEELS torchvision==... torchaudio==...      # the versions that the truth names
-    python benchmarks/library_accuracy.py WHEELS/*.whl [--lines]           # the table of docs/accuracy.md
+    python benchmarks/library_accuracy.py WHEELS/*.whl [--lines]           # the tables of docs/accuracy.md
+    python benchmarks/library_accuracy.py --untouched WHEELS/*.whl         # of the libraries that are only counted
+
+Nothing is changed in graphsafe for what the untouched libraries show.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from pathlib import Path
 from corpus import unpack
 from transformers_accuracy import Place, Truth, found_in
 
-TRUTH = Path(__file__).parent / "data" / "library_truth.json"
+DATA = Path(__file__).parent / "data"
 
 
 def row(name: str, truth: Truth, found: Sequence[Place]) -> str:
@@ -34,7 +37,8 @@ def row(name: str, truth: Truth, found: Sequence[Place]) -> str:
 
 
 def main() -> int:
-    truth = Truth(json.loads(TRUTH.read_text(encoding="utf-8")))
+    file = DATA / ("library_truth_untouched.json" if "--untouched" in sys.argv else "library_truth.json")
+    truth = Truth(json.loads(file.read_text(encoding="utf-8")))
     wheels = [Path(name) for name in sys.argv[1:] if name.endswith(".whl")]
     everything: list[Place] = []
     print(f"{truth.versions}\n\n| | lines that wait, found | that a capture reaches | false | findings in all |")
@@ -44,8 +48,9 @@ def main() -> int:
             folder = Path(name).resolve()
             unpack(wheel, folder)
             found = found_in(folder)
+            package = next(path.name for path in folder.iterdir() if path.name in truth.versions)
         everything += found
-        print(row(wheel.name.partition("-")[0], truth, found), flush=True)
+        print(row(package, truth, found), flush=True)
     print(row("all", truth, everything))
     beside = truth.beside(everything)
     apart = Counter(place.code for place in beside if place.code >= "GS4")

@@ -5,6 +5,9 @@ embeddings, training loops and samplers. One whose library is missing, or has an
 not count; the log says why. Where a capture fails, the line to blame is the innermost of the target's file and its
 libraries in the trace of the first error; of silent errors no line is known.
 
+library_targets/untouched/ is the second part: steps of other libraries, by which only the accuracy of scan is counted
+(library_truth.py, library_accuracy.py). Nothing is changed in graphsafe for what they show.
+
     python benchmarks/library_steps.py --out FOLDER             # a GPU with 16 cores: three to five minutes
     python benchmarks/library_steps.py --device sim --truth FOLDER/library-steps.json
 """
@@ -15,6 +18,7 @@ import ast
 import importlib.util
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -22,8 +26,30 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.gpu.agreement import Case, carry_out, parser
 
 TARGETS = Path(__file__).resolve().parent / "library_targets"
-LIBRARIES = "torch_geometric torchvision torchaudio gpytorch linear_operator botorch torchdiffeq torchmetrics".split()
-LIBRARIES += "sentence_transformers accelerate".split()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Files with steps, and the packages that they are steps of."""
+
+    folder: Path
+    libraries: tuple[str, ...]
+
+
+NINE = Part(
+    TARGETS,
+    (
+        *("torch_geometric", "torchvision", "torchaudio", "gpytorch", "linear_operator", "botorch", "torchdiffeq"),
+        *("torchmetrics", "sentence_transformers", "accelerate"),
+    ),
+)
+UNTOUCHED = Part(
+    TARGETS / "untouched",
+    (
+        *("diffusers", "pytorch_metric_learning", "piq", "pytorch_optimizer", "e3nn", "kornia", "speechbrain"),
+        *("vector_quantize_pytorch", "x_transformers", "torch_einops_utils", "torchsde", "pyro"),
+    ),
+)
 STATEFUL = ("running_error", "policy_gradient")
 "Their outputs follow from earlier inputs too, as those of training steps do."
 
@@ -39,12 +65,12 @@ def factories(file: Path) -> list[str]:
     return names
 
 
-def cases() -> list[Case]:
-    specs = [importlib.util.find_spec(name) for name in LIBRARIES]
+def cases(part: Part = NINE) -> list[Case]:
+    specs = [importlib.util.find_spec(name) for name in part.libraries]
     roots = [str(Path(spec.origin).parent) for spec in specs if spec and spec.origin]
     return [
         Case(name, f"{file}:{name}", pure=name not in STATEFUL and "training" not in name, root=os.pathsep.join(roots))
-        for file in sorted(TARGETS.glob("*.py"))
+        for file in sorted(part.folder.glob("*.py"))
         for name in factories(file)
     ]
 

@@ -5,12 +5,14 @@ as transformers_truth.py watches those of transformers. graphsafe has no part in
 has another interface, is left out, with its error.
 
     python benchmarks/library_truth.py OUT.json              # on a machine with a GPU; about a minute with 16 cores
+    python benchmarks/library_truth.py --untouched OUT.json  # of the libraries that are only counted
     python benchmarks/library_truth.py --step FILE:FACTORY   # one, as JSON; without a GPU only the lines that ran
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import importlib.metadata
 import importlib.util
 import inspect
@@ -23,17 +25,22 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from library_steps import LIBRARIES, cases
+from library_steps import NINE, UNTOUCHED, Part, cases
 from transformers_truth import Blame, by_file, observed, told_by
 
-PACKAGES = [*LIBRARIES, "transformers"]
 TIMEOUT = 60.0
 "Seconds for one step."
-WORKERS = 16
+BUDGET = 100.0
+"Seconds after which no further step is started."
+WORKERS = 20
 
 
-def folders() -> list[Path]:
-    specs = [importlib.util.find_spec(name) for name in PACKAGES]
+def packages(part: Part) -> list[str]:
+    return [*part.libraries, "transformers"]
+
+
+def folders(part: Part) -> list[Path]:
+    specs = [importlib.util.find_spec(name) for name in packages(part)]
     return [Path(spec.origin).parent for spec in specs if spec is not None and spec.origin is not None]
 
 
@@ -57,10 +64,13 @@ def one_step(target: str) -> dict[str, Any]:
         keywords = more[0] if more else {}
         return lambda: function(*arguments, **keywords)
 
-    return observed(make, Blame(folders()), device)
+    part = UNTOUCHED if Path(file).resolve().parent == UNTOUCHED.folder else NINE
+    return observed(make, Blame(folders(part)), device)
 
 
-def in_child(target: str) -> dict[str, Any]:
+def in_child(target: str, begun: float) -> dict[str, Any]:
+    if time.monotonic() - begun > BUDGET:
+        return {"status": "not started in time"}
     result, failure = told_by([__file__, "--step", target], TIMEOUT)
     return {"status": failure} if result is None else result
 
@@ -80,16 +90,14 @@ def combined(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {"models": {name: {"step": result["status"]} for name, result in results.items()}, **by_file(ran, waits)}
 
 
-def versions() -> dict[str, str]:
+def versions(part: Part) -> dict[str, str]:
     import torch
 
     found = {"torch": torch.__version__, "python": sys.version.split()[0]}
     found["device"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name.replace("_", "-"))
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "missing"
+    distributions = importlib.metadata.packages_distributions()
+    for name in packages(part):
+        found[name] = importlib.metadata.version(distributions[name][0]) if name in distributions else "missing"
     return found
 
 
@@ -98,11 +106,12 @@ def main() -> int:
         print("\nRESULT " + json.dumps(one_step(sys.argv[2])))
         return 0
     begun = time.monotonic()
-    targets = {case.name: case.target for case in cases()}
+    part = UNTOUCHED if sys.argv[1] == "--untouched" else NINE
+    targets = {case.name: case.target for case in cases(part)}
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-        results = dict(zip(targets, pool.map(in_child, targets.values()), strict=True))
-    truth = {"versions": versions(), **combined(results)}
-    Path(sys.argv[1]).write_text(json.dumps(truth, separators=(",", ":")) + "\n", encoding="utf-8")
+        results = dict(zip(targets, pool.map(functools.partial(in_child, begun=begun), targets.values()), strict=True))
+    truth = {"versions": versions(part), **combined(results)}
+    Path(sys.argv[-1]).write_text(json.dumps(truth, separators=(",", ":")) + "\n", encoding="utf-8")
     statuses = [result["status"] for result in results.values()]
     print(
         f"{statuses.count('ran')} of {len(statuses)} steps ran; {sum(map(len, truth['waits'].values()))} lines waited"
