@@ -5,7 +5,7 @@ packages are scanned one by one with no configuration, from where wheels of the 
 
     pip download --no-deps -d WHEELS torchvision==... torchaudio==...      # the versions that the truth names
     python benchmarks/library_accuracy.py WHEELS/*.whl [--lines]           # the tables of docs/accuracy.md
-    python benchmarks/library_accuracy.py --untouched WHEELS/*.whl         # of the libraries that are only counted
+    python benchmarks/library_accuracy.py WHEELS/*.whl --untouched         # of the libraries that are only counted
 
 Nothing is changed in graphsafe for what the untouched libraries show.
 """

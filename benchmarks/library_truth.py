@@ -5,7 +5,7 @@ as transformers_truth.py watches those of transformers. graphsafe has no part in
 has another interface, is left out, with its error.
 
     python benchmarks/library_truth.py OUT.json              # on a machine with a GPU; about a minute with 16 cores
-    python benchmarks/library_truth.py --untouched OUT.json  # of the libraries that are only counted
+    python benchmarks/library_truth.py OUT.json --untouched  # of the libraries that are only counted
     python benchmarks/library_truth.py --step FILE:FACTORY   # one, as JSON; without a GPU only the lines that ran
 """
 
@@ -107,12 +107,12 @@ def main() -> int:
         print("\nRESULT " + json.dumps(one_step(sys.argv[2])))
         return 0
     begun = time.monotonic()
-    part = UNTOUCHED if sys.argv[1] == "--untouched" else NINE
+    part = UNTOUCHED if "--untouched" in sys.argv else NINE
     targets = {case.name: case.target for case in cases(part)}
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         results = dict(zip(targets, pool.map(functools.partial(in_child, begun=begun), targets.values()), strict=True))
     truth = {"versions": versions(part), **combined(results)}
-    Path(sys.argv[-1]).write_text(json.dumps(truth, separators=(",", ":")) + "\n", encoding="utf-8")
+    Path(sys.argv[1]).write_text(json.dumps(truth, separators=(",", ":")) + "\n", encoding="utf-8")
     statuses = [result["status"] for result in results.values()]
     print(
         f"{statuses.count('ran')} of {len(statuses)} steps ran; {sum(map(len, truth['waits'].values()))} lines waited"
