@@ -35,6 +35,8 @@ class Child:
         "The exit status, or minus the signal that ended it."
         self.ending: Ending | None = None
         self.why_stopped = ""
+        self.stopped_at: float | None = None
+        "When the parent began to end it."
         self._standing: Standing | None = None
         self._output = bytearray()
         self._reader: threading.Thread | None = None

@@ -144,6 +144,7 @@ class Supervisor:
     def stop(self, child: Child, ending: Ending = "stopped", why: str = "") -> None:
         """Kill a child and its whole group; one that has ended already stays as it ended."""
         child.why_stopped = why
+        child.stopped_at = time.monotonic()
         child.ask_where_it_stands()
         deadline = time.monotonic() + 10
         while child.ending is None and time.monotonic() < deadline:

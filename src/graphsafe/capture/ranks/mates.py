@@ -112,14 +112,16 @@ class Mates:
 
 
 def _first(siblings: _Siblings) -> int | None:
-    """The rank that failed first, by its own word, else by what it was last seen doing: what others say after its end
-    (a connection was closed) is due to it."""
+    """The rank that failed first, by its own word, else by when it was ended or by what it was last seen doing: what
+    others say after its end (a connection was closed) is due to it."""
 
     def when(rank: int) -> float:
         child = siblings.children[rank]
         error: Any = child.result.get("target_error")
         if error is not None:
             return float(error["at"])
+        if child.stopped_at is not None:
+            return child.stopped_at
         phases = read_phases(Path(child.job.folder), child.name)
         return phases[-1].began if phases and child.ending == "crashed" else siblings.failed[rank]
 
