@@ -180,7 +180,8 @@ class Run:
         self._probes["construct"] = construct
         error = result.get("target_error")
         if error is not None:
-            self._wrong(error["line"], child)
+            # A rank may see the others' connections close before it is ended itself.
+            self._wrong(error["line"] if self._apart is None else told_apart(self._apart), child)
             failed = {"status": "fail", "reason": error["line"], "calls": call_lines(error["calls"])}
             if error["stage"] == "step":
                 self._probes["step"] = {**failed, "ran": False}
