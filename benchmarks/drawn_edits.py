@@ -344,6 +344,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--files", type=int, default=100)
     given = parser.parse_args()
+    if not any(given.folder.rglob("*.py")):
+        parser.error(f"no Python files in {given.folder}")
     draw = random.Random(given.seed)
     edits: Counter[str] = Counter()
     quick: Counter[str] = Counter()

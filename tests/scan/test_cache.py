@@ -109,7 +109,7 @@ def test_a_row_that_does_not_match_its_checksum_is_thrown_away(project: Path, da
     expected = text(scan(project, project / FOLDER))
     (kept,) = (project / FOLDER).glob("*.db")
     with sqlite3.connect(kept) as connection:
-        for table in ("reports", "indexes", "dependencies"):
+        for table in ("reports", "indexes", "snapshots", "readings"):
             connection.execute(f"update {table} set data = ?", (data,))
     complaints: list[str] = []
     assert text(scan(project, project / FOLDER, complain=complaints.append)) == expected

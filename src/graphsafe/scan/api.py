@@ -95,7 +95,7 @@ def scan_paths(
         return _report(driver, linter, candidates, others, wanted, rulebook.ops.name)
 
     report = run_deep(scan)
-    earlier.keep(report, driver.project, others, driver.left())
+    earlier.keep(report, others, readings)
     return replace(report, limits=(*report.limits, *left_out))
 
 

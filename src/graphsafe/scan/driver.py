@@ -201,12 +201,14 @@ class Driver:
         queries = self._engine.forget()
         if self._readings is not None:
             read = {_name(step): (rests, self._texts_told.get(step, "")) for step, rests in self._rests.items()}
-            self._readings.keep_rests(read, queries)
+            self._readings.keep_rests(read, queries.rests, queries)
         return Outcome(record, self._whys)
 
     def left(self) -> Iterator[str]:
-        """What this scan leaves to later ones, as text."""
-        return self._readings.parts() if self._readings is not None else iter(())
+        """What this process leaves to later scans, as text."""
+        if self._readings is not None:
+            self._readings.keep_facts(self.project.files.uses.now)
+            yield from self._readings.parts()
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
         """Make the record, of what all processes have found."""
@@ -219,9 +221,10 @@ class Driver:
 
     def _assumed(self, reached: Set[str]) -> Iterator[Step]:
         # A function that is added there may be a root, and a call that is added may make another one none.
-        self.project.files.read_whole.update(self._candidates.public)
+        for path in self._candidates.public:
+            self.project.files.uses.note("text", path)
         for path in self._looked_for_roots:
-            file = self.project.index(path)
+            file = self.project.files.overview(path)
             if file is None:
                 continue
             called_in_package = self._candidates.public.get(path)
@@ -242,7 +245,7 @@ class Driver:
 
     def _look_into(self, path: str, steps: list[Step]) -> Value:
         engine = self._engine
-        file = self.project.index(path)
+        file = self.project.files.overview(path)
         if file is None:
             return NONE
         if file.replays:
@@ -319,7 +322,7 @@ class Driver:
         path, _, name = step.ref.partition("::")
         if name:
             return engine.read(Call(step.ref, depth=1))
-        file = self.project.index(path)
+        file = self.project.file(path)
         if file is not None:
             tree = parse(self.project.source(path).text)
             statements.execute(engine, Frame(file, step.ref, {}, hot=False), tree.body)
@@ -336,13 +339,13 @@ class Driver:
 
     def _is_named_cold(self, ref: str, facts: FunctionFacts) -> bool:
         path = ref.partition("::")[0]
-        index = self.project.index(path)
+        index = self.project.file(path)
         return self._paths.cold_because(path, index.module if index is not None else "", facts) == COLD_PATHS
 
     def _is_cold(self, ref: str, facts: FunctionFacts) -> bool:
         if ref not in self._cold:
             path = ref.partition("::")[0]
-            index = self.project.index(path)
+            index = self.project.file(path)
             self._cold[ref] = self._paths.is_cold(path, index.module if index is not None else "", facts)
         return self._cold[ref]
 
@@ -367,7 +370,7 @@ def _on_host(passed: Mapping[str, Mapping[str, Sequence[Tensor]]]) -> dict[str, 
 
 def replays_of(project: Project, path: str) -> dict[Place, Event]:
     """What a file does wrong around the replays of its graphs, hot or not."""
-    file = project.index(path)
+    file = project.file(path)
     if file is None:
         return {}
     found = replay_site.events(parse(project.source(path).text), file.module)

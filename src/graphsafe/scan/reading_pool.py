@@ -37,8 +37,8 @@ def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Call
             found = _answers(processes)
     except (EOFError, OSError):
         return False
-    for _, used in found:
-        driver.project.add_used(used)
+    for _, files in found:
+        driver.project.learn(files)
     driver.conclude([outcome for outcome, _ in found])
     return True
 
@@ -123,4 +123,4 @@ def _serve(driver: Driver, connection: Connection) -> None:
     connection.send(driver.learnt())
     driver.read_again(connection.recv())
     outcome = driver.outcome()
-    connection.send((replace(outcome, readings=[*driver.left()]), driver.project.used(known)))
+    connection.send((replace(outcome, readings=[*driver.left()]), driver.project.found(known)))

@@ -31,7 +31,7 @@ def events(
     """`hazards`: for each hot function the codes of its errors. One event for each flag that they refute."""
     implementations: dict[str, str] | None = None
     for path in paths:
-        file = project.index(path)
+        file = project.files.overview(path)
         for cls in file.classes.values() if file is not None else ():
             flag = next((name for name in cls.fields if FLAG.fullmatch(name)), None)
             node = project.statement(path, *cls.fields[flag]) if flag is not None else None
@@ -99,7 +99,7 @@ def _implementations(project: Project, paths: Iterable[str]) -> dict[str, str]:
     """vLLM's metadata builders by the implementation whose step they prepare: a backend class names both."""
     found: dict[str, str] = {}
     for path in paths:
-        file = project.index(path)
+        file = project.files.overview(path)
         for cls in file.classes.values() if file is not None else ():
             if cls.methods.keys() >= _NAMES_BOTH:
                 assert file is not None

@@ -51,7 +51,7 @@ def _waits_elsewhere(
     """Whether another function of the file waits for the stream, so that the missing wait may be there."""
     text = ast.unparse(stream)
     files = engine.project.files
-    own = files.source(frame.path).lines[function.lineno - 1 : function.end_lineno]
+    own = files.shown(frame.path).lines[function.lineno - 1 : function.end_lineno]
     waiting = sum(text in line for line in files.search(frame.path, WAITING))
     return waiting > sum(text in line and "wait_" in line for line in own)
 

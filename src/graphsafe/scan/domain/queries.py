@@ -71,7 +71,7 @@ class Rests:
 class Queries:
     def __init__(self, uses: Uses | None = None) -> None:
         self._uses = uses or Uses()
-        self._rests = Rests()
+        self.rests = Rests()
         "Of what asks, and is no question itself."
         self._facts: list[bytes] = []
         "Question -> the facts that were used for its answers, those before an invalidation included, as 4 bytes each."
@@ -132,7 +132,7 @@ class Queries:
                     if cycles and top.layer == layer:
                         top.cycles |= cycles
                 else:
-                    self._rests.asked.add(number)
+                    self.rests.asked.add(number)
                 return self._answers[number]  # type: ignore[no-any-return]
         if number in self._active:
             self._rest_on(self._active[number])
@@ -145,13 +145,13 @@ class Queries:
 
     def watch(self, work: Callable[[], Answer]) -> tuple[Answer, Rests]:
         """The answer of `work`, which is no question, and what it rests on."""
-        before, facts = self._rests, self._uses.now
-        self._rests = rests = Rests()
+        before, facts = self.rests, self._uses.now
+        self.rests = rests = Rests()
         self._uses.now = rests.facts
         try:
             return work(), rests
         finally:
-            self._rests, self._uses.now = before, facts
+            self.rests, self._uses.now = before, facts
 
     def asked(self, number: int) -> Sequence[int]:
         """The questions that the answer to a question rests on, or has rested on."""
@@ -221,7 +221,7 @@ class Queries:
                 if parent.layer == layer:
                     parent.cycles |= activation.cycles
             else:
-                self._rests.asked.add(number)
+                self.rests.asked.add(number)
         elif parent is not None:
             self._hand_up(activation, answer, parent)
         return answer

@@ -10,11 +10,18 @@ Answer = TypeVar("Answer")
 Fact = tuple[str | int, ...]
 """One of these:
 
-    ("outline", path)               what a file declares (`FileIndex.outline`); every look into its index is noted so
-    ("name", path, name)            what a global name means in a file
-    ("bases", class)                the order of a class's bases, and what the files of these declare
+    ("file", path)                  its name as a module, and that it can be read
+    ("function", path, name)        what stands around a function's text: decorators, class, marks
+    ("class", path, name)           the bases and decorators of a class, its methods and fields, and who assigns what
+    ("classes", path)               the names of a file's classes
+    ("imports", path)               what a file imports
+    ("statement", path, name)       the text of the statements that bind a name at module level or in a class
     ("lines", path, first, last)    the text of a statement
+    ("name", path, name)            what a global name means in a file
+    ("bases", path, class)          the order of a class's bases, and the facts about each that is in the project
     ("text", path)                  all that a file holds
+    ("words", path)                 whether the words are in a file that are looked for in every scan
+    ("overview", path)              what else decides which roots a file holds, and what is said about lines of it
     ("search", path, pattern, flags)  what a pattern finds in a file
     ("module", name)                which files a dotted name means; none counts as well
     ("package", name)               whether a package of this name is in the project

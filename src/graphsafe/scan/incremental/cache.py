@@ -15,7 +15,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,9 @@ from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 
 FOLDER = ".graphsafe_cache"
 MAX_REPORTS = 16
-MAX_DEPENDENCIES = 4
-MAX_READINGS = 18
-"Nine parts under one setting, of about ten bytes for each line of the project in all."
+MAX_SNAPSHOTS = 2
+MAX_PARTS = 8
+"Of as many settings; each has readings of about twenty bytes for each line of the project."
 MAX_INDEXES = 50_000
 "Of about 2 kB each; the oldest go first."
 MAX_VERSIONS = 4
@@ -43,9 +43,19 @@ LOCK_SECONDS = 1.0
 LEGAL = ""
 "In place of an index."
 
-_TABLES = ("reports", "indexes", "dependencies", "readings")
+_TABLES = ("reports", "indexes", "snapshots", "readings")
 _COLUMNS = "(key text primary key, data text)"
 _SCHEMA = frozenset(f"CREATE TABLE {table} {_COLUMNS}".encode() for table in _TABLES)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """When the readings that are kept held."""
+
+    readings: str
+    "Their name."
+    contents: Mapping[str, str]
+    "Path -> digest, of every file of the project."
 
 
 class Cache:
@@ -64,21 +74,28 @@ class Cache:
         # Without line breaks it is written in a quarter of the time.
         self._write("reports", [(key, json.dumps(as_json(report), separators=(",", ":")))], MAX_REPORTS)
 
-    def dependencies(self, settings: str) -> list[str]:
-        """What reports under these settings depend on, the last one first, as dependencies.py writes it."""
-        query = "select key, data from dependencies where key like ? order by rowid desc"
-        return [data for _, data in self._select(query, [f"{settings} %"])]
+    def snapshot(self, settings: str) -> Snapshot | None:
+        """The last one under these settings."""
+        for _, text in self._select("select key, data from snapshots where key = ?", [settings]):
+            return _snapshot(text)
+        return None
 
-    def keep_dependencies(self, settings: str, report: str, text: str) -> None:
-        self._write("dependencies", [(f"{settings} {report}", text)], MAX_DEPENDENCIES)
+    def keep_snapshot(self, settings: str, snapshot: Snapshot) -> None:
+        """The readings of that name hold for these contents, too."""
+        text = json.dumps((snapshot.readings, snapshot.contents), separators=(",", ":"))
+        self._write("snapshots", [(settings, text)], MAX_SNAPSHOTS)
 
-    def readings(self, settings: str) -> list[str]:
-        """What scans under these settings have read, in parts, as incremental_scan.py writes them."""
-        query = "select key, data from readings where key like ? order by key"
-        return [data for _, data in self._select(query, [f"{settings} %"])]
+    def readings(self, snapshot: Snapshot, part: str) -> str:
+        """One part of them; empty where it is missing."""
+        found = self._select("select key, data from readings where key = ?", [f"{snapshot.readings} {part}"])
+        return found[0][1] if found else ""
 
-    def keep_readings(self, settings: str, parts: Iterable[str]) -> None:
-        self._write("readings", ((f"{settings} {number}", part) for number, part in enumerate(parts)), MAX_READINGS)
+    def keep_readings(self, settings: str, contents: Mapping[str, str], parts: Iterable[tuple[str, str]]) -> None:
+        """`parts`: each with its name. They take the place of those of the last snapshot."""
+        before, name = self.snapshot(settings), os.urandom(8).hex()
+        rows = ((f"{name} {part}", text) for part, text in parts)
+        self._write("readings", rows, MAX_SNAPSHOTS * MAX_PARTS, without=before.readings if before is not None else "")
+        self.keep_snapshot(settings, Snapshot(name, contents))
 
     def index(self, path: str, key: str) -> FileIndex | None:
         for _, data in self._select("select key, data from indexes where key = ?", [key]):
@@ -127,7 +144,8 @@ class Cache:
             (str(key, "ascii", "replace"), text) for key, data in found if (text := _unsealed(key, data)) is not None
         ]
 
-    def _write(self, table: str, rows: Iterable[tuple[str, str]], limit: int) -> None:
+    def _write(self, table: str, rows: Iterable[tuple[str, str]], limit: int, without: str = "") -> None:
+        """`without`: with which word the keys begin of rows that go."""
         if self._file is None:
             return
         try:
@@ -138,6 +156,8 @@ class Cache:
                     connection.execute("begin immediate")
                     for name in _TABLES:
                         connection.execute(f"create table if not exists {name} {_COLUMNS}")
+                    if without:
+                        connection.execute(f"delete from {table} where key like ?", [f"{without} %"])
                     sealed = ((key, _sealed(key, text)) for key, text in rows)
                     connection.executemany(f"insert or replace into {table} values (?, ?)", sealed)
                     newest = f"select rowid from {table} order by rowid desc limit {limit}"
@@ -255,6 +275,14 @@ def _report(text: str) -> Report | None:
     except (ReportError, ValueError, RecursionError):
         return None
     return found if isinstance(found, Report) else None
+
+
+def _snapshot(text: str) -> Snapshot | None:
+    try:
+        name, contents = json.loads(text)
+        return Snapshot(str(name), dict(contents))
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def _text(index: FileIndex) -> str:

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 from graphsafe.scan.domain.summary import Field
 from graphsafe.scan.domain.uses import Fact
 from graphsafe.scan.domain.values import Value
 from graphsafe.scan.incremental.encoding import Unkept
+from graphsafe.scan.incremental.overviews import class_parts, declarations, overview, words
+from graphsafe.scan.roots.candidate_files import RootPatterns
 from graphsafe.scan.sources.source import Unreadable, digest
 from graphsafe.scan.symbols.custom_ops import functions_by_operator
-from graphsafe.scan.symbols.index import FunctionFacts
+from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
 from graphsafe.scan.symbols.overrides import subclasses_by_base
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
 CONSTRUCTIONS = "constructions"
+OF_FILES = frozenset("file function class classes imports statement body text words overview search".split())
+"Kinds of facts about one file alone, which is named first."
 NOTHING = ""
+Recall = Callable[[str], FileIndex | None]
 
 
 class FactDigests:
-    def __init__(self, files: Files, contents: Mapping[str, str]) -> None:
+    def __init__(self, files: Files, contents: Mapping[str, str], root_patterns: RootPatterns) -> None:
         """`contents`: the digest of every file that can be read."""
         self._files = files
         self._contents = contents
+        self._root_patterns = root_patterns
         self._packages = frozenset(name.partition(".")[0] for name in files.modules)
-        self._names: dict[str, dict[tuple[int, int], str]] = {}
+        self._statements: dict[str, Mapping[tuple[int, int], tuple[str, str]]] = {}
         self._project = Project(files)
         self._constructed: dict[str, str] = {}
 
@@ -38,6 +44,40 @@ class FactDigests:
             fields.setdefault(cls, []).append((name, values))
         self._constructed = {cls: _of_value(found) for cls, found in fields.items()}
 
+    def changed(
+        self, facts: Iterable[tuple[Fact, int, str]], before: Mapping[str, str], index_before: Recall
+    ) -> Iterator[Fact]:
+        """Those of the facts that say something else now, but for constructions, which nobody knows yet.
+
+        `before`: the digest of every file when they were true. `index_before` gives the index of a file at that time,
+        where that is known.
+        """
+        came_or_went = self._contents.keys() ^ before.keys()
+        edited = [path for path, content in before.items() if self._contents.get(path, content) != content]
+        others: list[tuple[Fact, str]] = []
+        is_elsewhere = bool(came_or_went) or any(self._means_other(path, index_before(path)) for path in edited)
+        touched = came_or_went.union(edited)
+        for fact, _, digest_before in facts:
+            if fact[0] not in OF_FILES:
+                others.append((fact, digest_before))
+            elif fact[1] in touched and self.of(fact) != digest_before:
+                # Which classes and operators there are is read off the texts of all files together.
+                is_elsewhere = is_elsewhere or fact[0] == "words"
+                yield fact
+        for fact, digest_before in others if is_elsewhere else ():
+            if fact[0] != CONSTRUCTIONS and self.of(fact) != digest_before:
+                yield fact
+
+    def _means_other(self, path: str, before: FileIndex | None) -> bool:
+        """Whether names may mean something else, since a file declares something else than before."""
+        now = self._files.indexed(path)
+        if now is None or before is None:
+            return True
+        return declarations(now) != declarations(before)
+
+    def changed_constructions(self, facts: Iterable[tuple[Fact, int, str]]) -> list[Fact]:
+        return [fact for fact, _, before in facts if fact[0] == CONSTRUCTIONS and self.of(fact) != before]
+
     def lasting(self, number: int) -> Fact:
         """The fact of this number without lines: an edit elsewhere in the file leaves it alone."""
         fact = self._files.uses.facts[number]
@@ -45,47 +85,72 @@ class FactDigests:
             return fact
         _, path, first, last = fact
         assert isinstance(path, str) and isinstance(first, int) and isinstance(last, int)
-        if path not in self._names:
-            self._names[path] = self._statements(path)
-        name = self._names[path].get((first, last))
-        return ("text", path) if name is None else ("body", path, name) if name else ("outline", path)
-
-    def _statements(self, path: str) -> dict[tuple[int, int], str]:
-        """First and last line -> the function that stands there; no name for what the outline holds."""
-        index = self._files.index(path)
-        if index is None:
-            return {}
-        spans = [span for cls in index.classes.values() for span in cls.fields.values()]
-        spans += [span for bound in index.assigns.values() for span in bound]
-        return {
-            **dict.fromkeys(spans, ""),
-            **{(facts.line, facts.end_line): name for name, facts in index.functions.items()},
-        }
+        if path not in self._statements:
+            index = self._files.indexed(path)
+            self._statements[path] = statements(index) if index is not None else {}
+        kind, name = self._statements[path].get((first, last), ("text", ""))
+        return (kind, path, name) if name else (kind, path)
 
     def of(self, fact: Fact) -> str:
         """For a fact that is `lasting`. Raises TypeError, ValueError or KeyError for one that is none."""
         kind, *about = fact
-        return _OF[str(kind)](self, *about)
+        return self._files.uses.aside(lambda: _OF[str(kind)](self, *about))
 
-    def _outline(self, path: str) -> str:
-        index = self._files.index(path) if path in self._files.names else None
-        return index.outline if index is not None else NOTHING
+    def _index(self, path: str) -> FileIndex | None:
+        return self._files.indexed(path) if path in self._files.names else None
+
+    def _file(self, path: str) -> str:
+        index = self._index(path)
+        return f"{index.module} {index.is_package}" if index is not None else NOTHING
+
+    def _function(self, path: str, name: str) -> str:
+        index = self._index(path)
+        facts = index.functions.get(name) if index is not None else None
+        if facts is None:
+            return NOTHING
+        return _of_value((facts.decorators, facts.owner, facts.mark, facts.captures, facts.hands_over))
+
+    def _class(self, path: str, name: str) -> str:
+        index = self._index(path)
+        facts = index.classes.get(name) if index is not None else None
+        return _of_value(class_parts(facts)) if facts is not None else NOTHING
+
+    def _classes(self, path: str) -> str:
+        index = self._index(path)
+        return _of_value([*index.classes]) if index is not None else NOTHING
+
+    def _imports(self, path: str) -> str:
+        index = self._index(path)
+        return _of_value([*index.imports.values()]) if index is not None else NOTHING
+
+    def _statement(self, path: str, name: str) -> str:
+        index = self._index(path)
+        return index.texts.get(name, NOTHING) if index is not None else NOTHING
 
     def _name(self, path: str, name: str) -> str:
-        index = self._files.index(path) if path in self._files.names else None
+        index = self._index(path)
         return _of_value(self._project.resolve(index, name) if index is not None else None)
 
-    def _bases(self, ref: str) -> str:
-        order = self._project.mro(ref) if ref.partition("::")[0] in self._files.names else ()
-        return _of_value([(base, self._outline(base.partition("::")[0]) if "::" in base else "") for base in order])
+    def _bases(self, path: str, name: str = "") -> str:
+        order = self._project.mro(f"{path}::{name}") if path in self._files.names else ()
+        return _of_value([(base, self._class(*base.split("::", 1)) if "::" in base else "") for base in order])
 
     def _body(self, path: str, name: str) -> str:
-        index = self._files.index(path) if path in self._files.names else None
+        index = self._index(path)
         facts = index.functions.get(name) if index is not None else None
         return facts.digest if facts is not None else NOTHING
 
     def _text(self, path: str) -> str:
         return self._contents.get(path, NOTHING)
+
+    def _words(self, path: str) -> str:
+        data = self._files.data(path) if path in self._contents else None
+        return words(data, self._root_patterns) if data is not None else NOTHING
+
+    def _overview(self, path: str) -> str:
+        index = self._index(path)
+        data = self._files.data(path) if path in self._contents else None
+        return overview(data, index, self._root_patterns) if data is not None and index is not None else NOTHING
 
     def _search(self, path: str, pattern: str, flags: int) -> str:
         if path not in self._files.names:
@@ -118,7 +183,7 @@ class FactDigests:
         path, _, name = ref.partition("::")
         if not name or name.startswith("<lambda>"):
             return 0
-        index = self._files.index(path)
+        index = self._files.indexed(path)
         facts: FunctionFacts | None = None
         while name and index is not None and facts is None:
             facts = index.functions.get(name)
@@ -128,17 +193,35 @@ class FactDigests:
         return facts.line
 
 
+def statements(index: FileIndex) -> dict[tuple[int, int], tuple[str, str]]:
+    """First and last line -> kind and name of the fact that is the text of the statement there."""
+    found: dict[tuple[int, int], tuple[str, str]] = {}
+    for cls in index.classes.values():
+        found.update((span, ("statement", f"{cls.name}.{name}")) for name, span in cls.fields.items())
+    for name, spans in index.assigns.items():
+        found.update((span, ("statement", name)) for span in spans)
+    found.update(((facts.line, facts.end_line), ("body", facts.name)) for facts in index.functions.values())
+    return found
+
+
 def _of_value(value: object) -> str:
-    return digest(repr(value).encode("utf-8", "surrogatepass")) if value else NOTHING
+    return digest(repr(value).encode("utf-8", "surrogatepass"))[:16] if value else NOTHING
 
 
 _OF: Mapping[str, Callable[..., str]] = {
-    "outline": FactDigests._outline,
-    "name": FactDigests._name,
-    "bases": FactDigests._bases,
+    "file": FactDigests._file,
+    "function": FactDigests._function,
+    "class": FactDigests._class,
+    "classes": FactDigests._classes,
+    "imports": FactDigests._imports,
+    "statement": FactDigests._statement,
     "body": FactDigests._body,
     "text": FactDigests._text,
+    "words": FactDigests._words,
+    "overview": FactDigests._overview,
     "search": FactDigests._search,
+    "name": FactDigests._name,
+    "bases": FactDigests._bases,
     "module": FactDigests._module,
     "package": FactDigests._package,
     "subclasses": FactDigests._subclasses,

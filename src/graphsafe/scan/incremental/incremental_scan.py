@@ -1,29 +1,22 @@
-"""What earlier scans of a project still answer: the whole report, or what its files define."""
+"""What earlier scans of a project still answer: the whole report, single roots, or what its files define."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from graphsafe.config import Config
 from graphsafe.report.model import Confidence, Report
 from graphsafe.rulebook import Rulebook
-from graphsafe.scan.incremental.cache import Cache, index_key, report_key, settings_key
+from graphsafe.scan.domain.uses import Fact
+from graphsafe.scan.incremental.cache import Cache, Snapshot, index_key, report_key, settings_key
 from graphsafe.scan.incremental.contents import Contents
-from graphsafe.scan.incremental.dependencies import (
-    Dependencies,
-    after_edit,
-    dependencies,
-    dependencies_text,
-    parse_dependencies,
-    used,
-)
+from graphsafe.scan.incremental.edited_report import after_edit
 from graphsafe.scan.incremental.fact_digests import FactDigests
 from graphsafe.scan.incremental.root_readings import RootReadings
+from graphsafe.scan.incremental.rows import NO_ROWS, PARTS, Facts, parse_facts
 from graphsafe.scan.roots.candidate_files import RootPatterns, are_few
 from graphsafe.scan.symbols.index import FileIndex
-from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
 
@@ -43,7 +36,6 @@ class IncrementalScan:
     ) -> None:
         self._cache = Cache(folder, complain)
         self._files = files
-        self._entrances = root_patterns
         self._read = Contents(files.paths if folder is not None else ())
         self._contents = self._read.digests
         self._settings = settings_key(wanted, config, confidence, rulebook)
@@ -53,32 +45,55 @@ class IncrementalScan:
         # What is read for a few files depends on the imports of all the others.
         self._follows_edits = bool(self._contents) and not are_few(wanted, files)
         self._known: set[str] = set()
-        self._before: Dependencies | None = None
-        "What the scan depended on that left the readings."
-        names = files.names
-        self._index_keys = {path: index_key(path, *names[path], text) for path, text in self._contents.items()}
+        self._digests = FactDigests(files, self._contents, root_patterns)
+        self._snapshot: Snapshot | None = None
+        self._facts = Facts()
+        self._changed: list[Fact] = []
+        "The facts of the last scan, and those that say something else now."
+        self._index_keys = self._keys(self._contents)
+
+    def _keys(self, contents: Mapping[str, str]) -> dict[str, str]:
+        names = self._files.names
+        return {path: index_key(path, *names[path], content) for path, content in contents.items() if path in names}
 
     def report(self) -> Report | None:
         """The report that a scan would make, but for its time; None where only a scan can tell."""
         known = self._cache.report(self._key)
         if known is not None or not self._follows_edits:
             return known
-        self._files.recall = self._recall
-        for text in self._cache.dependencies(self._settings):
-            before = parse_dependencies(text)
-            report = self._cache.report(before.report) if before is not None else None
-            if before is None or report is None:
-                continue
-            found = after_edit(before, report, self._files, self._contents, self._entrances, self._key)
-            if found is not None:
-                if not self._is_unchanged():
-                    return None
-                report, after = found
-                self._keep_indexes(())
-                self._cache.keep_report(self._key, report)
-                self._cache.keep_dependencies(self._settings, self._key, dependencies_text(after))
-                return report
+        snapshot = self._cache.snapshot(self._readings_key)
+        if snapshot is not None:
+            self._files.recall = self._recall
+            try:
+                self._facts = parse_facts(self._cache.readings(snapshot, PARTS[0]))
+                report = self._after_edit(snapshot)
+            except NO_ROWS:
+                return None
+            self._snapshot = snapshot
+            return report
         return None
+
+    def _after_edit(self, snapshot: Snapshot) -> Report | None:
+        """The report of the snapshot, if that still holds; else notes what has changed. Raises one of NO_ROWS."""
+        before = self._keys(snapshot.contents)
+
+        def index_before(path: str) -> FileIndex | None:
+            return self._cache.index(path, before[path]) if path in before else None
+
+        self._changed = [*self._digests.changed(self._facts, snapshot.contents, index_before)]
+        if self._changed or snapshot.contents.keys() != self._contents.keys():
+            return None
+        edited = [path for path, content in snapshot.contents.items() if self._contents[path] != content]
+        both = {path: (index_before(path), now) for path in edited if (now := self._files.indexed(path)) is not None}
+        report = self._cache.report(report_key(self._settings, snapshot.contents))
+        if report is None or len(both) < len(edited) or not self._is_unchanged():
+            return None
+        found = after_edit(report, (fact for fact, *_ in self._facts), both)
+        if found is not None:
+            self._keep_indexes(())
+            self._cache.keep_report(self._key, found)
+            self._cache.keep_snapshot(self._readings_key, Snapshot(snapshot.readings, self._contents))
+        return found
 
     def _recall(self, path: str) -> FileIndex | None:
         key = self._index_keys.get(path)
@@ -91,38 +106,35 @@ class IncrementalScan:
         """Give `files` the indexes that are known; the files that need not be read to know that they can be."""
         known, legal = self._cache.indexes(self._index_keys)
         self._known.update(known)
-        self._files.indexes.update(known)
+        for path, index in known.items():
+            self._files.indexes.setdefault(path, index)
         # Nothing more to look up, for this process or for one that shares the reading.
         self._files.recall = None
         return legal
 
     def readings(self) -> RootReadings | None:
-        """What is known of single roots; None where nothing is kept. To be asked for when the indexes are known."""
+        """What is known of single roots; None where nothing is kept. To be asked for after the report."""
         if not self._follows_edits:
             return None
-        before, *parts = self._cache.readings(self._readings_key) or [""]
-        self._before = parse_dependencies(before)
-        found = RootReadings(parts if self._before is not None else (), FactDigests(self._files, self._contents))
-        if found.is_empty:
-            self._before = None
-        return found
+        snapshot = self._snapshot
+        parts = [self._cache.readings(snapshot, part) for part in PARTS[1:]] if snapshot is not None else ()
+        return RootReadings(self._facts, parts, self._changed, self._digests)
 
-    def keep(self, report: Report, project: Project, checked: Iterable[str], readings: Iterable[str]) -> None:
+    def keep(self, report: Report, checked: Iterable[str], readings: RootReadings | None) -> None:
         """What a scan found and read. `checked` files were not looked into, only found to be legal or not."""
+        files = self._files
         if not self._contents or not self._is_unchanged():
             return
-        self._files.forget_trees()
+        files.forget_trees()
         self._keep_indexes(checked)
         if not any(limit.kind == "internal-error" for limit in report.limits):
             self._cache.keep_report(self._key, report)
-            if self._follows_edits:
-                if self._before is not None:
-                    # Readings of earlier scans have used it.
-                    project.add_used(used(self._before, self._files))
-                found = dependencies(self._files, project, self._contents, self._entrances, self._key, self._before)
-                text = dependencies_text(found)
-                self._cache.keep_dependencies(self._settings, self._key, text)
-                self._cache.keep_readings(self._readings_key, chain([text], readings))
+            if readings is not None:
+                for path in (*files.problems, *files.rewritten):
+                    files.uses.note("text", path)
+                readings.keep_facts(files.uses.now)
+                parts = zip(PARTS, readings.parts(), strict=True)
+                self._cache.keep_readings(self._readings_key, self._contents, parts)
 
     def _keep_indexes(self, checked: Iterable[str]) -> None:
         files = self._files

@@ -7,14 +7,27 @@ the summaries of the last time hold. They are put together as those that are rea
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from graphsafe.scan.domain.queries import Queries, Rests
 from graphsafe.scan.domain.summary import Field, Summary
+from graphsafe.scan.domain.uses import Fact
 from graphsafe.scan.domain.values import Value
-from graphsafe.scan.incremental.encoding import Unkept, decoded, encoded
-from graphsafe.scan.incremental.fact_digests import CONSTRUCTIONS, FactDigests
-from graphsafe.scan.incremental.rows import NO_ROWS, RootReading, Rows, add, parts_of, rows_of
+from graphsafe.scan.incremental.encoding import Unkept
+from graphsafe.scan.incremental.fact_digests import FactDigests
+from graphsafe.scan.incremental.rows import (
+    NO_ROWS,
+    Facts,
+    RootReading,
+    Rows,
+    add,
+    live_facts,
+    parse_facts,
+    parts_of,
+    resting_on,
+    rows_of,
+)
 from graphsafe.scan.incremental.summary_rows import SummaryReader, SummaryWriter
 
 ENOUGH = 0.5
@@ -24,8 +37,11 @@ ENOUGH = 0.5
 class RootReadings:
     """Roots have names, which the driver gives them."""
 
-    def __init__(self, parts: Sequence[str], digests: FactDigests) -> None:
-        """`parts` is what an earlier scan has left, as `parts()` gives it, or anything else."""
+    def __init__(self, facts: Facts, parts: Sequence[str], changed: Iterable[Fact], digests: FactDigests) -> None:
+        """`parts` is what an earlier scan has left, as `parts()` gives it but for the facts, or anything else.
+
+        `changed`: those of the facts that say something else now.
+        """
         self._digests = digests
         self._rows = Rows()
         self._unknown: set[str] = set()
@@ -35,13 +51,13 @@ class RootReadings:
         "Root that was read anew -> its summary of the first round, and of the second."
         self._unkept: set[str] = set()
         self._used: dict[str, None] = {}
-        try:
-            self._rows = rows_of(parts)
-            self._unknown = self._changed(is_second=False)
-        except NO_ROWS:
-            self._rows = Rows()
-        if len(self._unknown) > len(self._rows.roots) * (1 - ENOUGH):
-            self._rows = Rows()
+        "The roots of this scan."
+        with suppress(*NO_ROWS):
+            rows = rows_of(facts, parts)
+            unknown = resting_on(rows, facts.forget(changed))
+            if len(unknown) <= len(rows.roots) * (1 - ENOUGH):
+                self._rows, self._unknown = rows, unknown
+                rows.rests.clear()
         self._reader = SummaryReader(self._rows, digests.first_line)
 
     @property
@@ -55,21 +71,13 @@ class RootReadings:
 
     def begin_second_round(self, constructions: Mapping[Field, Sequence[Value]]) -> None:
         self._digests.learn(constructions)
-        self._unknown |= self._changed(is_second=True)
+        facts = self._rows.facts
+        self._unknown |= resting_on(self._rows, facts.forget(self._digests.changed_constructions(facts)))
 
     def second(self, root: str, told: str) -> Summary | None:
         """The same in the second round, which knows `told` of the root's parameters."""
         reading = self._known(root)
         return self._summary(root, reading.second) if reading is not None and reading.told == told else None
-
-    def _changed(self, is_second: bool) -> set[str]:
-        """The roots whose readings rest on a fact that has changed, of those known in the first round or the others."""
-        facts: set[int] = set()
-        for number, text in enumerate(self._rows.facts.rows):
-            fact, before = decoded(text, self._rows.strings)
-            if (fact[0] == CONSTRUCTIONS) == is_second and self._digests.of(fact) != before:
-                facts.add(number)
-        return _resting_on(self._rows, facts)
 
     def _known(self, root: str) -> RootReading | None:
         return None if root in self._unknown else self._rows.roots.get(root)
@@ -103,8 +111,11 @@ class RootReadings:
             except Unkept:
                 self._unkept.add(root)
 
-    def keep_rests(self, read: Mapping[str, tuple[Rests, str]], queries: Queries) -> None:
-        """What that rests on which was read anew, in both rounds, and what the second knew of a root's parameters."""
+    def keep_rests(self, read: Mapping[str, tuple[Rests, str]], rest: Rests, queries: Queries) -> None:
+        """What that rests on which was read anew, in both rounds, and what the second knew of a root's parameters.
+
+        `rest`: the same of what is done in every scan.
+        """
         rows = self._rows
         earlier: dict[str, tuple[int, ...]] = {}
         for root in read:
@@ -112,33 +123,45 @@ class RootReadings:
             if before is not None and root not in self._first:
                 # Only the second round was read anew: what the first one rested on counts as well.
                 self._first[root] = before.first
-                rows.questions.append((before.facts, *before.questions))
-                earlier[root] = (len(rows.questions) - 1,)
+                rows.used.append(before.facts)
+                earlier[root] = (rows.asked.append(before.questions),)
         keeper = _Keeper(rows, queries, self._digests)
         for root, (rests, told) in read.items():
             rows.replaced += rows.roots.pop(root, None) is not None
             if root in self._unkept:
+                # Whatever it used, the report rests on that.
+                rest.facts |= rests.facts
+                rest.asked |= rests.asked
                 continue
-            facts = keeper.fact_set(array("I", sorted(rests.facts)).tobytes())
             questions = (*earlier.get(root, ()), *keeper.questions(rests.asked))
             first = self._first.get(root, -1)
+            facts = keeper.fact_set(rests.facts)
             rows.roots[root] = RootReading(facts, questions, first, told, self._second.get(root, -1))
             self._used[root] = None
+        rows.rests.append((keeper.fact_set(rest.facts), keeper.questions(rest.asked)))
         keeper.close()
+
+    def keep_facts(self, facts: Iterable[int]) -> None:
+        """What was used since then."""
+        keeper = _Keeper(self._rows, Queries(), self._digests)
+        self._rows.rests.append((keeper.fact_set(facts), ()))
 
     def add(self, parts: Sequence[str]) -> None:
         """What another process has left."""
-        others = rows_of(parts)
-        add(self._rows, others, others.roots)
-        self._used.update(dict.fromkeys(others.roots))
+        facts, *others = parts
+        rows = rows_of(parse_facts(facts), others)
+        add(self._rows, rows, rows.roots)
+        self._used.update(dict.fromkeys(rows.roots))
 
     def parts(self) -> Iterator[str]:
-        """What this scan leaves, as text."""
+        """What this scan leaves, as text: facts, then the other parts."""
         rows = self._rows
+        rows.roots = {root: reading for root, reading in rows.roots.items() if root in self._used}
         if rows.replaced > len(rows.roots):
             rows = Rows()
-            add(rows, self._rows, {root: reading for root, reading in self._rows.roots.items() if root in self._used})
-        return parts_of(rows)
+            add(rows, self._rows, self._rows.roots)
+        yield rows.facts.text(live_facts(rows))
+        yield from parts_of(rows)
 
 
 class _Keeper:
@@ -151,14 +174,18 @@ class _Keeper:
         self._facts: dict[int, int] = {}
         self._fact_sets: dict[bytes, int] = {}
         self._questions: dict[int, int] = {}
-        self._first = len(rows.questions)
+        self._first = len(rows.asked)
 
-    def fact_set(self, facts: bytes) -> int:
+    def fact_set(self, facts: Iterable[int]) -> int:
+        return self._fact_set(array("I", sorted(facts)).tobytes())
+
+    def _fact_set(self, facts: bytes) -> int:
         """`facts` as 4 bytes each."""
-        if facts not in self._fact_sets:
-            numbers = {self._fact(fact) for fact in array("I", facts)}
-            self._fact_sets[facts] = self._rows.fact_sets.number(tuple(sorted(numbers)))
-        return self._fact_sets[facts]
+        number = self._fact_sets.get(facts)
+        if number is None:
+            numbers = sorted({self._fact(fact) for fact in array("I", facts)})
+            number = self._fact_sets[facts] = self._rows.fact_sets.append(numbers)
+        return number
 
     def questions(self, asked: Iterable[int]) -> tuple[int, ...]:
         """The numbers that these get, and all that they asked."""
@@ -172,41 +199,14 @@ class _Keeper:
 
     def close(self) -> None:
         """Write the questions that were met."""
-        assert len(self._rows.questions) == self._first
+        assert len(self._rows.asked) == self._first
         numbers = self._questions
-        self._rows.questions += [
-            (self.fact_set(self._queries.facts(question)), *[numbers[other] for other in self._queries.asked(question)])
-            for question in numbers
-        ]
+        for question in numbers:
+            self._rows.used.append(self._fact_set(self._queries.facts(question)))
+            self._rows.asked.append([numbers[other] for other in self._queries.asked(question)])
 
     def _fact(self, number: int) -> int:
         if number not in self._facts:
             fact = self._digests.lasting(number)
-            text = encoded((fact, self._digests.of(fact)), self._rows.strings)
-            self._facts[number] = self._rows.facts.number(text)
+            self._facts[number] = self._rows.facts.number(fact, self._digests.of(fact))
         return self._facts[number]
-
-
-def _resting_on(rows: Rows, facts: Set[int]) -> set[str]:
-    """The roots whose readings rest on any of these."""
-    if not facts:
-        return set()
-    changed_sets = {number for number, row in enumerate(rows.fact_sets.rows) if not facts.isdisjoint(row)}
-    users: list[list[int]] = [[] for _ in rows.questions]
-    waiting: list[int] = []
-    for number, (used, *asked) in enumerate(rows.questions):
-        for question in asked:
-            users[question].append(number)
-        if used in changed_sets:
-            waiting.append(number)
-    changed = set(waiting)
-    while waiting:
-        for user in users[waiting.pop()]:
-            if user not in changed:
-                changed.add(user)
-                waiting.append(user)
-    return {
-        root
-        for root, reading in rows.roots.items()
-        if reading.facts in changed_sets or not changed.isdisjoint(reading.questions)
-    }

@@ -1,35 +1,120 @@
 """What reading each root gave in earlier scans, and what that rests on, as tables of plain values.
 
-A summary refers to the summaries of what it calls, an answer to the questions that it asked, each by its number. Equal
-rows have one number. All of it is JSON in the cache.
+A summary refers to the summaries of what it calls, an answer to the questions that it asked, each by its number. All of
+it is JSON in the cache. In memory numbers stand in arrays and rows are text until they are needed: of a large project
+there are hundreds of thousands.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import accumulate
 from typing import Any
 
+from graphsafe.scan.domain.uses import Fact
 from graphsafe.scan.incremental.encoding import Strings, decoded, encoded
+
+PARTS = ("facts", "strings", "fact sets", "used", "asked", "items", "summaries", "roots")
+"What is kept of rows."
+as_text = json.JSONEncoder(separators=(",", ":")).encode
+NO_ROWS = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError)
+"What text raises that is no such table, or stands for nothing that it should."
+
+
+class Lists:
+    """Lists of numbers, by number."""
+
+    def __init__(self, lengths: Iterable[int] = (), numbers: Iterable[int] = ()) -> None:
+        """Raises TypeError, ValueError or OverflowError for what are no such lengths and numbers."""
+        self._ends = array("I", accumulate(lengths))
+        self.numbers = array("I", numbers)
+        if (self._ends[-1] if self._ends else 0) != len(self.numbers):
+            raise ValueError("no such lists")
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, number: int) -> Sequence[int]:
+        return self.numbers[self._ends[number - 1] if number else 0 : self._ends[number]]
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        first = 0
+        for end in self._ends:
+            yield self.numbers[first:end]
+            first = end
+
+    def append(self, row: Iterable[int]) -> int:
+        """The number of the new list."""
+        self.numbers.extend(row)
+        self._ends.append(len(self.numbers))
+        return len(self._ends) - 1
+
+    def text(self) -> str:
+        return as_text(([len(row) for row in self], list(self.numbers)))
 
 
 class Table:
-    """Rows by number; equal ones have one number."""
+    """Rows of text, by number; equal ones have one number."""
 
-    def __init__(self, rows: Iterable[Any] = ()) -> None:
+    def __init__(self, rows: Iterable[str] = ()) -> None:
         self.rows = [*rows]
-        self._numbers: dict[Any, int] | None = None
+        self._numbers: dict[str, int] = {}
 
-    def number(self, row: Any) -> int:
-        if self._numbers is None:
-            self._numbers = {row: number for number, row in enumerate(self.rows)}
+    def number(self, row: str) -> int:
+        if len(self._numbers) < len(self.rows):
+            self._numbers = {known: number for number, known in enumerate(self.rows)}
         number = self._numbers.get(row)
         if number is None:
             number = self._numbers[row] = len(self.rows)
             self.rows.append(row)
         return number
+
+
+class Facts:
+    """What earlier scans have used, and still says the same: each with a digest of that."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        "Numbers that were given, those of facts included that have changed since."
+        self._known: dict[Fact, tuple[int, str]] = {}
+
+    def number(self, fact: Fact, digest: str) -> int:
+        known = self._known.get(fact)
+        if known is None:
+            known = self._known[fact] = self.count, digest
+            self.count += 1
+        return known[0]
+
+    def __iter__(self) -> Iterator[tuple[Fact, int, str]]:
+        for fact, (number, digest) in self._known.items():
+            yield fact, number, digest
+
+    def forget(self, facts: Iterable[Fact]) -> set[int]:
+        """They say something else now. Their numbers."""
+        return {self._known.pop(fact)[0] for fact in facts}
+
+    def text(self, live: Set[int]) -> str:
+        """As text, those with these numbers."""
+        found: dict[str | int, list[object]] = {}
+        for (kind, about, *more), number, digest in self:
+            if number in live:
+                found.setdefault(about, []).append((number, digest, kind, *more))
+        return as_text((self.count, found))
+
+
+def parse_facts(text: str) -> Facts:
+    """Raises one of NO_ROWS."""
+    facts = Facts()
+    facts.count, found = json.loads(text)
+    for about, rows in found.items():
+        for number, digest, kind, *more in rows:
+            if not (0 <= number < facts.count and type(digest) is type(kind) is str):
+                raise ValueError("no such fact")
+            facts._known[(kind, about, *more)] = number, digest
+    return facts
 
 
 @dataclass(slots=True)
@@ -47,37 +132,74 @@ class RootReading:
     "The same of the second round."
 
 
-NO_ROWS = (ValueError, TypeError, LookupError, AttributeError, RecursionError, StopIteration)
-"What text raises that is no such table, or stands for nothing that it should."
-Question = tuple[int, ...]
-"The set of facts that an answer rests on, then the questions."
-SummaryRow = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int, int]
-"""Items, where a number below 0 stands for a call; events; what is put into fields; the value of a root, or -1.
-
-The last number tells summaries apart that are equal: in the order of a step each counts by itself.
-"""
-
-
 @dataclass(slots=True)
 class Rows:
     """Numbers refer to rows of the other tables."""
 
+    facts: Facts = field(default_factory=Facts)
     strings: Strings = field(default_factory=Strings)
-    facts: Table = field(default_factory=Table)
-    "Fact and digest, as text."
-    fact_sets: Table = field(default_factory=Table)
-    questions: list[Question] = field(default_factory=list)
+    fact_sets: Lists = field(default_factory=Lists)
+    used: array[int] = field(default_factory=lambda: array("I"))
+    "Question -> the set of facts that its answer rests on."
+    asked: Lists = field(default_factory=Lists)
+    "Question -> the questions that its answer rests on."
     items: Table = field(default_factory=Table)
-    "Items of summaries and events, as text."
+    "Items of summaries and events."
     summaries: Table = field(default_factory=Table)
-    "What is called is written before what calls it."
+    """Items, where a number below 0 stands for a call; events; what is put into fields; the value of a root, or -1.
+
+    What is called is written before what calls it. The last number tells summaries apart that are equal: in the order
+    of a step each counts by itself.
+    """
     roots: dict[str, RootReading] = field(default_factory=dict)
+    rests: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    "What the rest of the scan rests on, by process: a set of facts, and questions."
     replaced: int = 0
     "Readings that others have taken the place of: their rows are still there."
 
 
+def live_facts(rows: Rows) -> set[int]:
+    """The facts that any reading rests on, through however many questions, or the rest of the scan."""
+    sets = {reading.facts for reading in rows.roots.values()}
+    waiting = [question for reading in rows.roots.values() for question in reading.questions]
+    for facts, questions in rows.rests:
+        sets.add(facts)
+        waiting += questions
+    seen = bytearray(len(rows.asked))
+    while waiting:
+        question = waiting.pop()
+        if not seen[question]:
+            seen[question] = 1
+            sets.add(rows.used[question])
+            waiting += rows.asked[question]
+    return {fact for used in sets for fact in rows.fact_sets[used]}
+
+
+def resting_on(rows: Rows, facts: Set[int]) -> set[str]:
+    """The roots whose readings rest on any of these facts."""
+    if not facts:
+        return set()
+    changed_sets = {number for number, row in enumerate(rows.fact_sets) if not facts.isdisjoint(row)}
+    users: list[list[int]] = [[] for _ in rows.asked]
+    for number, asked in enumerate(rows.asked):
+        for question in asked:
+            users[question].append(number)
+    waiting = [number for number, used in enumerate(rows.used) if used in changed_sets]
+    changed = set(waiting)
+    while waiting:
+        for user in users[waiting.pop()]:
+            if user not in changed:
+                changed.add(user)
+                waiting.append(user)
+    return {
+        root
+        for root, reading in rows.roots.items()
+        if reading.facts in changed_sets or not changed.isdisjoint(reading.questions)
+    }
+
+
 def add(rows: Rows, others: Rows, roots: Mapping[str, RootReading]) -> None:
-    """Add to `rows` these roots of `others`, with all that they refer to, under new numbers."""
+    """Add to `rows` these roots of `others` and its rests, with all that they refer to, under new numbers."""
     copy = _Copy(rows, others)
     for root, reading in roots.items():
         rows.roots[root] = RootReading(
@@ -87,6 +209,7 @@ def add(rows: Rows, others: Rows, roots: Mapping[str, RootReading]) -> None:
             reading.told,
             copy.summary(reading.second),
         )
+    rows.rests += [(copy.fact_set(facts), copy.questions(questions)) for facts, questions in others.rests]
     copy.close()
 
 
@@ -96,59 +219,58 @@ class _Copy:
     def __init__(self, rows: Rows, others: Rows) -> None:
         self._rows = rows
         self._others = others
+        self._facts = {number: rows.facts.number(fact, digest) for fact, number, digest in others.facts}
         self._fact_sets: dict[int, int] = {}
         self._questions: dict[int, int] = {}
         self._summaries: dict[int, int] = {}
-        self._texts: dict[str, str] = {}
+        self._items: dict[int, int] = {}
 
     def fact_set(self, number: int) -> int:
         if number not in self._fact_sets:
-            old = self._others.facts.rows
-            new = (self._rows.facts.number(self._text(old[fact])) for fact in self._others.fact_sets.rows[number])
-            self._fact_sets[number] = self._rows.fact_sets.number(tuple(sorted(new)))
+            # A fact is missing that said something else in the first round than in the second.
+            new = sorted(self._facts[fact] for fact in self._others.fact_sets[number] if fact in self._facts)
+            self._fact_sets[number] = self._rows.fact_sets.append(new)
         return self._fact_sets[number]
 
-    def _text(self, text: str) -> str:
-        """The same with the numbers of today's strings."""
-        if text not in self._texts:
-            self._texts[text] = encoded(decoded(text, self._others.strings), self._rows.strings)
-        return self._texts[text]
-
-    def questions(self, asked: Sequence[int]) -> tuple[int, ...]:
+    def questions(self, asked: Iterable[int]) -> tuple[int, ...]:
+        asked = tuple(asked)
         waiting = [*asked]
         while waiting:
             number = waiting.pop()
             if number not in self._questions:
-                self._questions[number] = len(self._rows.questions) + len(self._questions)
-                waiting += self._others.questions[number][1:]
+                self._questions[number] = len(self._rows.asked) + len(self._questions)
+                waiting += self._others.asked[number]
         return tuple([self._questions[number] for number in asked])
 
     def summary(self, number: int) -> int:
         if number < 0:
             return number
         if number not in self._summaries:
-            items, events, constructed, value, which = self._others.summaries.rows[number]
+            items, events, constructed, value, which = json.loads(self._others.summaries.rows[number])
             row = (
-                tuple(map(self._item, items)),
-                tuple(map(self._item, events)),
-                tuple(map(self._item, constructed)),
+                [self._item(item) for item in items],
+                [self._item(event) for event in events],
+                [self._item(given) for given in constructed],
                 self._item(value) if value >= 0 else value,
                 which,
             )
-            self._summaries[number] = self._rows.summaries.number(row)
+            self._summaries[number] = self._rows.summaries.number(as_text(row))
         return self._summaries[number]
 
     def _item(self, number: int) -> int:
-        if number >= 0:
-            return self._rows.items.number(self._text(self._others.items.rows[number]))
-        called, how = call(number)
-        return call_number(self.summary(called), how)
+        if number < 0:
+            called, how = call(number)
+            return call_number(self.summary(called), how)
+        if number not in self._items:
+            item = decoded(self._others.items.rows[number], self._others.strings)
+            self._items[number] = self._rows.items.number(encoded(item, self._rows.strings))
+        return self._items[number]
 
     def close(self) -> None:
         """Write the questions that were met."""
         for number in self._questions:
-            facts, *asked = self._others.questions[number]
-            self._rows.questions.append((self.fact_set(facts), *self.questions(asked)))
+            self._rows.used.append(self.fact_set(self._others.used[number]))
+            self._rows.asked.append(self.questions(self._others.asked[number]))
 
 
 def call_number(summary: int, how: int) -> int:
@@ -162,52 +284,51 @@ def call(number: int) -> tuple[int, int]:
 
 
 def parts_of(rows: Rows) -> Iterator[str]:
-    """As text, one table after the other."""
+    """As text: PARTS, but for the facts."""
     roots = {root: (r.facts, r.questions, r.first, r.told, r.second) for root, r in rows.roots.items()}
-    tables = rows.facts.rows, rows.fact_sets.rows, rows.questions, rows.items.rows, rows.summaries.rows
-    for table in (rows.strings.texts, *tables, roots, rows.replaced):
-        yield json.dumps(table, separators=(",", ":"))
+    yield as_text(rows.strings.texts)
+    yield rows.fact_sets.text()
+    yield as_text(list(rows.used))
+    yield rows.asked.text()
+    for table in (rows.items, rows.summaries):
+        yield "\n".join(table.rows)
+    yield as_text((roots, rows.rests, rows.replaced))
 
 
-def rows_of(parts: Iterable[str]) -> Rows:
+def rows_of(facts: Facts, parts: Iterable[str]) -> Rows:
     """Raises one of NO_ROWS for other text, and where a number stands for no row."""
-    # One after the other: what JSON makes of a table takes as much memory as the table.
-    tables = map(json.loads, parts)
+    strings, fact_sets, used, asked, items, summaries, roots = parts
+    known, rests, replaced = json.loads(roots)
     rows = Rows(
-        Strings(_texts(next(tables))),
-        Table(_texts(next(tables))),
-        Table(map(tuple, next(tables))),
-        [*map(tuple, next(tables))],
-        Table(_texts(next(tables))),
-        Table((tuple(items), tuple(events), tuple(given), *more) for items, events, given, *more in next(tables)),
-        {
-            root: RootReading(facts, tuple(questions), first, str(told), second)
-            for root, (facts, questions, first, told, second) in next(tables).items()
-        },
-        int(next(tables)),
+        facts,
+        Strings(_texts(json.loads(strings))),
+        Lists(*json.loads(fact_sets)),
+        array("I", json.loads(used)),
+        Lists(*json.loads(asked)),
+        Table(items.split("\n") if items else ()),
+        Table(summaries.split("\n") if summaries else ()),
+        {root: RootReading(own, tuple(questions), *more) for root, (own, questions, *more) in known.items()},
+        [(own, tuple(questions)) for own, questions in rests],
+        int(replaced),
     )
-    fact_sets, questions, summaries = rows.fact_sets.rows, rows.questions, rows.summaries.rows
-    _check(chain.from_iterable(fact_sets), rows.facts.rows)
-    _check([question[0] for question in questions], fact_sets)
-    _check(chain.from_iterable(question[1:] for question in questions), questions)
-    for number, (items, events, given, value, _) in enumerate(summaries):
-        _check([*(item for item in items if item >= 0), *events, *given, max(value, 0)], rows.items.rows)
-        _check([call(item)[0] for item in items if item < 0], range(number))
-    for reading in rows.roots.values():
-        _check([reading.facts], fact_sets)
-        _check(reading.questions, questions)
-        _check([max(reading.first, 0), max(reading.second, 0)], summaries)
+    readings = [*rows.roots.values()]
+    direct = [*((reading.facts, reading.questions) for reading in readings), *rows.rests]
+    _check(rows.fact_sets.numbers, facts.count)
+    _check([*rows.used, *(own for own, _ in direct)], len(rows.fact_sets))
+    _check([*rows.asked.numbers, *(number for _, questions in direct for number in questions)], len(rows.asked))
+    _check([number for each in readings for number in (each.first + 1, each.second + 1)], len(rows.summaries.rows) + 1)
+    if len(rows.used) != len(rows.asked):
+        raise ValueError("no such questions")
     return rows
 
 
-def _texts(table: list[str]) -> list[str]:
-    if not all(type(text) is str for text in table):
+def _texts(table: Any) -> list[str]:
+    if type(table) is not list or not all(type(text) is str for text in table):
         raise ValueError("no texts")
     return table
 
 
-def _check(numbers: Iterable[int], rows: Sized) -> None:
-    """Raises ValueError for what is no number of these rows."""
-    used = set(numbers)
-    if used and not (min(used) >= 0 and max(used) < len(rows) and {type(number) for number in used} == {int}):
+def _check(numbers: Sequence[int], count: int) -> None:
+    """Raises TypeError or ValueError for what is no number of so many rows."""
+    if len(numbers) and not 0 <= min(numbers) <= max(numbers) < count:
         raise ValueError("no such row")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, get_args
 
 from graphsafe.scan.domain.state_log import Read, Use
 from graphsafe.scan.domain.summary import CallEdge, Included, Item, Summary, has_uses
 from graphsafe.scan.domain.values import UNKNOWN
 from graphsafe.scan.incremental.encoding import FirstLine, Unkept, absolute, decoded, encoded, relative
-from graphsafe.scan.incremental.rows import NO_ROWS, Rows, call, call_number
+from graphsafe.scan.incremental.rows import NO_ROWS, Rows, as_text, call, call_number
 
 _ITEMS = get_args(Item)
 
@@ -20,7 +21,7 @@ class SummaryWriter:
         self._rows = rows
         self._first_line = first_line
         self._summaries: dict[int, int] = {}
-        self._equal: dict[tuple[object, ...], int] = {}
+        self._equal: dict[str, int] = {}
         "How many summaries are equal to one that came before."
         self._items: dict[object, int] = {}
         "Items by id: the summaries are alive, and so are their items."
@@ -37,14 +38,14 @@ class SummaryWriter:
     def _added(self, summary: Summary, is_root: bool) -> int:
         try:
             value = self._row(summary.value) if is_root else -1
-            items = tuple([self._item(item) for item in summary.items])
-            events = tuple([self._item(event) for event in summary.events])
-            constructed = tuple([self._row(given) for given in summary.constructed.items()])
+            items = [self._item(item) for item in summary.items]
+            events = [self._item(event) for event in summary.events]
+            constructed = [self._row(given) for given in summary.constructed.items()]
         except Unkept:
             return -1
-        row = items, events, constructed, value
+        row = as_text((items, events, constructed, value))
         self._equal[row] = which = self._equal.get(row, -1) + 1
-        return self._rows.summaries.number((*row, which))
+        return self._rows.summaries.number(f"{row[:-1]},{which}]")
 
     def _item(self, item: Any) -> int:
         if type(item) is Included:
@@ -79,8 +80,8 @@ class SummaryReader:
         return self._summaries[number]
 
     def _made(self, number: int) -> Summary:
-        items, events, constructed, value, _ = self._rows.summaries.rows[number]
-        made = tuple([self._item(item) if item >= 0 else self._included(item) for item in items])
+        items, events, constructed, value, _ = json.loads(self._rows.summaries.rows[number])
+        made = tuple([self._item(item) if item >= 0 else self._included(item, number) for item in items])
         given = dict(self._value(item) for item in constructed)
         placed = tuple([self._item(event) for event in events])
         if not all(isinstance(item, _ITEMS) for item in made) or any(type(event) is not tuple for event in placed):
@@ -88,8 +89,10 @@ class SummaryReader:
         returned = self._value(value) if value >= 0 else UNKNOWN
         return Summary(returned, made, placed, {}, {}, given, any(map(has_uses, made)))
 
-    def _included(self, item: int) -> Included:
+    def _included(self, item: int, caller: int) -> Included:
         called, how = call(item)
+        if called >= caller:
+            raise Unkept("called before it is written")
         return Included(self.summary(called), bool(how & 2), bool(how & 1))
 
     def _item(self, number: int) -> Any:
@@ -98,4 +101,6 @@ class SummaryReader:
         return self._items[number]
 
     def _value(self, number: int) -> Any:
+        if number < 0:
+            raise Unkept("no such item")
         return decoded(self._rows.items.rows[number], self._rows.strings)

@@ -27,7 +27,7 @@ from graphsafe.scan.domain.values import (
     of_elements,
 )
 from graphsafe.scan.models.library_models import runtime_object
-from graphsafe.scan.symbols.index import FileIndex, dotted
+from graphsafe.scan.symbols.index import Module, dotted
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.engine import Engine
@@ -52,7 +52,7 @@ def _parsed(annotation: str) -> ast.expr:
     return ast.parse(annotation.strip(), mode="eval").body
 
 
-def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
+def annotated(engine: Engine, file: Module, node: ast.expr) -> Value:
     """The value that an annotation promises; UNKNOWN where it promises nothing that matters here."""
     if isinstance(node, ast.Constant):
         if node.value is None:
@@ -80,7 +80,7 @@ def _either(parts: list[Value]) -> Value:
     return join_all(parts)
 
 
-def _generic(engine: Engine, file: FileIndex, node: ast.Subscript) -> Value:
+def _generic(engine: Engine, file: Module, node: ast.Subscript) -> Value:
     name = (dotted(node.value) or "").rpartition(".")[2]
     arguments = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
     if name in ("Optional", "Union"):
@@ -125,13 +125,13 @@ _BUILTIN_TYPES: Mapping[str, Value] = {
 }
 
 
-def _named_type(engine: Engine, file: FileIndex, name: str) -> Value:
+def _named_type(engine: Engine, file: Module, name: str) -> Value:
     if name in _BUILTIN_TYPES:
         return _BUILTIN_TYPES[name]
     return engine.queries.ask(("type", file.path, name), lambda: _resolved_type(engine, file, name), lambda: UNKNOWN)
 
 
-def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
+def _resolved_type(engine: Engine, file: Module, name: str) -> Value:
     head, *rest = name.split(".")
     binding = engine.project.resolve(file, head)
     if binding is None:
@@ -154,10 +154,11 @@ def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
 
 def _aliased(engine: Engine, path: str, name: str) -> Value:
     """What `Name = list[Tensor] | None` promises; one that names itself promises nothing there."""
-    file = engine.project.index(path)
-    if file is None or name not in file.assigns:
+    file = engine.project.file(path)
+    bindings = engine.project.assigned(path, name)
+    if file is None or not bindings:
         return UNKNOWN
-    statement = engine.project.statement(path, *file.assigns[name][-1])
+    statement = engine.project.statement(path, *bindings[-1])
     value = getattr(statement, "value", None)
     if isinstance(value, (ast.Subscript, ast.BinOp)):
         return annotated(engine, file, value)

@@ -257,7 +257,7 @@ class AttributeTables:
             if facts is None or name not in facts.fields:
                 continue
             path = base.partition("::")[0]
-            file = project.index(path)
+            file = project.file(path)
             statement = project.statement(path, *facts.fields[name])
             if file is None or statement is None:
                 return UNKNOWN

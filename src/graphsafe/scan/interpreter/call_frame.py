@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from graphsafe.scan.domain.arguments import TOP_LEVEL
 from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.values import Value
-from graphsafe.scan.symbols.index import FileIndex
+from graphsafe.scan.symbols.index import Module
 
 
 @dataclass(slots=True)
 class Frame:
-    file: FileIndex
+    file: Module
     ref: str
     "`path::Qual.name` of the function; `path::` at module level."
     env: dict[str, Value]

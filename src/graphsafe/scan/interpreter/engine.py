@@ -188,7 +188,7 @@ class Engine:
         if facts is None:
             return self.after_unknown(arguments)
         path, _, qualified = ref.partition("::")
-        file = self.project.index(path) if self.libraries.called else None
+        file = self.project.file(path) if self.libraries.called else None
         if file is not None:
             named_calls.note(self, frame, node, f"{file.module}.{qualified}")
         out_of_scope = self.budget.out_of_scope(frame, ref)
@@ -311,7 +311,7 @@ class Engine:
         self.budget.readings += 1
         facts = self.project.function_facts(ref)
         path = ref.partition("::")[0]
-        file = self.project.index(path)
+        file = self.project.file(path)
         assert file is not None and facts is not None
         owner = f"{path}::{facts.owner}" if facts.owner is not None else None
         frame = Frame(
@@ -340,7 +340,7 @@ class Engine:
     def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
         """What the annotation of a function promises, for one that is not read."""
         node = self.project.function_node(ref)
-        file = self.project.index(ref.partition("::")[0])
+        file = self.project.file(ref.partition("::")[0])
         step = arguments is not None and any(map(depends_on_step, arguments.values()))
         if node is None or file is None or node.returns is None:
             return Unknown(step, arguments is not None and any(map(holds_device, arguments.values())))

@@ -43,9 +43,10 @@ def _name(engine: Engine, frame: Frame, node: ast.Name) -> Value:
     if node.id in frame.globals and frame.hot:
         engine.note_once(Read(f"{frame.path}::{node.id}"))
     value = engine.name(frame, node.id)
-    if type(value) is Number and value.state is None and node.id not in frame.env and node.id in frame.file.assigns:
-        return replace(value, state=f"{frame.path}::{node.id}")
-    return value
+    if type(value) is not Number or value.state is not None or node.id in frame.env:
+        return value
+    is_own = engine.project.assigned(frame.path, node.id)
+    return replace(value, state=f"{frame.path}::{node.id}") if is_own else value
 
 
 def _attribute(engine: Engine, frame: Frame, node: ast.Attribute) -> Value:

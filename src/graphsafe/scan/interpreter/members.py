@@ -62,7 +62,7 @@ def attribute(engine: Engine, frame: Frame, node: ast.AST, owner: Value, name: s
     if isinstance(owner, Lib):
         return library.constant(f"{owner.name}.{name}")
     if isinstance(owner, ProjectModule):
-        file = engine.project.index(owner.path)
+        file = engine.project.file(owner.path)
         binding = engine.project.resolve(file, name) if file is not None else None
         if binding is None:
             binding = engine.project.resolve_dotted(f"{owner.name}.{name}", owner.path)
@@ -171,9 +171,7 @@ def _of_class(engine: Engine, owner: ClassValue, name: str) -> Value:
         facts = engine.project.function_facts(method)
         bound = owner if facts is not None and "classmethod" in facts.decorators else None
         return Function(method, bound)
-    path, _, qualified = owner.ref.partition("::")
-    file = engine.project.index(path)
-    if file is not None and f"{qualified}.{name}" in file.classes:
+    if engine.project.class_facts(f"{owner.ref}.{name}") is not None:
         return ClassValue(f"{owner.ref}.{name}")
     bases = engine.project.mro(owner.ref)
     if any(base.startswith("enum.") for base in bases):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.joins import join
@@ -11,7 +12,7 @@ from graphsafe.scan.domain.values import NONE, UNKNOWN, ClassValue, Function, Li
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.models import library
-from graphsafe.scan.symbols.index import FileIndex
+from graphsafe.scan.symbols.index import Module
 from graphsafe.scan.symbols.kernels import is_kernel
 from graphsafe.scan.symbols.project import Binding
 
@@ -26,12 +27,12 @@ class ModuleLevel:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def value(self, file: FileIndex, name: str) -> Value:
+    def value(self, file: Module, name: str) -> Value:
         return self._engine.queries.ask(
             ("global", file.path, name), lambda: self._resolved(file, name), lambda: UNKNOWN
         )
 
-    def _resolved(self, file: FileIndex, name: str) -> Value:
+    def _resolved(self, file: Module, name: str) -> Value:
         binding = self._engine.project.resolve(file, name)
         if binding is None:
             return Lib(f"builtins.{name}") if hasattr(builtins, name) else UNKNOWN
@@ -49,19 +50,18 @@ class ModuleLevel:
         return self.assigned(binding.path, binding.name)
 
     def assigned(self, path: str, name: str) -> Value:
-        file = self._engine.project.index(path)
-        if file is None:
-            return UNKNOWN
-        if name in file.assigns:
-            return self._at_module_level(file, name)
+        project = self._engine.project
+        file = project.file(path)
+        bindings = project.assigned(path, name)
+        if file is not None and bindings:
+            return self._at_module_level(file, name, bindings)
         owner, _, attribute = name.rpartition(".")
-        if owner in file.classes:
-            return self._engine.attributes.of_class(f"{file.path}::{owner}", attribute)
+        if owner and project.class_facts(f"{path}::{owner}") is not None:
+            return self._engine.attributes.of_class(f"{path}::{owner}", attribute)
         return UNKNOWN
 
-    def _at_module_level(self, file: FileIndex, name: str) -> Value:
+    def _at_module_level(self, file: Module, name: str, bindings: Sequence[tuple[int, int]]) -> Value:
         """The join of what the module level binds to `name`."""
-        bindings = file.assigns[name]
         if len(bindings) > MAX_BINDINGS:
             return UNKNOWN
         frame = Frame(file, f"{file.path}::", {}, hot=False, level=0)

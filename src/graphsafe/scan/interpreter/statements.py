@@ -103,7 +103,11 @@ def _function(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.AsyncFun
 
 def _class(engine: Engine, frame: Frame, node: ast.ClassDef) -> None:
     name = f"{frame.function}.{node.name}"
-    frame.env[node.name] = ClassValue(f"{frame.path}::{name}") if name in frame.file.classes else UNKNOWN
+    frame.env[node.name] = (
+        ClassValue(f"{frame.path}::{name}")
+        if engine.project.class_facts(f"{frame.path}::{name}") is not None
+        else UNKNOWN
+    )
 
 
 def _return(engine: Engine, frame: Frame, node: ast.Return) -> bool:

@@ -186,7 +186,7 @@ def _inherited(project: Project, root: Path, where: str, name: str) -> Iterator[
     files = project.files
     found: dict[str, None] = {}
     for path in _holding(files, _DEFINITION % re.escape(owner.rpartition(".")[2]).encode()):
-        file = project.index(path) if _is_in(files, path, where, root) else None
+        file = files.overview(path) if _is_in(files, path, where, root) else None
         for cls in file.classes if file is not None else ():
             ref = project.find_method(f"{path}::{cls}", method) if _ends_with(cls, owner) else None
             if ref is not None:

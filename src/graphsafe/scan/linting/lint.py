@@ -153,7 +153,7 @@ class Linter:
         return self._compiled[ref]
 
     def _module(self, path: str) -> str:
-        file = self._project.index(path)
+        file = self._project.file(path)
         return file.module if file is not None else ""
 
     def _enabled(self, code: str, path: str) -> bool:
@@ -189,7 +189,7 @@ class Linter:
         if root in self._record.roots:
             data["root"] = self._record.roots[root]
         line, column, end_line, end_column = event.span
-        source = self._project.files.source(place.path)
+        source = self._project.files.shown(place.path)
         shown = self.display(place.path)
         self._texts[shown, line] = line_of(source.lines, line)
         function = place.function.partition(".<lambda>")[0] or None
@@ -295,7 +295,7 @@ class Linter:
 
     def _source(self, path: str) -> Source | None:
         try:
-            return self._project.files.source(path)
+            return self._project.files.shown(path)
         except (KeyError, Unreadable):
             return None
 

@@ -50,7 +50,7 @@ class Regions:
         return "step" if ref in self._hot else None
 
     def _replays(self, ref: str) -> bool:
-        file = self._project.index(ref.partition("::")[0])
+        file = self._project.files.overview(ref.partition("::")[0])
         node = self._project.function_node(ref) if file is not None and file.replays else None
         return node is not None and any(_is_replay(inner) for _, inner in own_nodes(node))
 

@@ -57,6 +57,11 @@ def may_be_assumed(data: bytes) -> bool:
     return any(word in data for word in _WORDS) or _HOOK_TEXT.search(data) is not None or may_register(data)
 
 
+def hooks_in(data: bytes) -> Iterator[str]:
+    """The functions that take what torch hands to a forward hook."""
+    return (name.decode() for name in _HOOK_TEXT.findall(data))
+
+
 def assumed_roots_of(
     engine: Engine, file: FileIndex, paths: HotnessRules, called: Set[str] | None
 ) -> Iterator[tuple[str, Value | None, str]]:
@@ -83,7 +88,7 @@ class _Forms:
         data = engine.project.files.data(file.path) or b""
         self._operators = frozenset(operators_of(file, data))
         self._entries = frozenset(entries_of(engine.project, file))
-        self._hooks = {name.decode() for name in _HOOK_TEXT.findall(data)}
+        self._hooks = {*hooks_in(data)}
         self._imports_torch = any(target.partition(".")[0] == "torch" for target in file.imports.values())
 
     def why(self, facts: FunctionFacts) -> str | None:

@@ -202,8 +202,8 @@ def target_roots(engine: Engine, config: Config, files: Iterable[str]) -> None:
     for target in config.targets.values():
         where, _, factory = target.factory.rpartition(":")
         path = str((config.root / where).resolve()) if where.endswith(".py") else ""
-        file = engine.project.index(path) if path in known else engine.project.module(where, str(config.root))
-        if file is None or factory not in file.functions:
+        file = engine.project.file(path) if path in known else engine.project.module(where, str(config.root))
+        if file is None or engine.project.function_facts(f"{file.path}::{factory}") is None:
             continue
         value = engine.read(Call(f"{file.path}::{factory}"))
         for option in options(value):

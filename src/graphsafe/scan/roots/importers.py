@@ -104,7 +104,7 @@ def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
     """The files of base classes: a method may be called on a value that is only known to be of the base."""
     project = Project(files)
     for path in given:
-        file = project.index(path)
+        file = files.overview(path)
         for name in file.classes if file is not None else ():
             yield from (base.partition("::")[0] for base in project.mro(f"{path}::{name}") if "::" in base)
 
@@ -118,7 +118,7 @@ def _callers(files: Files, given: Iterable[str], sources: Mapping[str, bytes]) -
     calls: dict[str, set[bytes]] = {}
     own: set[str] = set()
     for path in given:
-        file = project.index(path)
+        file = files.overview(path)
         for facts in file.classes.values() if file is not None else ():
             order = project.mro(f"{path}::{facts.name}")
             if any(is_module_base(base) for base in order):

@@ -51,7 +51,7 @@ def entries_of(project: Project, file: FileIndex) -> Iterator[str]:
             value = getattr(statement, "value", None)
             if isinstance(value, ast.Dict):
                 names = [item.id for item in value.values if isinstance(item, ast.Name)]
-                yield from (found for found in names if found in file.functions)
+                yield from (found for found in names if project.function_facts(f"{file.path}::{found}") is not None)
 
 
 def _enters(project: Project, file: FileIndex, decorator: str) -> bool:

@@ -25,7 +25,7 @@ class CustomOps:
         files = self._project.files
         files.uses.note("operator", parts[3])
         path, function = functions_by_operator(files).get(parts[3], ("", ""))
-        file = self._project.index(path) if path else None
+        file = self._project.file(path) if path else None
         binding = self._project.resolve(file, function) if file is not None else None
         return f"{binding.path}::{binding.name}" if binding is not None and binding.kind == "function" else None
 

@@ -16,10 +16,9 @@ KEPT = re.compile(r"\b(?:keep|stay)_on_(?:cpu|host)\b")
 def declared_on_host(project: Project, path: str) -> frozenset[str]:
     """The names of the fields that a file declares so; of one that declares none, those of the files it imports."""
     own = _declared_in(project, path)
-    file = project.index(path)
-    if own or file is None:
+    if own:
         return own
-    bound = (project.resolve_dotted(target, path).path for target in file.imports.values())
+    bound = (project.resolve_dotted(target, path).path for target in project.imports(path))
     return frozenset().union(*(_declared_in(project, other) for other in dict.fromkeys(bound) if other))
 
 
@@ -29,13 +28,15 @@ def _declared_in(project: Project, path: str) -> frozenset[str]:
 
 
 def _declared(project: Project, path: str) -> frozenset[str]:
-    file = project.index(path)
     try:
-        lines = project.files.source(path).lines if project.files.search(path, KEPT) else ()
+        if not project.files.search(path, KEPT):
+            return frozenset()
+        lines = project.files.source(path).lines
     except (KeyError, Unreadable):
         return frozenset()
     told = [number for number, line in enumerate(lines, 1) if "_on_" in line and KEPT.search(line)]
-    if not told or file is None:
+    file = project.files.index(path)
+    if file is None:
         return frozenset()
     spans = {
         *((function.line, function.end_line) for function in file.functions.values()),

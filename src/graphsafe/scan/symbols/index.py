@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from graphsafe.scan.sources.source import Source, digest
 
@@ -16,6 +17,19 @@ HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
 HANDING_OVER = ("_hook(", ".forward = ")
 "What stands on the lines where a function is given to torch, to be called in every step."
 CAPTURE_WORDS = ("graph(", "make_graphed_callables", "capture_begin", "reduce-overhead", "max-autotune")
+
+
+class Module(Protocol):
+    """A file, by its name. What else its index says is asked of the project, which notes what was used."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def module(self) -> str: ...
+
+    @property
+    def is_package(self) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -69,34 +83,25 @@ class FileIndex:
     "The module level itself captures."
     replays: bool = False
     "Something named `replay` is called."
-    outline: str = ""
-    "A digest of all that stands above, lines and the text of functions aside."
+    texts: dict[str, str] = field(default_factory=dict)
+    "Names bound by statements at module level, and in classes (`Decoder.size`) -> a digest of the statements."
 
 
 def build_index(source: Source, tree: ast.Module, module: str, is_package: bool) -> FileIndex:
     index = FileIndex(str(source.path), module, is_package)
     builder = _Builder(index, source)
     builder.module_body(tree.body)
-    index.outline = _outline(index, source)
+    for cls in index.classes.values():
+        for name, span in cls.fields.items():
+            index.texts[f"{cls.name}.{name}"] = _digest(source, span)
+    for name, spans in index.assigns.items():
+        index.texts[name] = _digest(source, *spans)
     return index
 
 
-def _outline(index: FileIndex, source: Source) -> str:
-    """Statements that bind names of the module or of a class count with their text."""
-    parts = (
-        (index.module, index.is_package, index.stars, index.captures, index.replays, [*index.imports.items()]),
-        [
-            (facts.name, facts.decorators, facts.owner, facts.mark, facts.captures, facts.hands_over)
-            for facts in index.functions.values()
-        ],
-        [
-            (facts.name, facts.bases, facts.decorators, [*facts.methods.items()], [*facts.writers.items()])
-            for facts in index.classes.values()
-        ],
-        [(name, source.lines_of(*span)) for facts in index.classes.values() for name, span in facts.fields.items()],
-        [(name, [source.lines_of(*span) for span in spans]) for name, spans in index.assigns.items()],
-    )
-    return digest(repr(parts).encode("utf-8", "surrogatepass"))
+def _digest(source: Source, *spans: tuple[int, int]) -> str:
+    text = "\0".join("\n".join(source.lines_of(*span)) for span in spans)
+    return digest(text.encode("utf-8", "surrogatepass"))[:16]
 
 
 class _Builder:
@@ -191,8 +196,7 @@ class _Builder:
             captures=self._captures(node),
             hands_over=any(first < number <= (node.end_lineno or node.lineno) for number in self.handing_over),
         )
-        text = "\n".join(self.source.lines_of(facts.line, facts.end_line))
-        facts.digest = digest(text.encode("utf-8", "surrogatepass"))[:16]
+        facts.digest = _digest(self.source, (facts.line, facts.end_line))
         self.index.functions[facts.name] = facts
         if not node.name.startswith("test"):
             # What a test defines for itself is no engine's step.

@@ -60,8 +60,7 @@ class Overrides:
 
     def _named(self, path: str, name: str) -> list[str]:
         """The classes of a file that have this name, whatever they stand in."""
-        file = self._project.index(path)
-        classes = file.classes if file is not None else ()
+        classes = self._project.classes(path)
         return [f"{path}::{qualified}" for qualified in classes if qualified.rpartition(".")[2] == name]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
 from graphsafe.scan.sources.source import Source, Unreadable
-from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
+from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts, Module
 from graphsafe.scan.symbols.project_files import Files
 
 MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
@@ -27,16 +26,12 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
-    """What was read and looked up of a project, for what is decided by that when all is read."""
+class FilesRead:
+    """What one process has found out about files, for another one."""
 
     indexes: Mapping[str, FileIndex | None]
     problems: Mapping[str, Unreadable]
     rewritten: Set[str]
-    spans: Mapping[str, Mapping[tuple[int, int], int]]
-    whole: Set[str]
-    searches: Mapping[str, Set[re.Pattern[str]]]
-    names: Mapping[str, Set[str]]
 
 
 class Project:
@@ -47,8 +42,6 @@ class Project:
         self.asked_bytes = 0
         "The bytes of all modules that were looked into, as far as they are in memory."
         self._asked: set[str] = set()
-        self._asked_elsewhere: dict[str, set[str]] = {}
-        "What other processes have asked for."
         self._uses = files.uses
         self._modules = files.modules
         self._packages = frozenset(name.partition(".")[0] for name in files.modules)
@@ -57,6 +50,7 @@ class Project:
         self._bindings: dict[tuple[str, str, str], tuple[Binding | None, int]] = {}
         self._classes: dict[str, tuple[ClassFacts | None, int]] = {}
         self._functions: dict[str, tuple[FunctionFacts | None, int]] = {}
+        self._assigned: dict[tuple[str, str], tuple[Sequence[tuple[int, int]], int]] = {}
         self._methods: dict[object, dict[str, str | None]] = {}
         "Class, and the class after which to look where there is one -> name -> method."
 
@@ -64,13 +58,14 @@ class Project:
     def paths(self) -> Iterable[str]:
         return self.files.paths
 
-    def index(self, path: str) -> FileIndex | None:
+    def file(self, path: str) -> Module | None:
         """None where the file cannot be read."""
-        return self.files.index(path)
+        self._uses.note("file", path)
+        return self.files.indexed(path)
 
     def source(self, path: str) -> Source:
         """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
-        return self.files.text(path)
+        return self.files.source(path)
 
     def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
         """The statement on these lines; None where it does not stand alone."""
@@ -78,7 +73,7 @@ class Project:
 
     # names
 
-    def module(self, name: str, importer: str) -> FileIndex | None:
+    def module(self, name: str, importer: str) -> Module | None:
         """The file that `import name` in `importer` means: of several, the one nearest to the importer."""
         candidates = self._modules.get(name)
         self._uses.note("module", name)
@@ -90,21 +85,22 @@ class Project:
         if path not in self._asked:
             self._asked.add(path)
             self.asked_bytes += len(self.files.held.get(path, b""))
-        return self.index(path)
+        return self.file(path)
 
-    def resolve(self, file: FileIndex, name: str, depth: int = 0) -> Binding | None:
+    def resolve(self, file: Module, name: str, depth: int = 0) -> Binding | None:
         """What the global `name` means in `file`; None for a builtin or a name bound nowhere."""
         key = ("name", file.path, name)
         known = self._bindings.get(key)
         if known is None:
             fact = self._uses.number(key)
             self._bindings[key] = None, fact
-            known = self._bindings[key] = self._uses.aside(lambda: self._resolve(file, name, depth)), fact
+            known = self._bindings[key] = self._uses.aside(lambda: self._resolve(file.path, name, depth)), fact
         self._uses.now.add(known[1])
         return known[0]
 
-    def _resolve(self, file: FileIndex, name: str, depth: int) -> Binding | None:
-        if depth > 12:
+    def _resolve(self, path: str, name: str, depth: int) -> Binding | None:
+        file = self.files.indexed(path)
+        if file is None or depth > 12:
             return None
         if name in file.functions:
             return Binding("function", name, file.path)
@@ -151,17 +147,16 @@ class Project:
             if binding.kind == "lib":
                 return Binding("lib", ".".join([binding.name, *rest[i:]]))
             if binding.kind == "module":
-                file = self.index(binding.path)
+                file = self.file(binding.path)
                 found = self.resolve(file, name) if file is not None else None
                 if found is None:
                     return self.resolve_dotted(f"{binding.name}.{name}", binding.path)
                 binding = found
             elif binding.kind == "class":
-                file = self.index(binding.path)
                 inner = f"{binding.name}.{name}"
-                if file is not None and inner in file.classes:
+                if self.class_facts(f"{binding.path}::{inner}") is not None:
                     binding = Binding("class", inner, binding.path)
-                elif file is not None and inner in file.functions:
+                elif self.function_facts(f"{binding.path}::{inner}") is not None:
                     binding = Binding("function", inner, binding.path)
                 else:
                     return Binding("assign", inner, binding.path)
@@ -169,35 +164,39 @@ class Project:
                 return Binding("assign", f"{binding.name}.{name}", binding.path)
         return binding
 
-    def asked(self) -> dict[str, set[str]]:
-        """Path -> the names that somebody has looked for at the module level, there or not."""
-        found = {path: set(names) for path, names in self._asked_elsewhere.items()}
-        for _, path, name in self._bindings:
-            found.setdefault(path, set()).add(name)
-        return found
-
-    def used(self, but: Set[str]) -> Used:
-        """All that was used, for another process; that one has the indexes of `but` already."""
+    def found(self, but: Set[str]) -> FilesRead:
+        """For another process; that one has the indexes of `but` already."""
         files = self.files
         indexes = {path: index for path, index in files.indexes.items() if path not in but}
-        spans, whole, searches = files.read_spans, files.read_whole, files.searches
-        return Used(indexes, files.problems, files.rewritten, spans, whole, searches, self.asked())
+        return FilesRead(indexes, files.problems, files.rewritten)
 
-    def add_used(self, used: Used) -> None:
-        """Take what another process has used for used here."""
-        files = self.files
-        files.indexes.update(used.indexes)
-        files.problems.update(used.problems)
-        files.rewritten |= used.rewritten
-        files.read_whole |= used.whole
-        for path, spans in used.spans.items():
-            known = files.read_spans.setdefault(path, {})
-            for span in spans:
-                known.setdefault(span, files.uses.number(("lines", path, *span)))
-        for path, patterns in used.searches.items():
-            files.searches.setdefault(path, set()).update(patterns)
-        for path, names in used.names.items():
-            self._asked_elsewhere.setdefault(path, set()).update(names)
+    def learn(self, found: FilesRead) -> None:
+        """Take over what another process has found."""
+        self.files.indexes.update(found.indexes)
+        self.files.problems.update(found.problems)
+        self.files.rewritten |= found.rewritten
+
+    def assigned(self, path: str, name: str) -> Sequence[tuple[int, int]]:
+        """First and last lines of the statements at the module level of a file that bind a name, in order."""
+        known = self._assigned.get((path, name))
+        if known is None:
+            file = self.files.indexed(path)
+            spans = file.assigns.get(name, ()) if file is not None else ()
+            known = self._assigned[path, name] = spans, self._uses.number(("statement", path, name))
+        self._uses.now.add(known[1])
+        return known[0]
+
+    def imports(self, path: str) -> Collection[str]:
+        """The dotted names that a file imports."""
+        self._uses.note("imports", path)
+        file = self.files.indexed(path)
+        return file.imports.values() if file is not None else ()
+
+    def classes(self, path: str) -> Collection[str]:
+        """The qualified names of a file's classes."""
+        self._uses.note("classes", path)
+        file = self.files.indexed(path)
+        return file.classes if file is not None else ()
 
     # classes and functions, by `path::Qual.name`
 
@@ -205,9 +204,9 @@ class Project:
         known = self._classes.get(ref)
         if known is None:
             path, _, name = ref.partition("::")
-            file = self.index(path)
+            file = self.files.indexed(path)
             facts = file.classes.get(name) if file is not None else None
-            known = self._classes[ref] = facts, self._uses.number(("outline", path))
+            known = self._classes[ref] = facts, self._uses.number(("class", path, name))
         self._uses.now.add(known[1])
         return known[0]
 
@@ -215,9 +214,9 @@ class Project:
         known = self._functions.get(ref)
         if known is None:
             path, _, name = ref.partition("::")
-            file = self.index(path)
+            file = self.files.indexed(path)
             facts = file.functions.get(name) if file is not None else None
-            known = self._functions[ref] = facts, self._uses.number(("outline", path))
+            known = self._functions[ref] = facts, self._uses.number(("function", path, name))
         self._uses.now.add(known[1])
         return known[0]
 
@@ -232,7 +231,7 @@ class Project:
         """The class and its bases, nearest first: project classes as refs, others as dotted names."""
         known = self._mros.get(ref)
         if known is None:
-            fact = self._uses.number(("bases", ref))
+            fact = self._uses.number(("bases", *ref.split("::", 1)))
             self._mros[ref] = (ref,), fact
             known = self._mros[ref] = self._uses.aside(lambda: self._linearise(ref)), fact
         self._uses.now.add(known[1])
@@ -242,8 +241,7 @@ class Project:
         facts = self.class_facts(ref)
         if facts is None:
             return (ref,)
-        path = ref.partition("::")[0]
-        file = self.index(path)
+        file = self.file(ref.partition("::")[0])
         assert file is not None
         order = [ref]
         for base in facts.bases:

@@ -46,17 +46,11 @@ class Files:
         "What files hold, where somebody needs all of them more than once."
         self.rewritten: set[str] = set()
         "Files with syntax newer than the running Python: their sources are those that newer.py made."
-        self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
+        self._nodes: OrderedDict[tuple[str, str, int, int], ast.stmt | None] = OrderedDict()
         self._trees: OrderedDict[str, Mapping[tuple[int, int], ast.stmt]] = OrderedDict()
         "Path -> the statements of the module and of its classes, by first and last line."
         self._tree_lines = 0
         self._tables: dict[str, object] = {}
-        self.read_spans: dict[str, dict[tuple[int, int], int]] = {}
-        "Path -> first and last lines of the statements that were asked for -> the number of the fact."
-        self.read_whole: set[str] = set()
-        "Files whose text was asked for."
-        self.searches: dict[str, set[re.Pattern[str]]] = {}
-        "Path -> what its text was searched for."
         packages: dict[Path, Path | None] = {}
         for path in paths:
             name, is_package = module_name(path, packages)
@@ -86,8 +80,17 @@ class Files:
         return self._tables[name]  # type: ignore[return-value]
 
     def index(self, path: str) -> FileIndex | None:
-        """None where the file cannot be read; `problems` says why."""
-        self.uses.note("outline", path)
+        """None where the file cannot be read; `problems` says why. All that the file holds counts as used."""
+        self.uses.note("text", path)
+        return self.indexed(path)
+
+    def overview(self, path: str) -> FileIndex | None:
+        """The same, for who looks for roots or speaks about lines that were read."""
+        self.uses.note("overview", path)
+        return self.indexed(path)
+
+    def indexed(self, path: str) -> FileIndex | None:
+        """The same, for who notes what is used of it."""
         if path not in self.indexes:
             known = self.recall(path) if self.recall is not None else None
             self.indexes[path] = known or self._build(path)
@@ -133,8 +136,8 @@ class Files:
             self.index(path)
 
     def data(self, path: str) -> bytes | None:
-        """What a file holds; None, and a problem, where it cannot be opened."""
-        self.uses.note("text", path)
+        """What a file holds, for who looks for certain words; None, and a problem, where it cannot be opened."""
+        self.uses.note("words", path)
         if path in self.held:
             return self.held[path]
         if path in self._buffers:
@@ -148,23 +151,18 @@ class Files:
     def _read(self, path: str) -> Source:
         return read(Path(path), self._buffers.get(path))
 
-    def text(self, path: str) -> Source:
-        """The source of a file in which every character may count. Raises as `source` does."""
-        self.read_whole.add(path)
-        return self.source(path)
-
     def search(self, path: str, pattern: re.Pattern[str]) -> list[str]:
         """What a pattern of one group or none finds in a file's text. Raises as `source` does."""
-        self.searches.setdefault(path, set()).add(pattern)
         self.uses.note("search", path, pattern.pattern, pattern.flags)
-        return pattern.findall(self._source(path).text)
+        return pattern.findall(self.shown(path).text)
 
     def source(self, path: str) -> Source:
         """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
         self.uses.note("text", path)
-        return self._source(path)
+        return self.shown(path)
 
-    def _source(self, path: str) -> Source:
+    def shown(self, path: str) -> Source:
+        """The same, for what is said about lines of it: that these were read is a fact of its own."""
         if path in self._sources:
             self._sources.move_to_end(path)
             return self._sources[path]
@@ -183,13 +181,9 @@ class Files:
 
     def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
         """The statement on these lines; None where it does not stand alone."""
-        key = (path, first, last)
+        key = ("lines", path, first, last)
         node: ast.stmt | None
-        spans = self.read_spans.setdefault(path, {})
-        fact = spans.get((first, last))
-        if fact is None:
-            fact = spans[first, last] = self.uses.number(("lines", *key))
-        self.uses.now.add(fact)
+        self.uses.note(*key)
         if key in self._nodes:
             self._nodes.move_to_end(key)
             return self._nodes[key]
@@ -197,7 +191,7 @@ class Files:
             if path in self._trees:
                 self._trees.move_to_end(path)
             parsed = self._trees.get(path, {}).get((first, last))
-            node = parsed if parsed is not None else self._source(path).slice_tree(first, last)
+            node = parsed if parsed is not None else self.shown(path).slice_tree(first, last)
         except (SyntaxError, ValueError, IndexError, KeyError, RecursionError, MemoryError, Unreadable):
             node = None
         self._nodes[key] = node

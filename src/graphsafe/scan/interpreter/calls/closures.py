@@ -71,7 +71,7 @@ class Closures:
     def call_as_root(self, function: Function) -> Value:
         """What a closure does that somebody calls in a step, with arguments of which nothing is known."""
         node = function.node
-        file = self._engine.project.index(function.ref.partition("::")[0])
+        file = self._engine.project.file(function.ref.partition("::")[0])
         if file is None or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return UNKNOWN
         outside = Frame(file, f"{file.path}::", {}, hot=True)
@@ -102,7 +102,7 @@ class Closures:
     def _frame(self, frame: Frame, function: Function) -> Frame:
         closure = function.closure or {}
         own = function.ref.startswith(frame.path + "::")
-        file = None if own else self._engine.project.index(function.ref.partition("::")[0])
+        file = None if own else self._engine.project.file(function.ref.partition("::")[0])
         return Frame(
             file or frame.file,
             function.ref,

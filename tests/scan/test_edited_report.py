@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe.scan.incremental.dependencies import parse_dependencies
-
 from .editing import Again, edit, scans_again
 
 MODEL = """\
@@ -124,17 +122,3 @@ def test_a_finding_that_names_other_lines_names_those_of_today(root: Path, again
     report, read = again()
     (moved,) = (finding for finding in report.findings if "uses" in finding.data)
     assert read and int(moved.data["uses"]) == int(finding.data["uses"]) + 1
-
-
-def test_an_edit_taken_back_leaves_the_report_before_it_to_go_on_from(root: Path, again: Again) -> None:
-    edit(root, "helper.py", "def scaled(x: torch.Tensor)", "def scaled(x: torch.Tensor, by: int = 1)")
-    assert again()[1]
-    (root / "helper.py").write_text(HELPER)
-    edit(root, "notes.py", "'nothing'", "'something else'")
-    report, read = again()
-    assert not read and [finding.code for finding in report.findings] == ["GS101"]
-
-
-@pytest.mark.parametrize("text", ["", "[", "[" * 100_000, "{}", "[1, 2, 3, 4, 5]"])
-def test_text_that_was_damaged_is_none(text: str) -> None:
-    assert parse_dependencies(text) is None
