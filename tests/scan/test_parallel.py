@@ -15,7 +15,7 @@ from graphsafe.scan.driver import Driver
 from graphsafe.scan.incremental.cache import FOLDER
 
 from .editing import edit, scans_again, write_project
-from .test_dependencies import FILES
+from .test_edited_report import FILES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -208,5 +208,5 @@ class _Keeper:
     def _fact(self, number: int) -> int:
         if number not in self._facts:
             fact = self._digests.lasting(number)
-            self._facts[number] = self._rows.facts.number(fact, self._digests.of(fact))
+            self._facts[number] = self._rows.facts.number(fact, self._digests.of)
         return self._facts[number]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -81,10 +81,11 @@ class Facts:
         "Numbers that were given, those of facts included that have changed since."
         self._known: dict[Fact, tuple[int, str]] = {}
 
-    def number(self, fact: Fact, digest: str) -> int:
+    def number(self, fact: Fact, digest: Callable[[Fact], str]) -> int:
+        """`digest` is called where the fact is not known."""
         known = self._known.get(fact)
         if known is None:
-            known = self._known[fact] = self.count, digest
+            known = self._known[fact] = self.count, digest(fact)
             self.count += 1
         return known[0]
 
@@ -219,7 +220,8 @@ class _Copy:
     def __init__(self, rows: Rows, others: Rows) -> None:
         self._rows = rows
         self._others = others
-        self._facts = {number: rows.facts.number(fact, digest) for fact, number, digest in others.facts}
+        digests = {fact: digest for fact, _, digest in others.facts}
+        self._facts = {number: rows.facts.number(fact, digests.__getitem__) for fact, number, _ in others.facts}
         self._fact_sets: dict[int, int] = {}
         self._questions: dict[int, int] = {}
         self._summaries: dict[int, int] = {}
