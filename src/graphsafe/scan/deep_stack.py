@@ -10,6 +10,8 @@ from typing import TypeVar
 
 STACK_BYTES = 512 * 1024 * 1024
 RECURSION = 20_000
+FRAME_SLOTS = (1 << 20) + 1
+"Just more than half of a power of two: 8 MB, of which nothing is ever touched."
 
 Result = TypeVar("Result")
 
@@ -25,7 +27,7 @@ def run_deep(work: Callable[[], Result]) -> Result:
 
     def run() -> None:
         try:
-            results.append(work())
+            results.append(_with_room(work))
         except BaseException as error:
             errors.append(error)
 
@@ -47,3 +49,17 @@ def run_deep(work: Callable[[], Result]) -> Result:
         # Not kept in this frame, which the error holds: without a collector neither would ever be freed.
         raise errors.pop()
     return results[0]
+
+
+def _with_room(work: Callable[[], Result]) -> Result:
+    """What `work` returns, run where a hundred thousand frames fit into one piece of memory.
+
+    CPython 3.11 and later take memory for frames from the system in pieces of 16 KB, and give each back as soon as it
+    is empty. Recursion goes back and forth over the end of a piece all the time, which was a tenth of a scan. A piece
+    is larger only where one frame needs more: its size is the next power of two, and what that frame leaves of it is
+    for those that it calls.
+    """
+    return work()
+
+
+_with_room.__code__ = _with_room.__code__.replace(co_stacksize=FRAME_SLOTS)
