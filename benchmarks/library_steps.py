@@ -43,6 +43,8 @@ NINE = Part(
         *("torchmetrics", "sentence_transformers", "accelerate"),
     ),
 )
+WAYS = Part(TARGETS.parent / "library_ways", NINE.libraries)
+"Further ways through the same code: options that the steps of the nine do not give."
 UNTOUCHED = Part(
     TARGETS / "untouched",
     (

@@ -6,6 +6,7 @@ has another interface, is left out, with its error.
 
     python benchmarks/library_truth.py OUT.json              # on a machine with a GPU; about a minute with 16 cores
     python benchmarks/library_truth.py OUT.json --untouched  # of the libraries that are only counted
+    python benchmarks/library_truth.py OUT.json --ways       # of library_ways/: options that the others do not give
     python benchmarks/library_truth.py --step FILE:FACTORY   # one, as JSON; without a GPU only the lines that ran
 """
 
@@ -25,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from library_steps import NINE, UNTOUCHED, Part, cases
+from library_steps import NINE, UNTOUCHED, WAYS, Part, cases
 from transformers_truth import Blame, by_file, observed, told_by
 
 TIMEOUT = 60.0
@@ -107,7 +108,7 @@ def main() -> int:
         print("\nRESULT " + json.dumps(one_step(sys.argv[2])))
         return 0
     begun = time.monotonic()
-    part = UNTOUCHED if "--untouched" in sys.argv else NINE
+    part = UNTOUCHED if "--untouched" in sys.argv else WAYS if "--ways" in sys.argv else NINE
     targets = {case.name: case.target for case in cases(part)}
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         results = dict(zip(targets, pool.map(functools.partial(in_child, begun=begun), targets.values()), strict=True))

@@ -170,6 +170,8 @@ class Sequence:
     "The join of the items."
     held_by: str | None = None
     "The attribute or global that holds it, as of a tensor (held.py)."
+    names: tuple[str, ...] = ()
+    "Of a named tuple: what its items are called."
     weight: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -75,7 +75,7 @@ def _sequence(value: Sequence) -> Sequence:
     items = tuple(map(_widened, value.items))
     if elem is value.elem and all(map(is_, items, value.items)):
         return value
-    return Sequence(value.kind, items, elem, value.held_by)
+    return Sequence(value.kind, items, elem, value.held_by, value.names)
 
 
 def _dict(value: Dict) -> Dict:

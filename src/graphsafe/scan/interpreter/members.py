@@ -36,8 +36,9 @@ from graphsafe.scan.domain.values import (
     number,
     of_elements,
 )
+from graphsafe.scan.interpreter import class_values
 from graphsafe.scan.interpreter.attributes import MODULE_ATTRIBUTES, named_attribute
-from graphsafe.scan.models import library
+from graphsafe.scan.models import library, named_tuples
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
@@ -132,7 +133,9 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
     key = engine.attributes.key(owner.ref, name)
     if frame.hot:
         engine.note_once(Read(key))
-    found = engine.attributes.of_instance(owner.ref, name, frame.level)
+    found = class_values.before_assignment(engine, frame, node, owner, name)
+    if found is None:
+        found = engine.attributes.of_instance(owner.ref, name, frame.level)
     if found is None:
         if engine.attributes.is_module(owner.ref) and name in MODULE_ATTRIBUTES:
             return MODULE_ATTRIBUTES[name]
@@ -198,6 +201,9 @@ def _of_runtime_object(owner: RuntimeObject, name: str) -> Value:
 
 
 def _of_sequence(owner: Sequence, name: str) -> Value:
+    field = named_tuples.field(owner, name)
+    if field is not None:
+        return field
     positions = {"values": 0, "indices": 1, "output": 0}
     if name in positions and owner.items is not None and len(owner.items) > positions[name]:
         return owner.items[positions[name]]

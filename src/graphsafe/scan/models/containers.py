@@ -34,7 +34,7 @@ from graphsafe.scan.domain.values import (
     number,
     of_elements,
 )
-from graphsafe.scan.models import builtin_functions, formatting
+from graphsafe.scan.models import builtin_functions, formatting, named_tuples
 from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ def _of_sequence(
         return NONE
     if name in ("keys", "values", "items"):
         return receiver
-    return UNKNOWN
+    changed = named_tuples.method(receiver, name, arguments)
+    return UNKNOWN if changed is None else changed
 
 
 def _of_dict(engine: Engine, frame: Frame, node: ast.Call, receiver: Dict, name: str, arguments: Arguments) -> Value:

@@ -34,7 +34,15 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.interpreter import members
 from graphsafe.scan.interpreter.calls import constructors
-from graphsafe.scan.models import containers, library, platforms, runtime_objects, tensors, torch_functions
+from graphsafe.scan.models import (
+    containers,
+    library,
+    named_tuples,
+    platforms,
+    runtime_objects,
+    tensors,
+    torch_functions,
+)
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.symbols.overrides import is_abstract
 
@@ -169,6 +177,8 @@ def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, argume
         return _call_instance(engine, frame, node, value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "module":
         return runtime_objects.call_module(engine, frame, node, value, arguments)
+    if isinstance(value, RuntimeObject) and value.kind == named_tuples.KIND:
+        return named_tuples.made(value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "tensor-method":
         return engine.after_unknown(arguments)
     if isinstance(value, Sequence) and arguments.positional:

@@ -1,0 +1,51 @@
+"""What an attribute holds before a constructor assigns it: what the class body binds to its name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.values import Instance, Unknown, Value
+from graphsafe.scan.interpreter.attributes import CONSTRUCTORS
+from graphsafe.scan.sources.node_memo import memoize_on_node
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.call_frame import Frame
+    from graphsafe.scan.interpreter.engine import Engine
+
+
+def before_assignment(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value | None:
+    """The value of `self.name` in a constructor up to where that assigns it, as in `self.table = self.table.to(d)`.
+
+    None elsewhere, and where another constructor may have assigned it before.
+    """
+    if frame.node is None or frame.node.name not in CONSTRUCTORS or owner is not frame.self_value:
+        return None
+    assigned = _assigned(frame.node).get(name)
+    if assigned is None or getattr(node, "lineno", assigned + 1) > assigned:
+        return None
+    path, _, function = frame.ref.partition("::")
+    for base in engine.project.mro(owner.ref):
+        facts = engine.project.class_facts(base) if "::" in base else None
+        for method in facts.writers.get(name, ()) if facts is not None else ():
+            if method in CONSTRUCTORS and (base.partition("::")[0], f"{facts.name}.{method}") != (path, function):  # type: ignore[union-attr]
+                return None
+    value = engine.attributes.of_class(owner.ref, name)
+    return None if type(value) is Unknown else value
+
+
+@memoize_on_node
+def _assigned(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, int]:
+    """Attribute of the receiver -> the last line of the statement that assigns it first."""
+    receiver = constructor.args.args[0].arg if constructor.args.args else ""
+    found: dict[str, int] = {}
+    for statement in ast.walk(constructor):
+        if not isinstance(statement, ast.Assign):
+            continue
+        for target in statement.targets:
+            for part in ast.walk(target):
+                if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == receiver:
+                    last = statement.end_lineno or statement.lineno
+                    found[part.attr] = min(last, found.get(part.attr, last))
+    return found
