@@ -312,3 +312,137 @@ def test_a_constructor_reads_what_the_class_body_holds_until_it_assigns_it(tmp_p
     copy = ("GS301", "self.weights = self.weights.to(start.device)")
     assert found(tmp_path, source.replace("{body}", "Third(x).step()")) == [copy]
     assert found(tmp_path, source.replace("{body}", "Moved(x).step()")) == []
+
+
+def test_what_only_a_tracer_gets_is_no_value_of_a_step(tmp_path: Path) -> None:
+    source = """\
+        def count(index):
+            if torch.jit.is_tracing():
+                return index.max() + 1
+            return int(index.max()) + 1
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor, index: torch.Tensor):
+                n = 4
+                if not torch.jit.is_scripting():
+                    x = x + 1
+                else:
+                    n = x.max()
+                return x.new_zeros(count(index)) + x.new_zeros(n)
+        """
+    assert found(tmp_path, source) == [("GS101", "return int(index.max()) + 1")]
+
+
+def test_a_number_is_never_equal_to_a_text(tmp_path: Path) -> None:
+    source = """\
+        def ratio(a, b, if_zero):
+            if if_zero == "warn" and torch.any(b == 0):
+                print("a zero")
+            return a / b
+
+        class Step(nn.Module):
+            def __init__(self, if_zero: float = 0, mode: str = "mean"):
+                super().__init__()
+                self.if_zero, self.mode = if_zero, mode
+
+            def forward(self, x: torch.Tensor):
+                return ratio(x, x + 1, self.if_zero) + ratio(x, x + 2, {last})
+        """
+    assert found(tmp_path, source.replace("{last}", "0.5")) == []
+    assert found(tmp_path, source.replace("{last}", "self.mode")) == [
+        ("GS102", 'if if_zero == "warn" and torch.any(b == 0):')
+    ]
+
+
+def test_what_has_private_methods_of_a_class_is_no_tensor(tmp_path: Path) -> None:
+    source = """\
+        class Step(nn.Module):
+            def forward(self, builder, x: torch.Tensor):
+                return solve(builder(x), x)
+
+        def solve(operator, x):
+            operator.{method}(x)
+            if x.ndim > 1:
+                return operator.detach()
+            return operator.cholesky()
+        """
+    line = ("GS106", "return operator.cholesky()")
+    assert found(tmp_path, source.replace("{method}", "_solve")) == []
+    assert found(tmp_path, source.replace("{method}", "_indices")) == [line]
+
+
+def test_what_calls_give_is_a_tensor_by_the_methods_that_it_has(tmp_path: Path) -> None:
+    source = """\
+        class Step(nn.Module):
+            def __init__(self, norm, table):
+                super().__init__()
+                self.norm, self.table = norm, table
+
+            def forward(self, x: torch.Tensor):
+                error = self.norm(x).abs()
+                if error < 1e-3:
+                    x = x + 1
+                if self.norm(x).name < 3:
+                    x = x + 2
+                if self.table().abs() < 4:
+                    x = x + 3
+                return x
+        """
+    assert found(tmp_path, source) == [("GS102", "if error < 1e-3:")]
+
+
+def test_rows_of_a_list_that_a_tensor_gave_are_numbers(tmp_path: Path) -> None:
+    source = """\
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor, shapes: torch.Tensor):
+                parts = []
+                for height, width in shapes.tolist():
+                    if height % 2 != 0:
+                        raise ValueError(f"{height} is odd")
+                    parts.append(torch.arange(height * width))
+                return x[torch.cat(parts).to(x.device)]
+        """
+    assert found(tmp_path, source) == [
+        ("GS101", "for height, width in shapes.tolist():"),
+        ("GS304", "return x[torch.cat(parts).to(x.device)]"),
+    ]
+
+
+def test_a_function_dispatched_by_type_runs_what_is_registered_for_its_argument(tmp_path: Path) -> None:
+    source = """\
+        @functools.singledispatch
+        def total(value):
+            return value.name
+
+        @total.register
+        def _(value: torch.Tensor):
+            return value.sum()
+
+        @total.register(list)
+        def _(value):
+            return len(value)
+
+        class Reader:
+            @functools.singledispatchmethod
+            def read(self, value):
+                return value.name
+
+            @read.register
+            def _(self, value: torch.Tensor):
+                return value.item()
+
+            @read.register
+            def as_int(self, value: int):
+                return value
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if total([x]) > 1:
+                    x = x + Reader().read(x.ndim)
+                if total(x) > 2:
+                    x = x + {last}
+                return x
+        """
+    told = ("GS102", "if total(x) > 2:")
+    assert found(tmp_path, source.replace("{last}", "1")) == [told]
+    assert found(tmp_path, source.replace("{last}", "Reader().read(x)")) == [("GS101", "return value.item()"), told]

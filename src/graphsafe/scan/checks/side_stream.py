@@ -29,6 +29,9 @@ def entered(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expres
         return
     if stream.detail == "default":
         engine.emit(frame, "StreamOp", "foreign-stream", expression)
+    elif any(isinstance(inner, ast.Yield) for inner in ast.walk(node)):
+        # A context manager: whoever enters it may join the stream.
+        return
     elif stream.detail == "side" and frame.node is not None:
         side = _Side(frame.node, node, argument)
         if not side.is_captures_own(frame) and not (side.is_forked() and side.is_joined()):

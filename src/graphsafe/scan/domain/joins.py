@@ -200,7 +200,8 @@ def element_of(value: Value) -> Value:
         elif isinstance(option, Array):
             found.append(NUMBER)
         elif isinstance(option, Number):
-            found.append(STR)
+            # A text, or a row of what `tolist()` gave.
+            found.append(STR if option.type == "str" else NUMBER)
         elif isinstance(option, Unknown):
             found.append(option)
         else:

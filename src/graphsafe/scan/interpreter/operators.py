@@ -236,6 +236,8 @@ def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop
         return ARRAY
     if type(left) is Number and type(right) is Number:
         state = left.state or right.state
+        if isinstance(op, (ast.Eq, ast.NotEq)) and _are_of_other_types(left, right):
+            return Number(isinstance(op, ast.NotEq), state=state, type="bool")
         if left.const is not UNSET and right.const is not UNSET:
             try:
                 const = bool(_COMPARE[type(op)](left.const, right.const))
@@ -254,6 +256,19 @@ def _compare_pair(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop
         return Unknown(step, compared=isinstance(op, _ELEMENTWISE) and not is_text)
     state = state_of(left) or state_of(right)
     return BOOL if state is None else replace(BOOL, state=state)
+
+
+def _are_of_other_types(left: Number, right: Number) -> bool:
+    """One is a text, the other a number, whatever their values: `zero_division: float` is never "warn"."""
+    from_outside = ("environment", "platform")
+    types = {left.type, right.type}
+    return (
+        None not in types
+        and "str" in types
+        and len(types) > 1
+        and left.overridable_by not in from_outside
+        and right.overridable_by not in from_outside
+    )
 
 
 def _is_unset_switch(value: Value) -> bool:

@@ -25,7 +25,7 @@ from graphsafe.scan.domain.values import (
     as_tensor,
     describe,
 )
-from graphsafe.scan.interpreter import assignments
+from graphsafe.scan.interpreter import assignments, stream_managers
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.call_frame import Frame, LazyTest
 from graphsafe.scan.interpreter.calls import calls
@@ -167,9 +167,13 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
             frame.guards.append(verdict.text)
         elif test is not None:
             frame.compile_tests.append(test)
+        returned = len(frame.returns)
         runs_on = execute(engine, frame, body)
         frame.leave(around)
         del frame.lazy[lazy_count:]
+        if verdict.traced and branch is verdict.guarded:
+            del frame.returns[returned:]
+            continue
         if not runs_on:
             # `if self.plan is not None: return self.plan`: what follows runs where it is missing.
             missing += [*first_step.lazy_tests(node.test, not branch), *capacity_tests(node.test)]
@@ -321,12 +325,11 @@ def _enter(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, express
         if value.kind == "stream-context" and frame.hot:
             side_stream.entered(engine, frame, node, expression)
     elif type(value) is Instance:
-        for name in ("__enter__",):
-            method = engine.project.find_method(value.ref, name)
-            if method is not None:
-                return calls.call_method(engine, frame, expression, value, method)
-        return UNKNOWN
+        stream_managers.entered(engine, frame, node, expression, value)
+        method = engine.project.find_method(value.ref, "__enter__")
+        return UNKNOWN if method is None else calls.call_method(engine, frame, expression, value, method)
     elif type(value) is Sequence and value.kind == "iterator":
+        stream_managers.entered(engine, frame, node, expression, value)
         return value.elem
     return value
 

@@ -87,6 +87,7 @@ def method_of_unknown(
     if device and engine.ops.method(name) is not None and name not in _SHARED_NAMES:
         # What was computed is no object of the project's, and numbers have no such methods.
         computed = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.BinOp)
+        computed = computed or (step and name in engine.ops.tensor_hints("step-input"))
         return method(engine, frame, node, Tensor(where="any", step=step, certain=computed), name, arguments)
     after = engine.after_unknown(arguments)
     assert type(after) is Unknown

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from graphsafe.scan.sources.source import Source, digest
+from graphsafe.scan.symbols import single_dispatch
 
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
 HANDING_OVER = ("_hook(", ".forward = ")
@@ -186,6 +187,8 @@ class _Builder:
         decorators = tuple(filter(None, map(decorator_name, node.decorator_list)))
         # A property's setter must not hide its getter.
         role = next((text for text in decorators if text in (f"{node.name}.setter", f"{node.name}.deleter")), node.name)
+        if single_dispatch.base_of(decorators, prefix, self.index.functions) is not None:
+            role = single_dispatch.own_name(node, owner is not None)
         facts = FunctionFacts(
             name=f"{prefix}{role}",
             line=first,

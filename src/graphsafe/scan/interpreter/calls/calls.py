@@ -33,7 +33,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.interpreter import members
-from graphsafe.scan.interpreter.calls import constructors
+from graphsafe.scan.interpreter.calls import constructors, single_dispatch
 from graphsafe.scan.models import (
     containers,
     library,
@@ -203,7 +203,8 @@ def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arg
 def _function(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
     if function.cached:
         return _cached(engine, frame, node, function, arguments)
-    return engine.call(frame, node, function, arguments)
+    meant = single_dispatch.chosen(engine, function, arguments) or [function]
+    return _one_of([engine.call(frame, node, one, arguments) for one in meant])
 
 
 def _cached(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
@@ -283,7 +284,7 @@ def _instance_method(
         target = Function(method, bound)
         if any("cache" in decorator for decorator in decorators):
             return _cached(engine, frame, node, target, arguments)
-        return engine.call(frame, node, target, arguments)
+        return _function(engine, frame, node, target, arguments)
     if name in ("register_buffer", "register_parameter"):
         _register(engine, frame, node, receiver, name, arguments)
         return UNKNOWN

@@ -17,6 +17,14 @@ _FUNCTIONS_OF = {
 "How code writes the modules whose functions take tensors -> the prefix of the op table's names."
 
 
+_OF_TENSORS = frozenset(
+    (
+        "_coalesced_ _conj _conj_physical _dimI _dimV _indices _is_view _is_zerotensor _lazy_clone _neg_view _nnz _to_dense "
+        "_to_sparse _typed_storage _values _view_func"
+    ).split()
+)
+"Methods of torch.Tensor whose names begin with an underscore."
+
 SLICED = "[:, …]"
 "In place of an attribute: an index of several dimensions, which lists and dicts do not take."
 
@@ -28,6 +36,8 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
     What tells stands in the op table: `of` a `parameter` fewer names tell than of a `step-input`.
     """
     uses = _uses_by_name(function).get(name, _NO_USES)
+    if uses.private_methods:
+        return False
     if (
         SLICED in uses.names
         or not ops.tensor_hints(of).isdisjoint(uses.names)
@@ -45,6 +55,8 @@ class _Uses:
         "Attributes that are read of it, functions of torch that are given it first, and `SLICED`."
         self.places: set[tuple[str, int]] = set()
         "Functions of torch, and what may be methods of tensors, with the position at which they are given it."
+        self.private_methods: set[str] = set()
+        "Methods of it that are called though their names begin with an underscore, and that are none of tensors."
 
 
 _NO_USES = _Uses()
@@ -53,6 +65,10 @@ _NO_USES = _Uses()
 @memoize_on_node
 def _uses_by_name(function: ast.AST) -> Mapping[str, _Uses]:
     found: dict[str, _Uses] = {}
+    for called in ast.walk(function):
+        method = called.func if isinstance(called, ast.Call) else None
+        if isinstance(method, ast.Attribute) and isinstance(method.value, ast.Name) and _is_private(method.attr):
+            found.setdefault(method.value.id, _Uses()).private_methods.add(method.attr)
     for used, how in _uses(function):
         uses = found.setdefault(used, _Uses())
         if isinstance(how, str):
@@ -60,6 +76,10 @@ def _uses_by_name(function: ast.AST) -> Mapping[str, _Uses]:
         else:
             uses.places.add(how)
     return found
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in _OF_TENSORS
 
 
 def _uses(node: ast.AST) -> Iterator[tuple[str, str | tuple[str, int]]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.values import Function, Lib
 from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
 if TYPE_CHECKING:
@@ -45,6 +46,17 @@ def answer(engine: Engine, frame: Frame, test: ast.expr, compiled: bool) -> bool
     if isinstance(test, ast.Call):
         return _call(engine, frame, test, compiled)
     return None
+
+
+@memoize_on_node
+def asks_tracers(test: ast.expr, branch: bool) -> bool:
+    """Whether nothing but a tracer takes this branch of a test: no step runs it, captured or not."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return asks_tracers(test.operand, not branch)
+    if isinstance(test, ast.BoolOp):
+        one_is_enough = isinstance(test.op, ast.And) is branch
+        return (any if one_is_enough else all)(asks_tracers(part, branch) for part in test.values)
+    return branch and isinstance(test, ast.Call) and TRACING.search(dotted(test.func) or "") is not None
 
 
 def _either(parts: Iterable[bool | None]) -> bool | None:
@@ -129,4 +141,4 @@ def _either_assigned(
     return _either(found) if found else None
 
 
-__all__ = ["answer"]
+__all__ = ["answer", "asks_tracers"]

@@ -25,7 +25,7 @@ from graphsafe.scan.domain.values import (
     options,
     without_none,
 )
-from graphsafe.scan.interpreter.conditions.capture_answers import answer
+from graphsafe.scan.interpreter.conditions.capture_answers import answer, asks_tracers
 from graphsafe.scan.models import platforms, type_tests
 from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
 from graphsafe.scan.symbols.index import dotted, is_none
@@ -52,6 +52,8 @@ class Verdict:
     "Taken under torch.compile only."
     plain: bool | None = None
     "Taken without torch.compile only."
+    traced: bool = False
+    "What is guarded runs for a tracer alone, in no step: its values are not those of a step."
 
     def test_of(self, branch: bool) -> CompileTest | None:
         """What has to be so for a capture to take a branch that not every capture takes."""
@@ -72,7 +74,7 @@ def judge(engine: Engine, frame: Frame, test: ast.expr, known: Number | None) ->
     if _may_ask(test):
         plain, compiled = _captured(engine, frame, test, False), _captured(engine, frame, test, True)
     if plain is not None and plain is compiled:
-        return Verdict(guarded=not plain, text=_text(test))
+        return Verdict(guarded=not plain, text=_text(test), traced=asks_tracers(test, not plain))
     if plain is not None:
         # Without an answer under torch.compile neither branch is excluded there.
         return Verdict(text=_text(test), compiled=not plain, plain=None if compiled is None else not compiled)

@@ -1,0 +1,50 @@
+"""Calls of functions under `functools.singledispatch`: the implementations that the first argument may choose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.values import Dict, Function, Instance, Number, Sequence, Tensor, Value, options
+from graphsafe.scan.symbols.single_dispatch import base_of, dispatches, type_of
+
+if TYPE_CHECKING:
+    from graphsafe.scan.domain.arguments import Arguments
+    from graphsafe.scan.interpreter.engine import Engine
+
+
+def chosen(engine: Engine, function: Function, arguments: Arguments) -> list[Function]:
+    """The functions that a call may run; none where the function has no implementations by type."""
+    facts = engine.project.function_facts(function.ref) if function.node is None else None
+    if facts is None or not facts.decorators or not dispatches(facts.decorators) or not arguments.positional:
+        return []
+    path = function.ref.partition("::")[0]
+    file = engine.project.index(path)
+    prefix = f"{facts.owner}." if facts.owner is not None else ""
+    types: dict[str, str] = {}
+    for other in file.functions.values() if file is not None else ():
+        if other.owner == facts.owner and base_of(other.decorators, prefix, (facts.name,)) is not None:
+            node = engine.project.function_node(f"{path}::{other.name}")
+            types[other.name] = type_of(node, facts.owner is not None) if node is not None else ""
+    names: dict[str, None] = {}
+    for option in options(arguments.positional[0]):
+        fitting = {name: _is_of(engine, option, type_) for name, type_ in types.items()}
+        names.update(dict.fromkeys(name for name, fits in fitting.items() if fits is not False))
+        if True not in fitting.values():
+            names[facts.name] = None
+    return [replace(function, ref=f"{path}::{name}") for name in names]
+
+
+def _is_of(engine: Engine, value: Value, type_: str) -> bool | None:
+    """Whether a value is of a type of this name; None where that is not known."""
+    if isinstance(value, Tensor):
+        return type_ in ("Tensor", "Parameter")
+    if isinstance(value, Instance):
+        return any(base.rpartition("::")[2].rpartition(".")[2] == type_ for base in engine.project.mro(value.ref))
+    if isinstance(value, Sequence):
+        return type_ == value.kind if value.kind in ("list", "tuple", "set") else None
+    if isinstance(value, Dict):
+        return type_ == "dict"
+    if isinstance(value, Number):
+        return None if value.type is None else value.type == type_
+    return None

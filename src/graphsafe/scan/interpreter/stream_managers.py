@@ -1,0 +1,102 @@
+"""`with self.on_side_stream():` in a step: context managers of the project that lead to a side stream, and who joins it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from graphsafe.scan.checks.side_stream import WAITS
+from graphsafe.scan.domain.values import Function, Instance, RuntimeObject, Value, options
+from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.symbols.index import dotted
+
+if TYPE_CHECKING:
+    from graphsafe.scan.interpreter.engine import Engine
+
+JOINS = WAITS | {"synchronize"}
+SETS_STREAM = ("cuda.stream", "cuda.set_stream")
+
+
+def entered(
+    engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, manager: Value
+) -> None:
+    """Report a block whose work nothing joins, neither the manager when it ends nor the function afterwards."""
+    if not frame.hot or frame.node is None:
+        return
+    if _leads_aside(engine, frame, expression, manager) and not _is_joined(engine, frame, frame.node, node):
+        engine.emit(frame, "StreamOp", "unjoined", expression)
+
+
+def _leads_aside(engine: Engine, frame: Frame, expression: ast.expr, manager: Value) -> bool:
+    """Whether a manager sets a side stream, and does not have another one wait for it when the block is left."""
+    if type(manager) is Instance:
+        enter, leave = (engine.project.find_method(manager.ref, name) for name in ("__enter__", "__exit__"))
+        if enter is None or not _sets_side_stream(engine, Function(enter, manager)):
+            return False
+        left = engine.project.function_node(leave) if leave is not None else None
+        return left is None or not _waits(ast.walk(left))
+    called = engine.evaluate_quietly(frame, expression.func) if isinstance(expression, ast.Call) else None
+    return any(
+        type(option) is Function and _yields_unjoined(engine, option) and _sets_side_stream(engine, option)
+        for option in (options(called) if called is not None else ())
+    )
+
+
+def _sets_side_stream(engine: Engine, function: Function) -> bool:
+    node, path = engine.project.function_node(function.ref), function.ref.partition("::")[0]
+    file = engine.project.index(path)
+    if node is None or file is None:
+        return False
+    inside = Frame(file, function.ref, {}, hot=False, level=0)
+    if node.args.args and function.bound is not None:
+        inside.env[node.args.args[0].arg] = function.bound
+    return any(
+        type(option) is RuntimeObject and option.kind == "stream" and option.detail == "side"
+        for stream in _streams_set(node)
+        for option in options(engine.evaluate_quietly(inside, stream))
+    )
+
+
+@memoize_on_node
+def _stream_calls(function: ast.AST) -> int:
+    return sum(1 for _ in _streams_set(function))
+
+
+def _streams_set(function: ast.AST) -> Iterator[ast.expr]:
+    for inner in ast.walk(function):
+        if isinstance(inner, ast.Call) and inner.args and (dotted(inner.func) or "").endswith(SETS_STREAM):
+            yield inner.args[0]
+
+
+def _yields_unjoined(engine: Engine, function: Function) -> bool:
+    """Whether a function under `contextmanager` sets a stream and waits for nothing behind its `yield`."""
+    facts, node = engine.project.function_facts(function.ref), engine.project.function_node(function.ref)
+    if facts is None or node is None or not any(name.endswith("contextmanager") for name in facts.decorators):
+        return False
+    yields = [inner.lineno for inner in ast.walk(node) if isinstance(inner, ast.Yield)]
+    if not yields or not _stream_calls(node):
+        return False
+    return not _waits(inner for inner in ast.walk(node) if getattr(inner, "lineno", 0) > max(yields))
+
+
+def _waits(nodes: Iterable[ast.AST]) -> bool:
+    return any(
+        isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in JOINS
+        for inner in nodes
+    )
+
+
+def _is_joined(
+    engine: Engine, frame: Frame, function: ast.FunctionDef | ast.AsyncFunctionDef, block: ast.With | ast.AsyncWith
+) -> bool:
+    """Whether the function waits for a stream or an event behind the block, or calls something that does."""
+    last = block.end_lineno or block.lineno
+    after = [inner for inner in ast.walk(function) if isinstance(inner, ast.Call) and inner.lineno > last]
+    if _waits(after):
+        return True
+    called = (engine.evaluate_quietly(frame, call.func) for call in after)
+    refs = {option.ref for value in called for option in options(value) if type(option) is Function}
+    nodes = (engine.project.function_node(ref) for ref in refs)
+    return any(node is not None and _waits(ast.walk(node)) for node in nodes)

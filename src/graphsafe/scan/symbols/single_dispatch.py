@@ -1,0 +1,35 @@
+"""Functions of which Python chooses one by the type of an argument: `functools.singledispatch` and its method."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable
+
+_REGISTER = ".register"
+
+
+def dispatches(decorators: Iterable[str]) -> bool:
+    """Whether a function under these decorators has implementations for single types."""
+    return any(name.rpartition(".")[2] in ("singledispatch", "singledispatchmethod") for name in decorators)
+
+
+def base_of(decorators: Iterable[str], prefix: str, among: Collection[str]) -> str | None:
+    """The function, of those in a file, for which one under these decorators is an implementation; None for others."""
+    names = (f"{prefix}{name.removesuffix(_REGISTER)}" for name in decorators if name.endswith(_REGISTER))
+    return next((name for name in names if name in among), None)
+
+
+def type_of(node: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool) -> str:
+    """The last part of the type's name that an implementation is for."""
+    given = [inner.args[0] for inner in node.decorator_list if isinstance(inner, ast.Call) and inner.args]
+    parameters = [*node.args.posonlyargs, *node.args.args][is_method:]
+    annotation = given[0] if given else parameters[0].annotation if parameters else None
+    if annotation is None:
+        return ""
+    text = annotation.value if isinstance(annotation, ast.Constant) else None
+    return (text if isinstance(text, str) else ast.unparse(annotation)).partition("[")[0].rpartition(".")[2]
+
+
+def own_name(node: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool) -> str:
+    """`_[Tensor]` for an implementation that shares the name `_` with others."""
+    return f"{node.name}[{type_of(node, is_method)}]" if not node.name.strip("_") else node.name
