@@ -1,4 +1,4 @@
-"""Further ways through lines that the steps in library_targets/ came to without waiting: options that these do not give."""
+"""Further ways through lines that the steps in library_targets/ came to without waiting: options not given there."""
 
 import torch
 from torch import nn

@@ -108,7 +108,7 @@ class FactDigests:
         facts = index.functions.get(name) if index is not None else None
         if facts is None:
             return NOTHING
-        return _of_value((facts.decorators, facts.owner, facts.mark, facts.captures, facts.hands_over))
+        return _of_value((facts.decorators, facts.owner, facts.mark, facts.captures, facts.hands_over, facts.by_type))
 
     def _class(self, path: str, name: str) -> str:
         index = self._index(path)

@@ -32,7 +32,8 @@ from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions import guards
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.models import protocols
-from graphsafe.scan.symbols.index import decorator_name, dotted, import_targets
+from graphsafe.scan.symbols.imports import import_targets
+from graphsafe.scan.symbols.index import decorator_name, dotted
 from graphsafe.scan.symbols.kernels import is_kernel
 
 if TYPE_CHECKING:

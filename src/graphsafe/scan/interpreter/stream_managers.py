@@ -1,4 +1,4 @@
-"""`with self.on_side_stream():` in a step: context managers of the project that lead to a side stream, and who joins it."""
+"""`with self.aside():` in a step: context managers of the project that lead to a side stream, and who joins it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ JOINS = WAITS | {"synchronize"}
 SETS_STREAM = ("cuda.stream", "cuda.set_stream")
 
 
-def entered(
-    engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, manager: Value
-) -> None:
+def entered(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, manager: Value) -> None:
     """Report a block whose work nothing joins, neither the manager when it ends nor the function afterwards."""
     if not frame.hot or frame.node is None:
         return
@@ -46,7 +44,7 @@ def _leads_aside(engine: Engine, frame: Frame, expression: ast.expr, manager: Va
 
 def _sets_side_stream(engine: Engine, function: Function) -> bool:
     node, path = engine.project.function_node(function.ref), function.ref.partition("::")[0]
-    file = engine.project.index(path)
+    file = engine.project.file(path)
     if node is None or file is None:
         return False
     inside = Frame(file, function.ref, {}, hot=False, level=0)

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from graphsafe.scan.sources.source import Source, digest
 from graphsafe.scan.symbols import single_dispatch
+from graphsafe.scan.symbols.imports import import_targets
 
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
 HANDING_OVER = ("_hook(", ".forward = ")
@@ -49,6 +50,8 @@ class FunctionFacts:
     "Holds a `with` of a CUDA graph, or names a function that makes one."
     hands_over: bool = False
     "May hold a call that registers a hook, or an assignment to `forward`."
+    by_type: dict[str, str] = field(default_factory=dict)
+    "Of one under `singledispatch`: type -> the qualified name of its implementation, as far as this file holds it."
     digest: str = ""
     "Of its text."
 
@@ -187,7 +190,9 @@ class _Builder:
         decorators = tuple(filter(None, map(decorator_name, node.decorator_list)))
         # A property's setter must not hide its getter.
         role = next((text for text in decorators if text in (f"{node.name}.setter", f"{node.name}.deleter")), node.name)
-        if single_dispatch.base_of(decorators, prefix, self.index.functions) is not None:
+        base = self.index.functions.get(single_dispatch.base_name(decorators, prefix))
+        is_chosen_by_type = base is not None and single_dispatch.dispatches(base.decorators)
+        if is_chosen_by_type:
             role = single_dispatch.own_name(node, owner is not None)
         facts = FunctionFacts(
             name=f"{prefix}{role}",
@@ -201,35 +206,14 @@ class _Builder:
         )
         facts.digest = _digest(self.source, (facts.line, facts.end_line))
         self.index.functions[facts.name] = facts
+        if base is not None and is_chosen_by_type:
+            base.by_type[single_dispatch.type_of(node, owner is not None)] = facts.name
         if not node.name.startswith("test"):
             # What a test defines for itself is no engine's step.
             for statement in _flat(node.body):
                 if isinstance(statement, ast.ClassDef):
                     self._class(statement, f"{facts.name}.")
         return facts
-
-
-def import_targets(node: ast.Import | ast.ImportFrom, module: str, is_package: bool) -> Iterator[tuple[str, str]]:
-    """Local name and absolute dotted target of every name that the statement binds; `*` for a star import."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            if alias.asname:
-                yield alias.asname, alias.name
-            else:
-                root = alias.name.partition(".")[0]
-                yield root, root
-        return
-    base = node.module or ""
-    if node.level:
-        parts = module.split(".") if module else []
-        keep = len(parts) - node.level + (1 if is_package else 0)
-        prefix = ".".join(parts[: max(keep, 0)])
-        base = f"{prefix}.{base}".strip(".") if base else prefix
-    for alias in node.names:
-        if alias.name == "*":
-            yield "*", base
-        else:
-            yield alias.asname or alias.name, f"{base}.{alias.name}" if base else alias.name
 
 
 def dotted(node: ast.expr) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 _REGISTER = ".register"
 
@@ -13,10 +13,9 @@ def dispatches(decorators: Iterable[str]) -> bool:
     return any(name.rpartition(".")[2] in ("singledispatch", "singledispatchmethod") for name in decorators)
 
 
-def base_of(decorators: Iterable[str], prefix: str, among: Collection[str]) -> str | None:
-    """The function, of those in a file, for which one under these decorators is an implementation; None for others."""
-    names = (f"{prefix}{name.removesuffix(_REGISTER)}" for name in decorators if name.endswith(_REGISTER))
-    return next((name for name in names if name in among), None)
+def base_name(decorators: Iterable[str], prefix: str) -> str:
+    """The qualified name of what an implementation under these decorators belongs to; empty for other functions."""
+    return next((prefix + name.removesuffix(_REGISTER) for name in decorators if name.endswith(_REGISTER)), "")
 
 
 def type_of(node: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool) -> str:

@@ -33,7 +33,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.interpreter import members
-from graphsafe.scan.interpreter.calls import constructors, single_dispatch
+from graphsafe.scan.interpreter.calls import chosen_by_type, constructors
 from graphsafe.scan.models import (
     containers,
     library,
@@ -203,7 +203,7 @@ def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arg
 def _function(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
     if function.cached:
         return _cached(engine, frame, node, function, arguments)
-    meant = single_dispatch.chosen(engine, function, arguments) or [function]
+    meant = chosen_by_type.functions(engine, function, arguments) or [function]
     return _one_of([engine.call(frame, node, one, arguments) for one in meant])
 
 

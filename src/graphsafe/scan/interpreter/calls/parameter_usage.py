@@ -19,8 +19,8 @@ _FUNCTIONS_OF = {
 
 _OF_TENSORS = frozenset(
     (
-        "_coalesced_ _conj _conj_physical _dimI _dimV _indices _is_view _is_zerotensor _lazy_clone _neg_view _nnz _to_dense "
-        "_to_sparse _typed_storage _values _view_func"
+        "_coalesced_ _conj _conj_physical _dimI _dimV _indices _is_view _is_zerotensor _lazy_clone _neg_view _nnz "
+        "_to_dense _to_sparse _typed_storage _values _view_func"
     ).split()
 )
 "Methods of torch.Tensor whose names begin with an underscore."

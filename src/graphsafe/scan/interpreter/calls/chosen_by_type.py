@@ -6,29 +6,21 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import Dict, Function, Instance, Number, Sequence, Tensor, Value, options
-from graphsafe.scan.symbols.single_dispatch import base_of, dispatches, type_of
 
 if TYPE_CHECKING:
     from graphsafe.scan.domain.arguments import Arguments
     from graphsafe.scan.interpreter.engine import Engine
 
 
-def chosen(engine: Engine, function: Function, arguments: Arguments) -> list[Function]:
+def functions(engine: Engine, function: Function, arguments: Arguments) -> list[Function]:
     """The functions that a call may run; none where the function has no implementations by type."""
     facts = engine.project.function_facts(function.ref) if function.node is None else None
-    if facts is None or not facts.decorators or not dispatches(facts.decorators) or not arguments.positional:
+    if facts is None or not facts.by_type or not arguments.positional:
         return []
     path = function.ref.partition("::")[0]
-    file = engine.project.index(path)
-    prefix = f"{facts.owner}." if facts.owner is not None else ""
-    types: dict[str, str] = {}
-    for other in file.functions.values() if file is not None else ():
-        if other.owner == facts.owner and base_of(other.decorators, prefix, (facts.name,)) is not None:
-            node = engine.project.function_node(f"{path}::{other.name}")
-            types[other.name] = type_of(node, facts.owner is not None) if node is not None else ""
     names: dict[str, None] = {}
     for option in options(arguments.positional[0]):
-        fitting = {name: _is_of(engine, option, type_) for name, type_ in types.items()}
+        fitting = {name: _is_of(engine, option, type_) for type_, name in facts.by_type.items()}
         names.update(dict.fromkeys(name for name, fits in fitting.items() if fits is not False))
         if True not in fitting.values():
             names[facts.name] = None
