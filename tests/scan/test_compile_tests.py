@@ -49,6 +49,7 @@ COMPILED = 'hot-paths = [{ path = "step:Step.forward", compiled = true }]\n'
         ("torch.compiler.is_compiling()", "note", "error"),
         ("not torch.cuda.is_current_stream_capturing()", "note", "note"),
         ("torch.cuda.is_current_stream_capturing()", "error", "error"),
+        ("not torch.accelerator.current_stream().is_capturing()", "note", "note"),
         ("not torch.jit.is_tracing()", "error", "error"),
         ("torch.jit.is_tracing()", "note", "note"),
         ("torch.compiler.is_exporting()", "note", "note"),

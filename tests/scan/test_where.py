@@ -318,6 +318,38 @@ def test_a_field_declared_to_stay_on_the_host_is_there_under_every_name_it_is_gi
     assert scan(source) == [("GS101", "return sizes.offset.tolist()")]
 
 
+def test_a_field_declared_to_stay_on_the_host_is_there_wherever_its_file_names_it(scan: Scan) -> None:
+    source = """\
+        class Sizes(dict):
+            lengths: torch.Tensor
+            offsets: torch.Tensor
+            counts: torch.Tensor | list[torch.Tensor] | None
+
+        class Embeds(dict):
+            embeds: torch.Tensor
+
+        def fields():
+            host = dict(lengths=field("audio", keep_on_cpu=True), counts=field("audio", keep_on_cpu=True))
+            return {**host, "offsets": field("audio")}
+
+        class Resampler(nn.Module):
+            def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+                return x[: lengths.max().item()]
+
+        class Model(nn.Module):
+            def forward(self, x: torch.Tensor, sizes: Sizes | Embeds):
+                counts = sizes.get("counts")
+                if isinstance(counts, torch.Tensor):
+                    counts = counts.tolist()
+                elif counts is not None:
+                    counts = [count.item() for count in counts]
+                most = sizes["lengths"].max().item()
+                return x, counts, most, sizes.get("offsets").tolist()
+        """
+    assert scan(source) == [("GS101", 'return x, counts, most, sizes.get("offsets").tolist()')]
+    assert [code for code, _ in scan(source.replace("keep_on_cpu=True", "keep=True"))] == ["GS101"] * 5
+
+
 def test_a_call_hands_on_no_instance_of_a_class_that_the_parameter_cannot_be(scan: Scan) -> None:
     source = """\
         from dataclasses import dataclass

@@ -25,10 +25,12 @@ from graphsafe.scan.domain.values import (
     Unknown,
     Value,
     as_tensor,
+    holds_device,
 )
 from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.symbols.declared_fields import declared_on_host
 from graphsafe.scan.symbols.project import is_module_base
 
 if TYPE_CHECKING:
@@ -109,7 +111,8 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, (ref, name), value)
             elif declared is not None:
                 given = as_tensor(value)[0] or declared
-                value = replace(declared, where=given.where, dtype=given.dtype or declared.dtype)
+                where = declared.where if given.where == "any" else given.where
+                value = replace(declared, where=where, dtype=given.dtype or declared.dtype)
                 _add(self._engine.effects.constructed, (ref, name), value)
 
     def passed(self, ref: str, values: Mapping[str, Value]) -> None:
@@ -264,7 +267,9 @@ class AttributeTables:
             frame = Frame(file, f"{path}::{facts.name}", {}, hot=False, depth=2, level=0)
             value = getattr(statement, "value", None)
             if isinstance(statement, ast.AnnAssign):
-                declared = placed(annotated(self._engine, file, statement.annotation), name, False, "any")
+                declared = annotated(self._engine, file, statement.annotation)
+                on_host = holds_device(declared) and name in declared_on_host(project, path)
+                declared = placed(declared, name, False, "host" if on_host else "any")
                 if value is None or (type(declared) is not Unknown and type(declared) is not Number):
                     return declared
                 if isinstance(value, ast.Constant) and value.value is None:

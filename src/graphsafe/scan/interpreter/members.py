@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
@@ -157,6 +158,22 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
         return replace(value, step=True)
     # What comes with a step's inputs is another object in the next step.
     return not_held(value) if owner.step else value
+
+
+def field(engine: Engine, frame: Frame, owner: Value, key: Value | None) -> str | None:
+    """The field of a schema, a typed dict or a model output that a key names, as in `sizes["count"]`."""
+    name = key.const if type(key) is Number and isinstance(owner, Instance) else None
+    if not isinstance(name, str) or engine.attributes.of_instance(owner.ref, name, frame.level) is None:  # type: ignore
+        return None
+    return name
+
+
+def having_field(engine: Engine, frame: Frame, owners: Seq[Value], key: Value | None) -> Seq[Value]:
+    """Of several such objects those that have the field: for the others the code would raise, or is given nothing."""
+    if len(owners) < 2 or type(key) is not Number or not isinstance(key.const, str):
+        return owners
+    having = [owner for owner in owners if type(owner) is not Instance or field(engine, frame, owner, key) is not None]
+    return having or owners
 
 
 def _is_optimizer(engine: Engine, owner: Instance) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
@@ -34,6 +35,7 @@ from graphsafe.scan.domain.values import (
     confidence_of,
     describe,
     holds_device,
+    number,
     options,
 )
 from graphsafe.scan.interpreter import members
@@ -47,27 +49,16 @@ if TYPE_CHECKING:
 
 def subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> Value:
     owner = engine.evaluate(frame, node.value)
-    owners = _with_field(engine, frame, node, options(owner))
+    owners: Seq[Value] = options(owner)
+    if isinstance(node.slice, ast.Constant):
+        owners = members.having_field(engine, frame, owners, number(node.slice.value))
     if len(owners) > 1 and any(type(option) is Tensor for option in owners):
         index = UNKNOWN if isinstance(node.slice, ast.Slice) else engine.evaluate_quietly(frame, node.slice)
         if as_tensor(index)[0] is not None:
             # A list takes no tensor of indices, which the index of something that may be a tensor is most often.
-            owners = tuple(option for option in owners if type(option) is not Sequence)
+            owners = [option for option in owners if type(option) is not Sequence]
     found = [_load(engine, frame, node, option) for option in owners]
     return join_all(found) if found else UNKNOWN
-
-
-def _with_field(engine: Engine, frame: Frame, node: ast.Subscript, owners: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Of several schemas or typed dicts those that have the field: for the others the code would raise."""
-    if len(owners) < 2 or not isinstance(node.slice, ast.Constant) or not isinstance(node.slice.value, str):
-        return owners
-    name = node.slice.value
-    having = tuple(
-        owner
-        for owner in owners
-        if not isinstance(owner, Instance) or engine.attributes.of_instance(owner.ref, name, frame.level) is not None
-    )
-    return having or owners
 
 
 def _load(engine: Engine, frame: Frame, node: ast.Subscript, owner: Value) -> Value:
@@ -143,9 +134,8 @@ def _index_tensor(value: Value) -> tuple[Tensor | None, bool]:
 
 
 def _item_of_instance(engine: Engine, frame: Frame, node: ast.Subscript, owner: Instance, index: Value) -> Value:
-    name = index.const if type(index) is Number else None
-    if isinstance(name, str) and engine.attributes.of_instance(owner.ref, name, frame.level) is not None:
-        # A schema, a typed dict or a model output: its fields by name.
+    name = members.field(engine, frame, owner, index)
+    if name is not None:
         return members.of_instance(engine, frame, node, owner, name, source_text(node))
     method = engine.project.find_method(owner.ref, "__getitem__")
     if method is None:

@@ -15,6 +15,11 @@ KEPT = re.compile(r"\b(?:keep|stay)_on_(?:cpu|host)\b")
 
 def declared_on_host(project: Project, path: str) -> frozenset[str]:
     """The names of the fields that a file declares so; of one that declares none, those of the files it imports."""
+    known: Memo[str, frozenset[str]] = project.files.table("declared on host for", dict)
+    return project.files.uses.memo(known, path, lambda: _declared_for(project, path), frozenset())
+
+
+def _declared_for(project: Project, path: str) -> frozenset[str]:
     own = _declared_in(project, path)
     if own:
         return own

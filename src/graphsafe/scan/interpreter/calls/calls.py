@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.joins import element_of, join_all
+from graphsafe.scan.domain.joins import element_of, join, join_all
 from graphsafe.scan.domain.record import HOOK
 from graphsafe.scan.domain.values import (
     ARRAY,
+    NONE,
     NUMBER,
     UNKNOWN,
     Array,
@@ -77,6 +78,8 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
         if name in HOOK_METHODS:
             torch_functions.handed_over(engine, arguments.get(0, "hook"), HOOK)
         receivers = _able(engine, frame, options(receiver), function.attr, node.keywords)
+        if name in ("get", "pop"):
+            receivers = members.having_field(engine, frame, receivers, arguments.get(0, "key"))
         found = [_method(engine, frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
     value = engine.evaluate(frame, function)
@@ -269,6 +272,11 @@ def _instance_method(
     engine: Engine, frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Instance, arguments: Arguments
 ) -> Value:
     name = function.attr
+    if name in ("get", "pop"):
+        asked = members.field(engine, frame, receiver, arguments.get(0, "key"))
+        if asked is not None:
+            held = members.of_instance(engine, frame, node, receiver, asked, source_text(node))
+            return join(held, arguments.get(1, "default") or NONE)
     method = engine.project.find_method(receiver.ref, name)
     if method is not None:
         facts = engine.project.function_facts(method)

@@ -21,6 +21,7 @@ from graphsafe.scan.domain.values import (
     Union,
     Unknown,
     Value,
+    holds_device,
     of_elements,
     options,
 )
@@ -149,6 +150,9 @@ def _parameter(
         value = _default(engine, frame, default, overridable_by="default")
         return value if type(value) is Number else join(declared, value)
     on_host = type(passed) is Unknown and passed.host
+    if unknown_caller and holds_device(declared):
+        # Handed on under the name of a field of the step's input.
+        on_host = name in declared_on_host(engine.project, frame.path)
     declared = placed(declared, name, step, "host" if on_host else "device" if frame.hot and unknown_caller else "any")
     if default is not None and passed is None and is_none(default):
         declared = join(declared, NONE)

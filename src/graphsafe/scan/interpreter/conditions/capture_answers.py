@@ -70,7 +70,8 @@ def _all(parts: Iterable[bool | None]) -> bool | None:
 
 
 def _call(engine: Engine, frame: Frame, call: ast.Call, compiled: bool) -> bool | None:
-    name = dotted(call.func) or ""
+    # `torch.accelerator.current_stream().is_capturing()` is no plain chain of names.
+    name = dotted(call.func) or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
     if isinstance(call.func, ast.Name) and call.func.id not in frame.env:
         called = engine.name(frame, call.func.id)
         if type(called) is Function and called.node is None:
