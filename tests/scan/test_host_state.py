@@ -246,3 +246,43 @@ def test_the_state_of_an_optimizer(tmp_path: Path) -> None:
 )
 def test_generators_of_the_host_in_attributes(tmp_path: Path, made: str, draw: str) -> None:
     assert [code for code, _ in found(tmp_path, module(f"return x * {draw}", made))] == ["GS504"]
+
+
+PLAN = """\
+from dataclasses import dataclass, field
+
+@dataclass
+class Plan:
+    pages: int = 0
+    rows: list = field(default_factory=list)
+
+def add(plan: Plan, count: int):
+    plan.rows.append(plan.pages)
+    plan.pages += count
+    return plan
+
+class Step(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.plan = None
+        self.plans = {}
+
+    @functools.cached_property
+    def own(self):
+        return Plan()
+
+    def forward(self, x: torch.Tensor):
+        plan = add(PLAN, x.shape[0])
+        return x[: plan.pages] * len(plan.rows)
+"""
+
+
+@pytest.mark.parametrize(("made", "expected"), [("Plan()", []), ("self.own", ["plan.pages += count"])])
+def test_what_a_step_makes_is_no_state_wherever_it_is_changed(tmp_path: Path, made: str, expected: list[str]) -> None:
+    assert [line for _, line in found(tmp_path, PLAN.replace("PLAN", made))] == expected
+
+
+def test_what_a_first_step_makes_is_state(tmp_path: Path) -> None:
+    lazy = "if self.plan is None:\n            self.plan = Plan()\n        plan = add(self.plan, x.shape[0])"
+    source = PLAN.replace("plan = add(PLAN, x.shape[0])", lazy)
+    assert ("GS702", "plan.pages += count") in found(tmp_path, source)

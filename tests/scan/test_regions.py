@@ -147,3 +147,35 @@ def test_cold_paths_on_a_runner_do_not_silence_what_it_captures(tmp_path: Path) 
     (tmp_path / "graphsafe.toml").write_text('cold-paths = ["runner.py"]\n', encoding="utf-8")
     found = scan_paths([tmp_path / "runner.py"], load_config(tmp_path)).findings
     assert [(f.code, f.location.function) for f in found if f.level == "error"] == [("GS101", "Runner.inner")]
+
+
+SAMPLER = """\
+    import torch
+    from torch import nn
+
+    class Sampler:
+        def __init__(self, device):
+            self.generator = torch.Generator(device=device)
+
+        def __call__(self, logits):
+            return torch.multinomial(logits.softmax(-1), 1, generator=self.generator)
+
+    class Runner:
+        def __init__(self, model, device):
+            self.model, self.sampler = model, Sampler(device)
+
+        def execute_model(self, ids: torch.Tensor):
+            return self.sampler(self.model(ids))
+"""
+GRAPH = """
+        def capture(self, ids):
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.logits = self.model(ids)
+"""
+
+
+def test_a_generator_of_its_own_matters_where_a_graph_may_hold_the_sampler(folder: Path) -> None:
+    assert [finding.code for finding in scan(folder, SAMPLER).findings] == ["GS502"]
+    # The project's graph holds the model alone, and a sampler beside it may draw as it likes.
+    assert "GS502" not in [finding.code for finding in scan(folder, SAMPLER + GRAPH).findings]

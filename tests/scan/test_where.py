@@ -350,6 +350,26 @@ def test_a_field_declared_to_stay_on_the_host_is_there_wherever_its_file_names_i
     assert [code for code, _ in scan(source.replace("keep_on_cpu=True", "keep=True"))] == ["GS101"] * 5
 
 
+def test_a_field_is_not_on_the_host_for_a_file_that_declares_it_otherwise(scan: Scan, tmp_path: Path) -> None:
+    (tmp_path / "schema.py").write_text(
+        "import torch\n\n"
+        "class Sizes(dict):\n    count: torch.Tensor\n\n"
+        'FIELDS = dict(count=Config.batched("image", keep_on_cpu=True))\n',
+        encoding="utf-8",
+    )
+    source = """\
+        from schema import Sizes
+
+        FIELDS = dict(count=Config.batched("image"), kind=Config.shared("image", keep_on_cpu=True))
+
+        class Model(nn.Module):
+            def forward(self, x: torch.Tensor, sizes: Sizes):
+                return x, sizes["count"].tolist()
+        """
+    assert scan(source) == [("GS101", 'return x, sizes["count"].tolist()')]
+    assert scan(source.replace("FIELDS = dict(count=Config.batched", "FIELDS = dict(length=Config.batched")) == []
+
+
 def test_a_call_hands_on_no_instance_of_a_class_that_the_parameter_cannot_be(scan: Scan) -> None:
     source = """\
         from dataclasses import dataclass

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.joins import join
-from graphsafe.scan.domain.values import Dict, Number, Sequence, Union, Unknown, Value
+from graphsafe.scan.domain.joins import join, join_all
+from graphsafe.scan.domain.values import Dict, Instance, Number, Sequence, Union, Unknown, Value
 
 MAX_NESTED = 3
 "How deep containers in a container are told apart."
@@ -48,6 +48,13 @@ def not_held(container: Value) -> Value:
     if isinstance(container, (Sequence, Dict)) and container.held_by is not None:
         return replace(container, held_by=None)
     return container
+
+
+def kept(value: Value) -> Value:
+    """What a cache or a table keeps from now on: an object that this step has made is there in later ones."""
+    if type(value) is Instance and value.made:
+        return replace(value, made=False)
+    return join_all(map(kept, value.options)) if type(value) is Union else value
 
 
 def state_of(value: Value) -> str | None:

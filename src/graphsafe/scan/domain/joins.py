@@ -108,7 +108,7 @@ def _join_alike(a: Value, b: Value) -> Value | None:
 
 
 def _join_instances(a: Instance, b: Instance) -> Instance | None:
-    return Instance(a.ref, True, a.declared or b.declared) if a.ref == b.ref else None
+    return Instance(a.ref, True, a.declared or b.declared, a.made and b.made) if a.ref == b.ref else None
 
 
 def _join_devices(a: DeviceValue, b: DeviceValue) -> DeviceValue:

@@ -135,6 +135,8 @@ class Instance:
     step: bool = False
     declared: bool = False
     "Known by an annotation only: it may be of a subclass."
+    made: bool = False
+    "Made in this step, and not for later ones: what is written to it is no state."
 
 
 @dataclass(frozen=True, slots=True)

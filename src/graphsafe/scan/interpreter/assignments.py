@@ -212,6 +212,8 @@ def _assign_item(
             if frame.hot:
                 attribute = engine.attributes.key(instance.ref, holder.attr)
                 held = engine.attributes.initial(instance.ref, holder.attr)
-                write_item(engine, frame, attribute, held, target, key, value, node, augmented, instance.step)
+                write_item(
+                    engine, frame, attribute, held, target, key, value, node, augmented, instance.step or instance.made
+                )
             else:
                 engine.attributes.record(instance.ref, holder.attr, updated)

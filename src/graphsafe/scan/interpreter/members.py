@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import held_in, not_held
-from graphsafe.scan.domain.naming import known_by
+from graphsafe.scan.domain.held import held_in, kept, not_held
+from graphsafe.scan.domain.naming import HOST_NAME, known_by
 from graphsafe.scan.domain.state_log import Read
 from graphsafe.scan.domain.values import (
     ARRAY,
@@ -40,6 +40,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.interpreter import class_values
 from graphsafe.scan.interpreter.attributes import MODULE_ATTRIBUTES, named_attribute
 from graphsafe.scan.models import library, named_tuples
+from graphsafe.scan.symbols.declared_fields import declared_fields
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
@@ -129,6 +130,7 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
             value = engine.call(frame, node, Function(method, owner), Arguments())
             if cached:
                 frame.guards.pop()
+                value = kept(value)
             return named_attribute(value, text, f"{owner.ref}.{name}", {}) if type(value) is Tensor else value
         return Function(method, owner)
     key = engine.attributes.key(owner.ref, name)
@@ -154,10 +156,14 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
         # `forward_core = Other.forward_core` in a class body.
         return replace(found, bound=owner)
     value = named_attribute(found, text, key, engine.attributes.marked)
+    on_host = type(value) is Tensor and value.where == "host" and not HOST_NAME.search(name)
+    if on_host and name in declared_fields(engine.project, frame.path).on_device:
+        # The file of the class keeps such a field on the host, this one does not.
+        value = replace(value, where="any")  # type: ignore[arg-type]
     if owner.step and isinstance(value, (Tensor, Unknown)):
         return replace(value, step=True)
-    # What comes with a step's inputs is another object in the next step.
-    return not_held(value) if owner.step else value
+    # What a step makes, or is given, is another object in the next step.
+    return not_held(value) if owner.step or owner.made else value
 
 
 def field(engine: Engine, frame: Frame, owner: Value, key: Value | None) -> str | None:

@@ -50,7 +50,12 @@ def set_attribute(engine: Engine, frame: Frame, node: ast.Call, owner: Value, na
         elif frame.hot and reads_by_name(written, holder, node.args[1]):
             # Whatever its name: it held such a value before.
             key, text = f"{option.ref}.{ast.unparse(node.args[1])}", ast.unparse(node)
-            write(engine, frame, key, text, value, value, node, written, augmented=True, borrowed=option.step)
+            write(engine, frame, key, text, value, value, node, written, augmented=True, borrowed=_is_passing(option))
+
+
+def _is_passing(owner: Instance) -> bool:
+    """Whether an object is another one in the next step: what a step is given, and what it makes."""
+    return owner.step or owner.made
 
 
 def write_attribute(
@@ -68,7 +73,7 @@ def write_attribute(
     key = engine.attributes.key(owner.ref, name)
     before = engine.attributes.initial(owner.ref, name)
     text = f"{holder}.{name}"
-    write(engine, frame, key, text, value, before, node, written, augmented=augmented, borrowed=owner.step)
+    write(engine, frame, key, text, value, before, node, written, augmented=augmented, borrowed=_is_passing(owner))
 
 
 def write_global(

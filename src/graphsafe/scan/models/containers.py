@@ -10,7 +10,7 @@ from graphsafe.scan.checks.cached_entries import may_drop_results
 from graphsafe.scan.checks.own_changes import own_change
 from graphsafe.scan.domain.arguments import Call
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import entry, held_in, not_held
+from graphsafe.scan.domain.held import entry, held_in, kept, not_held
 from graphsafe.scan.domain.joins import element_of, join, sequence
 from graphsafe.scan.domain.values import (
     BOOL,
@@ -102,7 +102,7 @@ def _of_dict(engine: Engine, frame: Frame, node: ast.Call, receiver: Dict, name:
             # What other entries hold does not say what this one does.
             found = Unknown(depends_on_step(found), holds_device(found))
         if name == "setdefault" and default is not None:
-            return join(found, default)
+            return join(found, kept(default))
         return found if default is None and name == "pop" else join(found, default if default is not None else NONE)
     if name == "items":
         keys = [number(key) for key, _ in receiver.items]

@@ -5,44 +5,56 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from graphsafe.scan.domain.uses import Memo
 from graphsafe.scan.sources.source import Unreadable
+from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
 KEPT = re.compile(r"\b(?:keep|stay)_on_(?:cpu|host)\b")
 
 
-def declared_on_host(project: Project, path: str) -> frozenset[str]:
-    """The names of the fields that a file declares so; of one that declares none, those of the files it imports."""
-    known: Memo[str, frozenset[str]] = project.files.table("declared on host for", dict)
-    return project.files.uses.memo(known, path, lambda: _declared_for(project, path), frozenset())
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Fields by name."""
+
+    on_host: frozenset[str] = frozenset()
+    on_device: frozenset[str] = frozenset()
+    "Declared beside those, in the same way, and not to stay."
 
 
-def _declared_for(project: Project, path: str) -> frozenset[str]:
+def declared_fields(project: Project, path: str) -> Declared:
+    """What a file declares of fields; of one that declares none to stay, what the files declare that it imports."""
+    known: Memo[str, Declared] = project.files.table("declared fields for", dict)
+    return project.files.uses.memo(known, path, lambda: _declared_for(project, path), Declared())
+
+
+def _declared_for(project: Project, path: str) -> Declared:
     own = _declared_in(project, path)
-    if own:
+    if own.on_host:
         return own
     bound = (project.resolve_dotted(target, path).path for target in project.imports(path))
-    return frozenset().union(*(_declared_in(project, other) for other in dict.fromkeys(bound) if other))
+    imported = [_declared_in(project, other).on_host for other in dict.fromkeys(bound) if other]
+    return Declared(frozenset().union(*imported))
 
 
-def _declared_in(project: Project, path: str) -> frozenset[str]:
-    known: Memo[str, frozenset[str]] = project.files.table("declared on host", dict)
-    return project.files.uses.memo(known, path, lambda: _declared(project, path), frozenset())
+def _declared_in(project: Project, path: str) -> Declared:
+    known: Memo[str, Declared] = project.files.table("declared fields", dict)
+    return project.files.uses.memo(known, path, lambda: _declared(project, path), Declared())
 
 
-def _declared(project: Project, path: str) -> frozenset[str]:
+def _declared(project: Project, path: str) -> Declared:
     try:
         if not project.files.search(path, KEPT):
-            return frozenset()
+            return Declared()
         lines = project.files.source(path).lines
     except (KeyError, Unreadable):
-        return frozenset()
+        return Declared()
     told = [number for number, line in enumerate(lines, 1) if "_on_" in line and KEPT.search(line)]
     file = project.files.index(path)
     if file is None:
-        return frozenset()
+        return Declared()
     spans = {
         *((function.line, function.end_line) for function in file.functions.values()),
         *(span for cls in file.classes.values() for span in cls.fields.values()),
@@ -50,21 +62,31 @@ def _declared(project: Project, path: str) -> frozenset[str]:
     }
     found = {span for span in spans if any(span[0] <= number <= span[1] for number in told)}
     nodes = (project.statement(path, first, last) for first, last in sorted(found))
-    return frozenset(name for node in nodes if node is not None for name in _names(node))
+    declared = [pair for node in nodes if node is not None for pair in _fields(node)]
+    makers = {_maker(value) for _, value in declared if _is_kept(value)}
+    on_host = frozenset(name for name, value in declared if _is_kept(value))
+    return Declared(on_host, frozenset(name for name, value in declared if _maker(value) in makers) - on_host)
 
 
-def _names(tree: ast.stmt) -> Iterator[str]:
+def _fields(tree: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """Names, each with what it is declared as: `sizes=field("image")`, `{"sizes": …}`, `declared["sizes"] = …`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            yield from (keyword.arg for keyword in node.keywords if keyword.arg and _is_kept(keyword.value))
+            yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and isinstance(key.value, str) and _is_kept(value):
-                    yield key.value
-        elif isinstance(node, ast.Assign) and _is_kept(node.value):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield key.value, value
+        elif isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Subscript):
-                    yield from _keys(target.slice, tree)
+                    yield from ((key, node.value) for key in _keys(target.slice, tree))
+
+
+def _maker(value: ast.expr) -> str | None:
+    """What makes a declaration: `Config` in `Config.batched("image")`."""
+    name = dotted(value.func) if isinstance(value, ast.Call) else None
+    return name.rpartition(".")[0] or name if name is not None else None
 
 
 def _keys(key: ast.expr, tree: ast.stmt) -> Iterator[str]:

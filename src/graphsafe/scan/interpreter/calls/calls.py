@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.held import kept
 from graphsafe.scan.domain.joins import element_of, join, join_all
 from graphsafe.scan.domain.record import HOOK
 from graphsafe.scan.domain.values import (
@@ -215,7 +216,7 @@ def _cached(engine: Engine, frame: Frame, node: ast.Call, function: Function, ar
     frame.guards.append("the cache around the function")
     value = engine.call(frame, node, function, arguments)
     frame.guards.pop()
-    return value
+    return kept(value)
 
 
 def _call_instance(engine: Engine, frame: Frame, node: ast.Call, instance: Instance, arguments: Arguments) -> Value:

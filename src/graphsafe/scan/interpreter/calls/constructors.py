@@ -28,7 +28,8 @@ def construct(engine: Engine, frame: Frame, node: ast.AST, cls: ClassValue, argu
     bases = engine.project.mro(cls.ref)
     if any(base.startswith("enum.") for base in bases):
         return Number()
-    made = Instance(cls.ref, any(map(depends_on_step, arguments.values())))
+    # What a first step makes, the others keep.
+    made = Instance(cls.ref, any(map(depends_on_step, arguments.values())), made=frame.hot and not frame.lazy)
     if any(base.rpartition(".")[2] in _RECORDS for base in bases):
         return made
     if arguments.keywords and engine.attributes.has_plain_fields(cls.ref):
