@@ -961,6 +961,35 @@ def test_what_fills_a_missing_entry_of_a_table_runs_once_a_key(scan: Scan, key: 
     assert [code for code, _ in scan(source)] == codes
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "kept = self.tables.get(device)\n                if kept is not None:",
+        "if (kept := self.tables.get(device)) is not None:",
+        "if kept := self.tables.get(device):",
+    ],
+)
+def test_an_entry_that_is_missing_is_copied_to_the_device_once(scan: Scan, asked: str) -> None:
+    source = f"""\
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tables = {{}}
+
+            def forward(self, x: torch.Tensor):
+                return x + self.table(x.device)
+
+            def table(self, device):
+                {asked}
+                    return kept
+                made = torch.tensor([1.0, 2.0], device=device)
+                self.tables[device] = made
+                return made
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("self.tables[device] = made", "pass"))] == ["GS301"]
+
+
 def test_a_cache_around_a_method_keeps_what_it_does_to_the_first_call(scan: Scan) -> None:
     source = """\
         import functools

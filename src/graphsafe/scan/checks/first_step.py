@@ -44,9 +44,11 @@ def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
             and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq))
         ):
             if isinstance(op, (ast.Is, ast.Eq)) is branch:
-                yield dotted(test.left) or (_getattr(test.left) or "")
+                yield _kept_in_name(test.left) or dotted(test.left) or (_getattr(test.left) or "")
         elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(op, ast.NotIn) is branch:
             yield dotted(right) or ""
+    elif isinstance(test, ast.NamedExpr) and not branch:
+        yield _kept_in_name(test) or ""
     elif isinstance(test, ast.Call) and dotted(test.func) == "hasattr" and not branch:
         yield _getattr(test) or ""
     elif isinstance(test, (ast.Attribute, ast.Name)) and branch:
@@ -56,6 +58,18 @@ def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
     elif isinstance(test, (ast.Attribute, ast.Name)) and _says_ready(test):
         # `if self.ready: return`, and what follows.
         yield "*"
+
+
+def _kept_in_name(node: ast.expr) -> str | None:
+    """`self.plans` of `(plan := self.plans.get(key))`."""
+    return table_of(node.value) if isinstance(node, ast.NamedExpr) else None
+
+
+def table_of(node: ast.expr) -> str | None:
+    """What an expression looks an entry up in: `self.tables[key]`, `self.tables.get(key)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        return dotted(node.func.value)
+    return dotted(node.value) if isinstance(node, ast.Subscript) else None
 
 
 def _says_ready(node: ast.expr) -> bool:

@@ -169,11 +169,16 @@ def first_step_only(frame: Frame) -> bool:
 
 
 def _missing(frame: Frame, test: LazyTest) -> str:
-    """What a test finds missing: `self.plan` also where it asks for `plan`, after `plan = self.plan`."""
+    """What a test finds missing: `self.plan` also where it asks for `plan`, after `plan = self.plan`.
+
+    Of an entry, after `plan = self.plans.get(key)`, the table.
+    """
     if not test.target.isidentifier():
         return test.target
     bound = _bound_to(frame, test)
-    return (dotted(bound) if isinstance(bound, ast.Attribute) else None) or test.target
+    if bound is None:
+        return test.target
+    return (dotted(bound) if isinstance(bound, ast.Attribute) else first_step.table_of(bound)) or test.target
 
 
 def is_filled_here(engine: Engine, frame: Frame) -> bool:
@@ -204,7 +209,7 @@ def _fills_table(frame: Frame, test: LazyTest) -> bool:
     if frame.node is None:
         return False
     bound = _bound_to(frame, test) if "." not in test.target else None
-    table = test.target if bound is None else _table(bound)
+    table = test.target if bound is None else first_step.table_of(bound)
     if table is None or ("." not in table and table in frame.env and table not in frame.globals):
         return False
     keys = [key for held, line, key in _entries(frame.node) if held == table and line > test.line]
@@ -215,15 +220,8 @@ def is_own_entry(frame: Frame, node: ast.expr) -> bool:
     """`self.tables[key]` in a function that fills this table: the entry is one of those that it made."""
     if frame.node is None:
         return False
-    table = _table(node)
+    table = first_step.table_of(node)
     return table is not None and any(filled == table for filled, _, _ in _entries(frame.node))
-
-
-def _table(node: ast.expr) -> str | None:
-    """What an expression looks an entry up in: `self.tables[key]`, `self.tables.get(key)`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
-        return dotted(node.func.value)
-    return dotted(node.value) if isinstance(node, ast.Subscript) else None
 
 
 @memoize_on_node
