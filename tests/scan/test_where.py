@@ -990,6 +990,67 @@ def test_an_entry_that_is_missing_is_copied_to_the_device_once(scan: Scan, asked
     assert [code for code, _ in scan(source.replace("self.tables[device] = made", "pass"))] == ["GS301"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "codes"),
+    [
+        ("if layer.scale is None:", []),
+        ("if getattr(layer, 'scale', None) is None:", []),
+        ("if layer.scale is None or layer.scale < 0:", ["GS101"]),
+    ],
+)
+def test_what_a_module_is_given_once_is_worked_out_in_the_first_step(scan: Scan, asked: str, codes: list[str]) -> None:
+    source = f"""\
+        class Kernel:
+            def apply(self, layer: nn.Module, x: torch.Tensor, scale: torch.Tensor):
+                {asked}
+                    layer.scale = scale.item()
+                return x * layer.scale
+
+        class Layer(nn.Module):
+            def __init__(self, kernel: Kernel):
+                super().__init__()
+                self.kernel = kernel
+
+            def forward(self, x: torch.Tensor, scale: torch.Tensor):
+                return self.kernel.apply(self, x, scale)
+        """
+    assert [code for code, _ in scan(source)] == codes
+    reset = "\nclass Loader:\n    def load(self, layer):\n        layer.scale = None\n"
+    assert [code for code, _ in scan(textwrap.dedent(source) + reset)] == ["GS101"]
+
+
+def test_a_flag_that_is_turned_off_marks_the_first_step(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.update = True
+
+            def forward(self, x: torch.Tensor):
+                if self.update:
+                    x = x * x.sum().item()
+                    self.update = False
+                return x
+        """
+    assert scan(source) == []
+    reset = "\n    def reset(self):\n        self.update = True\n"
+    assert [code for code, _ in scan(textwrap.dedent(source) + reset)] == ["GS101", "GS702"]
+
+
+def test_what_is_for_the_cards_of_another_maker_is_a_note(scan: Scan) -> None:
+    source = """\
+        from engine import is_rocm
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if is_rocm() and x.sum() > 0:
+                    x = x * x.max().item()
+                return x
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("is_rocm", "is_new"))] == ["GS102", "GS101"]
+
+
 def test_a_cache_around_a_method_keeps_what_it_does_to_the_first_call(scan: Scan) -> None:
     source = """\
         import functools

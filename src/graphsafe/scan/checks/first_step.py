@@ -44,13 +44,13 @@ def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
             and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq))
         ):
             if isinstance(op, (ast.Is, ast.Eq)) is branch:
-                yield _kept_in_name(test.left) or dotted(test.left) or (_getattr(test.left) or "")
+                yield _kept_in_name(test.left) or dotted(test.left) or (attribute_asked(test.left) or "")
         elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(op, ast.NotIn) is branch:
             yield dotted(right) or ""
     elif isinstance(test, ast.NamedExpr) and not branch:
         yield _kept_in_name(test) or ""
     elif isinstance(test, ast.Call) and dotted(test.func) == "hasattr" and not branch:
-        yield _getattr(test) or ""
+        yield attribute_asked(test) or ""
     elif isinstance(test, (ast.Attribute, ast.Name)) and branch:
         text = dotted(test) or ""
         if re.search(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$", text):
@@ -77,12 +77,24 @@ def _says_ready(node: ast.expr) -> bool:
     return READY_FLAG.search(text) is not None and not re.search(r"(^|[._])(is_)?first", text)
 
 
-def _getattr(node: ast.expr) -> str | None:
+def attribute_asked(node: ast.expr) -> str | None:
     """`self.x` of `hasattr(self, "x")` and `getattr(self, "x", None)`."""
     if isinstance(node, ast.Call) and len(node.args) >= 2 and isinstance(node.args[1], ast.Constant):
         owner = dotted(node.args[0])
         return f"{owner}.{node.args[1].value!s}" if owner else None
     return None
+
+
+@memoize_on_node
+def turned_off(test: ast.If) -> str | None:
+    """`self.fresh` of `if self.fresh: …; self.fresh = False`."""
+    flag = dotted(test.test) if isinstance(test.test, ast.Attribute) else None
+    off = (statement.targets for statement in test.body if isinstance(statement, ast.Assign) and _is_false(statement))
+    return flag if flag is not None and any(flag in map(dotted, targets) for targets in off) else None
+
+
+def _is_false(assignment: ast.Assign) -> bool:
+    return isinstance(assignment.value, ast.Constant) and not assignment.value.value
 
 
 @memoize_on_node

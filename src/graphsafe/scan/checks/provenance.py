@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks import first_step
 from graphsafe.scan.domain.summary import StepInput
-from graphsafe.scan.domain.values import as_tensor
+from graphsafe.scan.domain.values import Instance, RuntimeObject, as_tensor
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted, statements_within
 
@@ -178,7 +179,9 @@ def _missing(frame: Frame, test: LazyTest) -> str:
     bound = _bound_to(frame, test)
     if bound is None:
         return test.target
-    return (dotted(bound) if isinstance(bound, ast.Attribute) else first_step.table_of(bound)) or test.target
+    if isinstance(bound, ast.Attribute):
+        return dotted(bound) or test.target
+    return first_step.attribute_asked(bound) or first_step.table_of(bound) or test.target
 
 
 def is_filled_here(engine: Engine, frame: Frame) -> bool:
@@ -191,7 +194,7 @@ def _is_filled(engine: Engine, frame: Frame, test: LazyTest) -> bool:
         return True
     missing = _missing(frame, test)
     if missing != "*" and not missing.startswith("self."):
-        return False
+        return _is_filled_in_module(engine, frame, test, missing)
     if frame.node is None:
         return False
     asked, assigned, called = _follows(frame.node, test.line)
@@ -202,6 +205,32 @@ def _is_filled(engine: Engine, frame: Frame, test: LazyTest) -> bool:
         if writers <= here and (target in assigned or not writers.isdisjoint(called)):
             return True
     return False
+
+
+def _is_filled_in_module(engine: Engine, frame: Frame, test: LazyTest, missing: str) -> bool:
+    """`layer.scale` behind `if layer.scale is None: layer.scale = …`, where nothing else in the file assigns it."""
+    owner, _, name = missing.rpartition(".")
+    holder = frame.env.get(owner)
+    is_module = (type(holder) is RuntimeObject and holder.kind == "module") or (
+        type(holder) is Instance and engine.attributes.is_module(holder.ref)
+    )
+    if not is_module or frame.node is None or missing not in _follows(frame.node, test.line)[1]:
+        return False
+    here = sum(isinstance(n, ast.Attribute) and n.attr == name and _is_stored(n) for n in ast.walk(frame.node))
+    return len(engine.project.files.search(frame.path, re.compile(rf"\.{name}\b\s*[-+*/]?=(?!=)"))) == here
+
+
+def _is_stored(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def turned_off(engine: Engine, frame: Frame, test: ast.If) -> str | None:
+    """The flag of this object that a step asks and turns off, and that is on before the first step only."""
+    flag = first_step.turned_off(test)
+    if flag is None or not flag.startswith("self."):
+        return None
+    here = {frame.function.rpartition(".")[2], *CONSTRUCTORS}
+    return flag if _writers(engine, frame, flag.removeprefix("self.")) <= here else None
 
 
 def _fills_table(frame: Frame, test: LazyTest) -> bool:
@@ -318,4 +347,5 @@ __all__ = [
     "is_made_along",
     "is_rare",
     "sources",
+    "turned_off",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan.checks import branch_effects, capture_site, capturing_branch, first_step, side_stream
-from graphsafe.scan.checks.provenance import capacity_tests, has_alternative, is_own_entry
+from graphsafe.scan.checks.provenance import capacity_tests, has_alternative, is_own_entry, turned_off
 from graphsafe.scan.domain.arguments import TOP_LEVEL
 from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.held import held_in
@@ -162,6 +162,9 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
         frame.lazy.extend(LazyTest(f"size of {text}", node.lineno) for text in sizes)
         if branch:
             frame.lazy.extend(LazyTest(text, node.lineno) for text in capacity_tests(node.test))
+            flag = turned_off(engine, frame, node)
+            if flag is not None:
+                frame.lazy.append(LazyTest(flag, node.lineno))
         around = frame.conditions
         test = verdict.test_of(branch)
         if verdict.guarded is branch:

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import ON_CUDA, Number, number
 from graphsafe.scan.symbols.index import dotted
 
@@ -18,6 +19,9 @@ OTHER_PLATFORM = re.compile(
 "Functions that ask whether the code runs on hardware without CUDA graphs."
 OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
 "Functions that ask whether it runs on CUDA."
+NEXT_PLATFORM = re.compile(r"(^|\.)_?is_(rocm|hip|amd)(_available)?$")
+"Functions that ask whether it runs on AMD's cards, which have graphs as well, but are another machine."
+_ON_ROCM = replace(ON_CUDA, const=False)
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
 "Functions that ask whether host memory can be pinned, which is so where there are CUDA graphs."
 
@@ -41,7 +45,11 @@ def is_other(frame: Frame, test: ast.expr) -> bool:
 
 
 def _answer(name: str) -> Number | None:
-    return number(False) if OTHER_PLATFORM.search(name) else ON_CUDA if OWN_PLATFORM.search(name) else None
+    if OTHER_PLATFORM.search(name):
+        return number(False)
+    if NEXT_PLATFORM.search(name):
+        return _ON_ROCM
+    return ON_CUDA if OWN_PLATFORM.search(name) else None
 
 
 def _asked(frame: Frame, test: ast.expr) -> str | None:
