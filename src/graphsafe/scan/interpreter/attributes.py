@@ -30,7 +30,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
-from graphsafe.scan.symbols.declared_fields import declared_fields
+from graphsafe.scan.symbols.declared_fields import declared_in
 from graphsafe.scan.symbols.project import is_module_base
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class AttributeTables:
             value = getattr(statement, "value", None)
             if isinstance(statement, ast.AnnAssign):
                 declared = annotated(self._engine, file, statement.annotation)
-                on_host = holds_device(declared) and name in declared_fields(project, path).on_host
+                on_host = holds_device(declared) and name in declared_in(project, path).on_host
                 declared = placed(declared, name, False, "host" if on_host else "any")
                 if value is None or (type(declared) is not Unknown and type(declared) is not Number):
                     return declared

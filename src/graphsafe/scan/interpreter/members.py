@@ -40,7 +40,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.interpreter import class_values
 from graphsafe.scan.interpreter.attributes import MODULE_ATTRIBUTES, named_attribute
 from graphsafe.scan.models import library, named_tuples
-from graphsafe.scan.symbols.declared_fields import declared_fields
+from graphsafe.scan.symbols.declared_fields import declared_in
 
 if TYPE_CHECKING:
     from graphsafe.scan.interpreter.call_frame import Frame
@@ -157,7 +157,7 @@ def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, na
         return replace(found, bound=owner)
     value = named_attribute(found, text, key, engine.attributes.marked)
     on_host = type(value) is Tensor and value.where == "host" and not HOST_NAME.search(name)
-    if on_host and name in declared_fields(engine.project, frame.path).on_device:
+    if on_host and name in declared_in(engine.project, frame.path).on_device:
         # The file of the class keeps such a field on the host, this one does not.
         value = replace(value, where="any")  # type: ignore[arg-type]
     if owner.step and isinstance(value, (Tensor, Unknown)):

@@ -24,22 +24,17 @@ class Declared:
     "Declared beside those, in the same way, and not to stay."
 
 
-def declared_fields(project: Project, path: str) -> Declared:
-    """What a file declares of fields; of one that declares none to stay, what the files declare that it imports."""
-    known: Memo[str, Declared] = project.files.table("declared fields for", dict)
-    return project.files.uses.memo(known, path, lambda: _declared_for(project, path), Declared())
-
-
-def _declared_for(project: Project, path: str) -> Declared:
-    own = _declared_in(project, path)
-    if own.on_host:
+def declared_on_host(project: Project, path: str) -> frozenset[str]:
+    """The fields that a file declares to stay; of one that declares none, those of the files it imports."""
+    own = declared_in(project, path).on_host
+    if own:
         return own
     bound = (project.resolve_dotted(target, path).path for target in project.imports(path))
-    imported = [_declared_in(project, other).on_host for other in dict.fromkeys(bound) if other]
-    return Declared(frozenset().union(*imported))
+    return frozenset().union(*(declared_in(project, other).on_host for other in dict.fromkeys(bound) if other))
 
 
-def _declared_in(project: Project, path: str) -> Declared:
+def declared_in(project: Project, path: str) -> Declared:
+    """What a file itself declares of fields."""
     known: Memo[str, Declared] = project.files.table("declared fields", dict)
     return project.files.uses.memo(known, path, lambda: _declared(project, path), Declared())
 

@@ -28,7 +28,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
-from graphsafe.scan.symbols.declared_fields import declared_fields
+from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, is_none
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def bind(
         items = tuple((k, v) for k, v in arguments.keywords.items() if k not in known)
         elem = join_all(v for _, v in items) if items else _rest(unknown_caller and frame.hot)
         if unknown_caller and frame.hot:
-            names = sorted(declared_fields(engine.project, frame.path).on_host)
+            names = sorted(declared_on_host(engine.project, frame.path))
             items = tuple((name, join(Tensor(where="host", step=True, name=name), NONE)) for name in names)
         frame.env[spec.kwarg.arg] = Dict(items, UNKNOWN if arguments.open else elem)
 
@@ -152,7 +152,7 @@ def _parameter(
     on_host = type(passed) is Unknown and passed.host
     if unknown_caller and holds_device(declared):
         # Handed on under the name of a field of the step's input.
-        on_host = name in declared_fields(engine.project, frame.path).on_host
+        on_host = name in declared_in(engine.project, frame.path).on_host
     declared = placed(declared, name, step, "host" if on_host else "device" if frame.hot and unknown_caller else "any")
     if default is not None and passed is None and is_none(default):
         declared = join(declared, NONE)
