@@ -162,17 +162,17 @@ def put_statistics(report: Report) -> None:
 
     shown = unsuppressed(report)
 
-    def told(levels: Counter[Level]) -> str:
+    def counts_text(levels: Counter[Level]) -> str:
         return listed(count(levels[level], level) for level in reversed(LEVELS) if levels[level])
 
     counts = Counter((finding.code, finding.rule) for finding in shown)
     width = len(str(len(shown)))
     for (code, rule), number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         levels = Counter(finding.level for finding in shown if finding.code == code)
-        click.echo(f"{number:>{width}}  {code}  {rule} ({told(levels)})")
+        click.echo(f"{number:>{width}}  {code}  {rule} ({counts_text(levels)})")
     files = count(len({finding.location.path for finding in shown}), "file")
     levels = Counter(finding.level for finding in shown)
-    click.echo(f"{len(shown):>{width}}  in all, in {files}" + f" ({told(levels)})" * bool(shown))
+    click.echo(f"{len(shown):>{width}}  in all, in {files}" + f" ({counts_text(levels)})" * bool(shown))
 
 
 def put_settings(rows: Iterable[Setting]) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from graphsafe.capture.job import Channel, Job
 from graphsafe.capture.processes.child_process import Child
-from graphsafe.capture.ranks.apart import first_difference
+from graphsafe.capture.ranks.coordinator import Coordinator
+from graphsafe.capture.ranks.divergence import first_difference
 from graphsafe.capture.ranks.launched import Launched
-from graphsafe.capture.ranks.mates import Mates
 from graphsafe.capture.ranks.side_by_side import side_by_side
 from graphsafe.errors import RequestError
 
@@ -203,35 +203,35 @@ def test_a_launcher_is_known_by_its_variables() -> None:
 
 
 def test_a_rank_that_leaves_ends_the_waiting_of_the_others() -> None:
-    mates = Mates(2)
+    coordinator = Coordinator(2)
     said: list[list[Any]] = []
 
     def first() -> None:
-        said.append(mates.gather(0, "a"))
-        mates.gather(0, "c")
+        said.append(coordinator.gather(0, "a"))
+        coordinator.gather(0, "c")
 
     def second() -> None:
-        said.append(mates.gather(1, "b"))
+        said.append(coordinator.gather(1, "b"))
         raise KeyboardInterrupt
 
     with contextlib.suppress(threading.BrokenBarrierError), pytest.raises(KeyboardInterrupt):
-        side_by_side([first, second], mates.abandon)
+        side_by_side([first, second], coordinator.abandon)
     assert said[0] == ["a", "b"]
 
 
 def test_what_a_rank_says_after_another_was_ended_is_due_to_that(tmp_path: Path) -> None:
     """At the time limit of all, each is ended by itself; one may see the others' connections close before."""
-    mates = Mates(2)
+    coordinator = Coordinator(2)
     waiting, closed = (Child(Job("build", str(tmp_path / str(rank)), "t", "sim:0", rank=rank)) for rank in range(2))
     for child in (waiting, closed):
         Path(child.job.folder).mkdir()
-        mates.started(child)
+        coordinator.started(child)
     waiting.stopped_at = time.monotonic()
     Channel(closed.job).tell(target_error={"at": time.monotonic()}, done=True)
     for child, ending in ((closed, None), (waiting, "timeout")):
         child.ended(None, ending)
-        mates.ended(child)
-    assert mates.first_to_fail(waiting) and not mates.first_to_fail(closed)
+        coordinator.ended(child)
+    assert coordinator.first_to_fail(waiting) and not coordinator.first_to_fail(closed)
 
 
 def test_who_waits_for_an_asynchronous_collective(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from graphsafe.capture.job import Job
 from graphsafe.capture.processes.device_use import DeviceUse
-from graphsafe.capture.processes.room import at_a_time
+from graphsafe.capture.processes.host_capacity import at_a_time
 from graphsafe.capture.processes.shared_servers import SharedServers
 from graphsafe.capture.processes.supervisor import Supervisor
 from graphsafe.capture.proof import Proof
@@ -115,8 +115,8 @@ def _named_progress(proof: Proof, progress: Progress | None) -> Progress | None:
 
 
 def _gpus(supervisor: Supervisor, folder: str) -> Sequence[str]:
-    told: Any = supervisor.run(Job("devices", folder, "", "")).result.get("devices")
-    return told or ()
+    reported: Any = supervisor.run(Job("devices", folder, "", "")).result.get("devices")
+    return reported or ()
 
 
 @contextmanager

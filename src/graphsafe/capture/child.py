@@ -13,7 +13,7 @@ from graphsafe.capture.lines.frames import error_frames
 from graphsafe.capture.processes.descendants import die_with_parent
 from graphsafe.capture.processes.originals import complain, leave, monotonic
 from graphsafe.capture.processes.preparation import note_modules
-from graphsafe.capture.processes.standing import tell_when_asked
+from graphsafe.capture.processes.stack_dump import write_when_asked
 from graphsafe.capture.state import StateError
 from graphsafe.capture.targets import TargetError
 from graphsafe.failure import in_one_line
@@ -29,7 +29,7 @@ CHILDREN: Mapping[str, str] = {
     "pool": "graphsafe.capture.buckets.pool",
     "plan": "graphsafe.capture.plan.probe",
     "check": "graphsafe.capture.plan.check",
-    "given": "graphsafe.capture.given.probe",
+    "given": "graphsafe.capture.own_graphs.probe",
     "compiled": "graphsafe.capture.compiled.probe",
 }
 "Child -> the module whose `run(job, channel)` is its work."
@@ -39,7 +39,7 @@ def main(job: Job) -> None:
     """Never returns: the process ends here, without running what the user's code registered for its end."""
     die_with_parent()
     channel = Channel(job)
-    tell_when_asked(channel.folder, job.child)
+    write_when_asked(channel.folder, job.child)
     note_modules()
     sys.argv = [job.target]
     status = 0
@@ -51,8 +51,8 @@ def main(job: Job) -> None:
         channel.tell(state_error=str(error), done=True)
     except TargetError as error:
         calls = [asdict(frame) for frame in error_frames(error.__cause__)]
-        told = {"stage": error.stage, "line": error.line, "calls": calls, "at": monotonic()}
-        channel.tell(target_error=told, done=True)
+        reported = {"stage": error.stage, "line": error.line, "calls": calls, "at": monotonic()}
+        channel.tell(target_error=reported, done=True)
     except BaseException as error:
         status = FAILED
         line = in_one_line(error)

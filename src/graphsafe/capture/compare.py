@@ -133,7 +133,7 @@ class Check:
             self.result, self.equal, self.replay = result, False, replay
             self.max_abs, self.floor, self.rounding = apart.largest, floor, rounding
 
-    def told(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, Any]:
         return asdict(self)
 
 

@@ -68,7 +68,7 @@ class DeviceProof:
 
     def run(self, supervisor: Supervisor, folder: Path) -> None:
         supervisor.timeout = self._request.timeout
-        supervisor.mates = None if self._rank is None else self._rank.mates
+        supervisor.coordinator = None if self._rank is None else self._rank.coordinator
         with supervisor:
             if self._rank is not None and self.name.startswith("sim"):
                 self.limits.append(Limit("simulated", "collectives", _NOT_NCCL))
@@ -133,7 +133,7 @@ class DeviceProof:
     def _alone_bytes(self) -> list[int | None]:
         """What the graph of each bucket holds in a pool of its own; of several ranks, in the one where it is most."""
         own = [(seen.probes.get("memory") or {}).get("pool_bytes") for _, seen in self.runs]
-        of_ranks = [own] if self._rank is None else self._rank.mates.gather(self._rank.number, own)
+        of_ranks = [own] if self._rank is None else self._rank.coordinator.gather(self._rank.number, own)
         return [max((one for one in each if one is not None), default=None) for each in zip(*of_ranks, strict=True)]
 
     def _all(self, value: bool) -> bool:

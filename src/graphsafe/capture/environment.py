@@ -21,15 +21,15 @@ _RECORDED = re.compile(
 
 def environment(built: Sequence[Mapping[str, Any]], facts: str, extra: Sequence[str]) -> Environment:
     """`built`: what each build child told of its torch and its device; `extra`: configured names of variables."""
-    told: Mapping[str, Any] = next(iter(built), {})
+    reported: Mapping[str, Any] = next(iter(built), {})
     settings = {name: value for name, value in os.environ.items() if _RECORDED.fullmatch(name) or name in extra}
     return Environment(
         python=platform.python_version(),
-        torch=told.get("torch"),
-        cuda=told.get("cuda"),
-        driver=told.get("driver"),
+        torch=reported.get("torch"),
+        cuda=reported.get("cuda"),
+        driver=reported.get("driver"),
         devices=tuple(dict.fromkeys(item["device"] for item in built if item.get("device"))),
         facts=facts,
         settings=dict(sorted(settings.items())),
-        libraries=dict(sorted((told.get("libraries") or {}).items())),
+        libraries=dict(sorted((reported.get("libraries") or {}).items())),
     )

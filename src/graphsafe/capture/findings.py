@@ -11,7 +11,7 @@ from typing import Any
 
 from graphsafe.capture.classify import code_of
 from graphsafe.capture.lines.places import chain, is_within, location, shown, text_at
-from graphsafe.capture.ranks.apart import of_one_rank
+from graphsafe.capture.ranks.divergence import of_one_rank
 from graphsafe.capture.wording import (
     OWN_GRAPHS,
     WITHOUT_COMPILED,
@@ -46,7 +46,7 @@ class Seen:
     own: Result = field(default_factory=dict)
     "Graphs and marks that the target has itself, and what is known against them."
     rank: int | None = None
-    apart: Mapping[int, Any] = field(default_factory=dict)
+    divergence: Mapping[int, Any] = field(default_factory=dict)
     "Rank -> the collective that it issued where the ranks did not issue the same; None for one that issued none."
 
 
@@ -193,13 +193,13 @@ class _Writer:
 
     def state(self) -> None:
         lazy = self._seen.reference.get("lazy") or []
-        told: list[str] = []
+        reported: list[str] = []
         changed = (self._seen.step.get("state") or {}).get("changed", ())
         for change in changed:
             name, frames = change["name"], change["frames"]
             if change["how"] == "born":
                 if any(is_within(path, name) for path in lazy):
-                    told.append(name)
+                    reported.append(name)
                     self._lazy(name, frames)
                 continue
             code = _STATE_CODES.get(change["how"])
@@ -209,7 +209,7 @@ class _Writer:
             values = {key: change[key] for key in ("before", "after") if change[key] is not None}
             self.add(code, frames, value=f"`{name}`", level=level, data={"attribute": name, **values})
         for path in lazy:
-            if not any(is_within(path, name) for name in told):
+            if not any(is_within(path, name) for name in reported):
                 self._lazy(path, self._entry)
         if not lazy and (self._seen.probes.get("replay") or {}).get("first_step") == "fail":
             births = {change["name"]: change["frames"] for change in changed if change["how"] == "born"}
@@ -385,7 +385,7 @@ class _Writer:
         """Asynchronous ones that nobody waits for; and what this rank issues, and another does not."""
         for call in self._seen.step.get("never_waited") or ():
             self.add("GS615", call["frames"], call["span"])
-        own = of_one_rank(self._seen.apart, self._seen.rank)
+        own = of_one_rank(self._seen.divergence, self._seen.rank)
         if own is not None:
             call, data, here = own
             self.add("GS614", call["frames"], call["span"], expr=f"`{call['op']}`", data=data, here=here)

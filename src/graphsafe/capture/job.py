@@ -35,8 +35,8 @@ class Job:
     seed: int = 0
     replays: int | None = None
     plain: bool = False
-    "Without CUDA graphs of the target's own; see `graphsafe.capture.given.plain`."
-    kept: tuple[str, ...] = ()
+    "Without CUDA graphs of the target's own; see `graphsafe.capture.own_graphs.plain`."
+    unvaried: tuple[str, ...] = ()
     "Inputs that must keep their values: new ones broke the process in an earlier attempt."
 
     buckets: tuple[Mapping[str, Any], ...] = ()
@@ -70,7 +70,7 @@ class Job:
     @staticmethod
     def from_json(text: str) -> Job:
         data = decode(text)
-        return Job(**{**data, **{name: tuple(data[name]) for name in ("inputs", "kept", "buckets")}})
+        return Job(**{**data, **{name: tuple(data[name]) for name in ("inputs", "unvaried", "buckets")}})
 
 
 def job_of(request: CaptureRequest, child: str, folder: Path, device: str, axes: Mapping[str, Any], **more: Any) -> Job:

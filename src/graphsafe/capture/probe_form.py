@@ -12,8 +12,8 @@ Probe = dict[str, Any]
 
 def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:
     """The probes as a report has them: places instead of frames, and no path of this machine."""
-    told = {name: dict(probe) for name, probe in probes.items()}
-    step = told.get("step", {})
+    reported = {name: dict(probe) for name, probe in probes.items()}
+    step = reported.get("step", {})
     events = step.pop("events", None)
     if events is not None:
         by_line: dict[str, dict[str, int]] = {}
@@ -24,26 +24,26 @@ def reported(probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Probe]:
         step["by_line"] = [{"place": place, "kinds": kinds} for place, kinds in sorted(by_line.items())]
     if step.get("compiled"):
         step["compiled"] = {**step["compiled"], "left": [_left(left) for left in step["compiled"]["left"]]}
-    construct = told.get("construct", {})
+    construct = reported.get("construct", {})
     construct["captures"] = [_attempt(attempt) for attempt in construct.get("captures") or ()]
-    state = told.get("state", {})
+    state = reported.get("state", {})
     if "changed" in state:
         state["changed"] = [_change(change) for change in state["changed"]]
     for name in ("capture", "twin"):
-        if told.get(name, {}).get("first_error"):
-            told[name]["first_error"] = _error(told[name]["first_error"])
-    twin = told.get("twin", {})
+        if reported.get(name, {}).get("first_error"):
+            reported[name]["first_error"] = _error(reported[name]["first_error"])
+    twin = reported.get("twin", {})
     if "differences" in twin:
         twin["differences"] = [_frozen(difference) for difference in twin["differences"]]
         twin["causes"] = [cause["path"] for cause in twin.get("causes") or ()]
-    memory = told.get("memory", {})
+    memory = reported.get("memory", {})
     for name in ("step", "pool"):
         if memory.get(name):
             memory[name] = held_by_place(memory[name])
     growth = memory.get("growth")
     if growth:
         memory["growth"] = {**growth, "keeping": [_keeping(line) for line in growth["keeping"]]}
-    return told
+    return reported
 
 
 def _keeping(line: Mapping[str, Any]) -> dict[str, Any]:

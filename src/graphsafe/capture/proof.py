@@ -20,9 +20,9 @@ from graphsafe.capture.environment import environment
 from graphsafe.capture.findings import Seen, merged
 from graphsafe.capture.join import joined
 from graphsafe.capture.lookup import what_is_missing
-from graphsafe.capture.processes.room import at_a_time
+from graphsafe.capture.processes.host_capacity import at_a_time
 from graphsafe.capture.processes.supervisor import Supervisor
-from graphsafe.capture.ranks.mates import Mates
+from graphsafe.capture.ranks.coordinator import Coordinator
 from graphsafe.capture.ranks.rank import Rank, variables_of
 from graphsafe.capture.ranks.side_by_side import side_by_side
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED, CaptureRequest
@@ -93,18 +93,22 @@ class Proof:
         size = self._request.nproc
         names = self._device_names(present) if size is None else self._rank_devices(size, present)
         unproven = [axes for axes in self._all_points if axes not in self._points]
-        mates = None if size is None or not names else Mates(size)
+        coordinator = None if size is None or not names else Coordinator(size)
         for number, name in enumerate(names):
             rank = None
-            if mates is not None:
-                variables = self._request.variables or [variables_of(each, mates.size) for each in range(mates.size)]
-                rank = Rank(number, mates, folder, variables[number])
+            if coordinator is not None:
+                variables = self._request.variables or [
+                    variables_of(each, coordinator.size) for each in range(coordinator.size)
+                ]
+                rank = Rank(number, coordinator, folder, variables[number])
             self._devices.append(DeviceProof(name, self._request, self._book, self._points, unproven, rank))
         works = [partial(device.run, supervisor(), folder) for device in self._devices]
-        together = at_a_time() if mates is None else len(works)
+        together = at_a_time() if coordinator is None else len(works)
         try:
             for first in range(0, len(works), together):
-                side_by_side(works[first : first + together], mates.abandon if mates is not None else lambda: None)
+                side_by_side(
+                    works[first : first + together], coordinator.abandon if coordinator is not None else lambda: None
+                )
         finally:
             ensure_working_directory(self._directory)
             for device in self._devices:
@@ -124,8 +128,8 @@ class Proof:
             for axes, of in zip(points, seen, strict=True)
         ]
         ran = [one for of in seen for one in of]
-        told = next((one.build["declared"] for one in ran if one.build.get("declared")), None)
-        declared = Declaration(**told) if told else None
+        reported = next((one.build["declared"] for one in ran if one.build.get("declared")), None)
+        declared = Declaration(**reported) if reported else None
         if self._request.declared is not None:
             declared = Declaration(self._request.declared, f"declared = {self._request.declared} in the configuration")
         self._support = support_of(tried, declared)
@@ -204,7 +208,7 @@ class Proof:
             command="capture",
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             environment=environment(
-                [told for device in self._devices for told in device.built],
+                [reported for device in self._devices for reported in device.built],
                 self._book.ops.name,
                 self._request.config.settings,
             ),

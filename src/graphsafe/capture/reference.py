@@ -109,7 +109,7 @@ class _Reference:
         return {
             "asked": [asdict(asked) for asked in dict.fromkeys(self.asked)],
             "refused": self.refused,
-            "checks": [check.told() for check in self.checks],
+            "checks": [check.as_data() for check in self.checks],
         }
 
     def shared(self) -> dict[str, Any]:

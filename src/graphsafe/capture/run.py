@@ -12,9 +12,9 @@ from graphsafe.capture.findings import Seen
 from graphsafe.capture.job import Job, job_of
 from graphsafe.capture.lines.places import call_lines
 from graphsafe.capture.long_run.growth import add_growth
-from graphsafe.capture.plan.planning import Planning, of_plain_step, told_of_compiled
+from graphsafe.capture.plan.planning import Planning, compiled_text, of_plain_step
 from graphsafe.capture.probes.capture import GONE
-from graphsafe.capture.ranks.apart import told_apart
+from graphsafe.capture.ranks.divergence import divergence_text
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL
 from graphsafe.capture.trial import OWN_INPUTS
 from graphsafe.report.model import Limit, Source
@@ -66,7 +66,7 @@ class Run:
         self._plain = plain
         self._rank = rank
         self._jobs = 0
-        self._apart: Mapping[int, Any] | None = None
+        self._divergence: Mapping[int, Any] | None = None
         "What the ranks issued where they did not issue the same collectives."
         self.refresh: Mapping[str, Any] | None = None
         "Where the target's refresh is written, if it ran many times."
@@ -100,22 +100,22 @@ class Run:
             plan=self._planned,
             own=self.own or self._results.get("build", {}).get("own") or {},
             rank=None if self._rank is None else self._rank.number,
-            apart=self._apart or {},
+            divergence=self._divergence or {},
             **{name: self._results.get(name, {}) for name in ("build", "step", "reference", "capture", "diagnose")},
         )
 
-    def _job(self, child: str, kept: tuple[str, ...] = ()) -> Job:
-        more: dict[str, Any] = {"replays": self._request.replays, "plain": self._plain, "kept": kept}
+    def _job(self, child: str, unvaried: tuple[str, ...] = ()) -> Job:
+        more: dict[str, Any] = {"replays": self._request.replays, "plain": self._plain, "unvaried": unvaried}
         self._jobs += 1
         if self._rank is not None:
-            more |= self._rank.told(f"{self._folder.name.rpartition('-')[2]}-{child}-{self._jobs}")
+            more |= self._rank.job_fields(f"{self._folder.name.rpartition('-')[2]}-{child}-{self._jobs}")
         return job_of(self._request, child, self._folder, self.device, self.axes, **more)
 
     def _ended(self, child: Child) -> Mapping[str, Any]:
         """Note how a child ended; what it told is its answer, however far it came."""
         result = child.result
         if self._rank is not None:
-            self._apart = self._apart or self._rank.mates.apart(child)
+            self._divergence = self._divergence or self._rank.coordinator.divergence(child)
         self.seconds[child.name] = round(self.seconds.get(child.name, 0.0) + child.seconds, 2)
         self.spent[child.name] = child.spent
         self._results[child.name] = result
@@ -123,8 +123,8 @@ class Run:
             self.limits.append(Limit(INTERNAL, f"{child.name} {self._where}", child.how_it_ended()))
             return result
         for probe in ("step", "capture"):
-            told: Any = result.get(probe) or {}
-            for what in told.get("unknown_operations") or ():
+            reported: Any = result.get(probe) or {}
+            for what in reported.get("unknown_operations") or ():
                 limit = Limit("simulated", what, "the simulated device cannot vouch for it")
                 if limit not in self.limits:
                     self.limits.append(limit)
@@ -148,7 +148,7 @@ class Run:
         bucket = f" with {bucket_name(self.axes)}" if self.axes else ""
         if self._rank is None:
             self.limits.append(Limit(BAD_REQUEST, f"{self._request.target}{bucket}", line))
-        elif self._rank.mates.first_to_fail(child):
+        elif self._rank.coordinator.first_to_fail(child):
             self.limits.append(Limit(BAD_REQUEST, f"{self._request.target}{bucket} in rank {self._rank.number}", line))
         else:
             self.limits.append(Limit("rank", f"{child.name} {self._where}", line))
@@ -162,9 +162,9 @@ class Run:
 
     def _build(self) -> bool:
         """Whether there is something to go on with."""
-        kept: tuple[str, ...] = ()
+        unvaried: tuple[str, ...] = ()
         for attempt in itertools.count():
-            child = self._supervisor.run(self._job("build", kept))
+            child = self._supervisor.run(self._job("build", unvaried))
             broken: Any = child.result.get("broken_by")
             if child.ending == "crashed" and child.phase.startswith(_TRIES):
                 broken = child.phase.removeprefix(_TRIES)
@@ -172,7 +172,7 @@ class Run:
                 broken = self._rank.first(broken)
             if broken is None or broken == OWN_INPUTS or attempt >= _MOST_RETRIES:
                 break
-            kept = (*kept, broken)
+            unvaried = (*unvaried, broken)
         return self._all(self._built(child, self._ended(child)))
 
     def _built(self, child: Child, result: Mapping[str, Any]) -> bool:
@@ -181,7 +181,7 @@ class Run:
         error = result.get("target_error")
         if error is not None:
             # A rank may see the others' connections close before it is ended itself.
-            self._wrong(error["line"] if self._apart is None else told_apart(self._apart), child)
+            self._wrong(error["line"] if self._divergence is None else divergence_text(self._divergence), child)
             failed = {"status": "fail", "reason": error["line"], "calls": call_lines(error["calls"])}
             if error["stage"] == "step":
                 self._probes["step"] = {**failed, "ran": False}
@@ -193,8 +193,8 @@ class Run:
             unread: Any = result.get("unreadable") or {}
             self.limits += [Limit("not-compared", path, why) for path, why in unread.items()]
             return True
-        if self._apart is not None:
-            self._wrong(told_apart(self._apart), child)
+        if self._divergence is not None:
+            self._wrong(divergence_text(self._divergence), child)
         status = {"timeout": "timeout", "stopped": "skipped"}.get(str(child.ending), "crashed")
         why = child.how_it_ended()
         if "construct" in result:
@@ -269,12 +269,12 @@ class Run:
             if any(check["result"] == "different" for check in replay["checks"]) and replay["status"] == "pass":
                 replay["status"] = "fail"
 
-    def _held(self, told: Mapping[str, Any]) -> Probe:
+    def _held(self, reported: Mapping[str, Any]) -> Probe:
         """What the step child saw of memory; a pool is only spoken of where there is a graph."""
         captured = self._probes["capture"]["status"] == "pass"
-        if "failed" in told and (captured or "step" not in told):
-            self.limits.append(Limit("memory", self.device, f"the step cannot be run once more: {told['failed']}"))
-        held = {name: told.get(name) if captured or name == "step" else None for name in ("step", "pool")}
+        if "failed" in reported and (captured or "step" not in reported):
+            self.limits.append(Limit("memory", self.device, f"the step cannot be run once more: {reported['failed']}"))
+        held = {name: reported.get(name) if captured or name == "step" else None for name in ("step", "pool")}
         return {"status": "pass" if held["step"] else "skipped", **held}
 
     def _read_capture(self, child: Child, result: Mapping[str, Any]) -> None:
@@ -348,7 +348,7 @@ class Run:
             compiled = result.get("compiled")
             if compiled is not None:
                 self._probes["step"]["compiled"] = compiled
-                self.limits.append(Limit("compiled", target, told_of_compiled(compiled, plan)))
+                self.limits.append(Limit("compiled", target, compiled_text(compiled, plan)))
             return
         self._planned = of_plain_step(plan, "its own graphs")
         if not twin.own.get("replays"):

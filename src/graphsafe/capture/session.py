@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device import open_device
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.given import plain
+from graphsafe.capture.own_graphs import plain
 from graphsafe.capture.processes import preparation
 from graphsafe.capture.processes.originals import open_file
 from graphsafe.capture.ranks.group import Ranks, joined

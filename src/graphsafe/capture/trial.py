@@ -65,7 +65,7 @@ def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
     "Input -> which of its proposals the step takes."
     open_paths: list[str] = []
     for path in ranks.union(trial.original):
-        broke = session.job.kept.count(path)
+        broke = session.job.unvaried.count(path)
         if ranks.all(trial.proposed(path, 1, broke) is None):
             tried.keep(path, _BROKE if broke else _NO_CHOICE)
         else:
@@ -85,8 +85,8 @@ def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
     sets = []
     for k in range(1, PAIR + 1):
         new = trial.new(kinds, k)
-        if ranks.any(len(new) > 1) and (TOGETHER in session.job.kept or not trial.runs(new, TOGETHER)):
-            new = {} if TOGETHER in session.job.kept else trial.largest_that_runs(new)
+        if ranks.any(len(new) > 1) and (TOGETHER in session.job.unvaried or not trial.runs(new, TOGETHER)):
+            new = {} if TOGETHER in session.job.unvaried else trial.largest_that_runs(new)
             left = sorted(kinds.keys() - new.keys())
             why = "the step fails on all new inputs together"
             tried.limits.append({"kind": "not-varied", "what": f"replay {k}: {', '.join(left[:8])}", "why": why})
@@ -128,7 +128,7 @@ class _Trial:
     def alone(self, path: str) -> tuple[int | None, str]:
         """The first proposal that the step takes and that an output follows; else why there is none."""
         why = _FAILS
-        kind = self._session.job.kept.count(path)
+        kind = self._session.job.unvaried.count(path)
         ranks = self._session.ranks
         while ranks.any((new := self.proposed(path, 1, kind)) is not None):
             outcome = self.outcome({} if new is None else {path: new}, path)

@@ -46,13 +46,13 @@ class ScanModes:
         """Why a function is hot, or is not."""
         from graphsafe.scan.api import explain_path
 
-        jobs, told = self.request.jobs, []
+        jobs, reported = self.request.jobs, []
         try:
             for part in self.parts:
-                told += explain_path(function, part.paths, part.config, jobs, self._progress)
+                reported += explain_path(function, part.paths, part.config, jobs, self._progress)
         finally:
             self._bar.clear()
-        put_hotness(told)
+        put_hotness(reported)
 
     def show_settings(self) -> None:
         put_settings([row for part in self.parts for row in part.settings(self.request)])

@@ -183,10 +183,10 @@ def _state(probe: Probe) -> str:
     changed = probe.get("changed")
     if changed is None:
         return ""
-    told = [
+    reported = [
         item if isinstance(item, str) else str(item.get("name")) for item in changed if isinstance(item, (str, dict))
     ]
-    names = list(dict.fromkeys(told))
+    names = list(dict.fromkeys(reported))
     return f"a step changes {listed(names, most=3)}" if names else "no attribute changes"
 
 

@@ -45,8 +45,8 @@ def changes(before: Sequence[Report], after: Sequence[Report]) -> list[Section]:
             sections.append(Section(_name(report), (Change(f"new, {report.verdict or 'scanned'}"),)))
             continue
         for title, found in _compared(old, report):
-            told = tuple(found)
-            sections += [Section(prefix + title, told)] if told else []
+            reported = tuple(found)
+            sections += [Section(prefix + title, reported)] if reported else []
     sections += [Section(name, (Change("gone"),)) for name in left]
     return sections
 
@@ -218,7 +218,7 @@ def _findings(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[C
     for key, new in news.items():
         old = olds.get(key)
         if old is None:
-            yield Change(f"new: {_told(new)}", new.level != "note" and new.suppressed is None)
+            yield Change(f"new: {_finding_text(new)}", new.level != "note" and new.suppressed is None)
             continue
         differences = []
         worse = False
@@ -236,10 +236,10 @@ def _findings(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[C
             if was != now and now is not None and was is not None:
                 differences.append(f"{text}{now}, was {text}{was}")
         if differences:
-            yield Change(f"{_told(new)}: {'; '.join(differences)}", worse)
+            yield Change(f"{_finding_text(new)}: {'; '.join(differences)}", worse)
     for key, old in olds.items():
         if key not in news:
-            yield Change(f"gone: {_told(old)}")
+            yield Change(f"gone: {_finding_text(old)}")
 
 
 def _by_fingerprint(findings: Sequence[Finding]) -> dict[str, Finding]:
@@ -252,7 +252,7 @@ def _by_fingerprint(findings: Sequence[Finding]) -> dict[str, Finding]:
     return found
 
 
-def _told(finding: Finding) -> str:
+def _finding_text(finding: Finding) -> str:
     at = finding.location
     return f"{finding.code} {finding.level} at {at.path}:{at.line}: {finding.message}"
 

@@ -104,7 +104,7 @@ def _order(name: str) -> list[tuple[int, int, str]]:
 
 def fix_texts(plan: Plan) -> list[str]:
     """Those that would cover more, best first."""
-    told = []
+    reported = []
     before, took = plan["coverage"] or 0.0, plan["planned_ms"]
     for fix in plan["fixes"]:
         if fix["coverage"] <= before:
@@ -112,8 +112,8 @@ def fix_texts(plan: Plan) -> list[str]:
         place = fix["location"]
         times = "" if None in (took, fix["planned_ms"]) else f", {took:.3g} to {fix['planned_ms']:.3g} ms"
         gain = f"coverage {percent(before)} to {percent(fix['coverage'])}{times}"
-        told.append(f"fix {place['path']}:{place['line']} ({fix['code']}): {gain}")
-    return told
+        reported.append(f"fix {place['path']}:{place['line']} ({fix['code']}): {gain}")
+    return reported
 
 
 def percent(share: float) -> str:

@@ -38,9 +38,9 @@ def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[lis
     folded = [finding for finding in shown if finding.code == _FOLDED]
     notes = [finding for finding in shown if finding.level == "note" and finding.code != _FOLDED]
     main = [finding for finding in shown if finding.level != "note" and finding.code != _FOLDED]
-    told = _Told(set(), [])
+    printed = _Printed(set(), [])
     if len(main) <= _MANY:
-        blocks = [_finding(same, source, width, paint, told) for same in _by_place(main)]
+        blocks = [_finding(same, source, width, paint, printed) for same in _by_place(main)]
     else:
         blocks = [_lines(main, width, paint), _advice(main, width, paint)]
     if notes:
@@ -66,7 +66,7 @@ def _by_place(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Printed:
     """What was printed already and need not be repeated."""
 
     reasons: set[tuple[str, str]]
@@ -75,19 +75,19 @@ class _Told:
     "The way to the finding before."
 
 
-def _finding(same: Sequence[Finding], source: Lines, width: int, paint: Paint, told: _Told) -> list[str]:
+def _finding(same: Sequence[Finding], source: Lines, width: int, paint: Paint, printed: _Printed) -> list[str]:
     finding, at = same[0], same[0].location
     style = STYLES[finding.level]
     lines = [
         *_titled(f"{finding.code} {finding.level}:", finding.message, width, paint, style),
         *_place(same, width, paint),
         *code_frame(at, source(at.path), width, paint, style),
-        *_again(_chain(finding, width), told),
+        *_again(_chain(finding, width), printed),
     ]
     reason = (finding.code, finding.why)
-    why = f"as above; more with `graphsafe explain {finding.code}`" if reason in told.reasons else finding.why
+    why = f"as above; more with `graphsafe explain {finding.code}`" if reason in printed.reasons else finding.why
     if finding.why:
-        told.reasons.add(reason)
+        printed.reasons.add(reason)
     for label, text in (("why", why), ("fix", finding.fix)):
         if text:
             lines += _labelled(label, _first_paragraph(text), width, paint)
@@ -140,10 +140,10 @@ def _chain(finding: Finding, width: int) -> list[str]:
     return wrapped(text, width, "  hot because: ", "      ")
 
 
-def _again(chain: list[str], told: _Told) -> list[str]:
+def _again(chain: list[str], printed: _Printed) -> list[str]:
     """The call chain, or `as above` if it is long and the same as the one before."""
-    same = chain == told.chain and len(chain) > 2
-    told.chain = chain
+    same = chain == printed.chain and len(chain) > 2
+    printed.chain = chain
     return [f"{chain[0].partition(':')[0]}: as above"] if same else chain
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.compiled.messages import told
+from graphsafe.capture.compiled.messages import read_log
 from graphsafe.capture.findings import Seen, findings_of
-from graphsafe.capture.given import plain
-from graphsafe.capture.plan.planning import told_of_compiled
+from graphsafe.capture.own_graphs import plain
+from graphsafe.capture.plan.planning import compiled_text
 from graphsafe.rulebook import load_rulebook
 
 from ..conftest import DEVICES, TARGETS, Prove, Report
@@ -130,7 +130,7 @@ STACK = """  File "{file}", line 12, in forward
     ],
 )
 def test_what_inductor_left_out_has_a_reason_and_a_line(message: str, part: bool, reason: str) -> None:
-    (left,) = told([message.format(file=FILE)]).left
+    (left,) = read_log([message.format(file=FILE)]).left
     assert (left.part, left.reason.startswith(reason.rstrip("."))) == (part, True)
     if "Found from" in message:
         assert [(frame.path, frame.line, frame.function) for frame in left.frames] == [(str(FILE), 12, "forward")]
@@ -145,7 +145,7 @@ def test_partitions_of_newer_versions_are_told_line_by_line() -> None:
         "             y = host + 1",
         "  Partition 2: 1 nodes, cudagraphable, inputs=1, outputs=1",
     ]
-    (left,) = told(messages).left
+    (left,) = read_log(messages).left
     assert (left.part, left.reason, left.frames[-1].line) == (True, "cpu ops", 20)
 
 
@@ -156,7 +156,7 @@ def test_new_recordings_and_sizes_are_told_once() -> None:
         "recording cudagraph tree for symint key 4",
         "Recording cudagraph tree for symint key 8",
     ]
-    answer = told(messages)
+    answer = read_log(messages)
     assert answer.recorded_again == ("static input data pointer changed.",) and answer.sizes == ("4", "8")
 
 
@@ -186,7 +186,7 @@ def test_what_inductor_left_out_is_a_finding_each_and_one_sentence_in_sum() -> N
     assert limits == []
     found = [(one.code, one.level, one.location.line, one.message.rpartition(": ")[2]) for one in findings]
     assert found == [("GS613", "warning", 20, "cpu ops"), ("GS613", "warning", 60, "cpu, cuda")]
-    sentence = told_of_compiled(COMPILED, {"coverage": 1.0, "verified": True})
+    sentence = compiled_text(COMPILED, {"coverage": 1.0, "verified": True})
     assert sentence.startswith("25% of the compiled step's 8 kernels ran from CUDA graphs, Inductor skipped 1 graph,")
     assert sentence.endswith("a plan of the plain step covers 100% of its operations, verified")
 
@@ -207,7 +207,7 @@ def test_what_is_left_out_comes_back_as_it_was_given() -> None:
 def test_compiled_functions_run_as_they_were_written() -> None:
     script = (
         "import torch\n"
-        "from graphsafe.capture.given import plain\n"
+        "from graphsafe.capture.own_graphs import plain\n"
         "compiled = []\n"
         "def backend(graph, inputs):\n"
         "    compiled.append(graph)\n"

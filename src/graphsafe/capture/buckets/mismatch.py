@@ -8,8 +8,8 @@ from typing import Any
 
 from graphsafe.capture.buckets.declared import Declaration
 from graphsafe.capture.buckets.support import Times, Tried, over_declared, proven_by, under_declared
+from graphsafe.capture.line_finding import finding_at
 from graphsafe.capture.lines.places import shown
-from graphsafe.capture.written import finding_at
 from graphsafe.report.model import Finding, Limit, Source, Support
 from graphsafe.report.text import bucket_name
 from graphsafe.rulebook import Rule

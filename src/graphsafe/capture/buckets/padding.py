@@ -45,7 +45,7 @@ def padded_replays(members: Sequence[Member], held: Sequence[Held]) -> Iterator[
         for padded in found:
             padded.member.session.channel.phase(f"{padded.member.name} with {padded.live} live, padding: {fill}")
             padded.fill(fill)
-            yield [each.told() for each in found]
+            yield [each.as_data() for each in found]
             if padded.error is not None:  # the process may be broken
                 return
 
@@ -80,7 +80,7 @@ class _Padded:
                 wrong = None if expected is None else self._differing(self._results[tried], expected, _ROUNDING)
                 self._right[tried] = wrong
 
-    def told(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, Any]:
         nan = self._results.get(NAN)
         return {
             "axes": dict(self.member.axes),

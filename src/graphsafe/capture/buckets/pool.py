@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.capture.buckets.members import Held, Member
 from graphsafe.capture.buckets.padding import padded_replays
 from graphsafe.capture.device.protocol import CaptureFailure
-from graphsafe.capture.held import pool_held_of
+from graphsafe.capture.memory_use import pool_memory_held
 from graphsafe.capture.session import CAPTURE_SEED, REPLAYS, opened
 from graphsafe.capture.targets import TargetError
 
@@ -62,7 +62,7 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
     """Whether all were; after a capture that failed, this process can make no other."""
     device = members[0].session.device
     pool, total = device.shared_pool(), 0
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
     for member in members:
         session = member.session
         channel.phase(f"warm up {member.name}")
@@ -83,9 +83,9 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
         holds = answer.pool_bytes()
         if holds is not None:
             member.pool_bytes, total = holds - total, holds
-        held = None if device.evidence == "predicted" else pool_held_of(taken)
-        told.append({"axes": dict(member.axes), "pool_bytes": member.pool_bytes, "held": held})
-        channel.tell(captured=told, pool_bytes=holds)
+        held = None if device.evidence == "predicted" else pool_memory_held(taken)
+        reported.append({"axes": dict(member.axes), "pool_bytes": member.pool_bytes, "held": held})
+        channel.tell(captured=reported, pool_bytes=holds)
         state = Held(session, member.built)
         for k in range(1, REPLAYS + 1):
             state.put_back()
@@ -112,20 +112,22 @@ def _mixed(members: Sequence[Member], held: Sequence[Held]) -> dict[str, Any]:
     _put_back(held)
     different: list[dict[str, Any]] = []
     overwritten: dict[tuple[str, str], dict[str, Any]] = {}
-    kept: dict[int, dict[str, str]] = {}
+    earlier: dict[int, dict[str, str]] = {}
     changing: set[str] = set()
     for number, (at, k) in enumerate(order):
         member = members[at]
         found = member.replay(k)
-        for other, digests in kept.items():
+        for other, digests in earlier.items():
             lost = [name for name, digest in _digests(members[other]).items() if digest != digests.get(name)]
             if other != at and lost:
                 pair = (members[other].name, member.name)
                 static = bool(members[other].static_outputs() & set(lost))
-                told = {"axes": dict(members[other].axes), "by": dict(member.axes), "outputs": lost[:4]}
-                overwritten.setdefault(pair, {**told, "static": static})
-        kept = {other: digests for other, digests in kept.items() if members[other].name not in _first(overwritten)}
-        kept[at] = _digests(member)
+                reported = {"axes": dict(members[other].axes), "by": dict(member.axes), "outputs": lost[:4]}
+                overwritten.setdefault(pair, {**reported, "static": static})
+        earlier = {
+            other: digests for other, digests in earlier.items() if members[other].name not in _first(overwritten)
+        }
+        earlier[at] = _digests(member)
         as_alone = member.apart(found, member.alone[k])
         as_eager = as_alone if refused is not None else member.apart(found, eager[number])
         if as_alone and not as_eager:
@@ -134,8 +136,8 @@ def _mixed(members: Sequence[Member], held: Sequence[Held]) -> dict[str, Any]:
             # Before any replay it was the capture of the last bucket that ran.
             ran = [len(members) - 1, *(other for other, _ in order[:number])]
             after = next((other for other in reversed(ran) if other != at), at)
-            told = {"axes": dict(member.axes), "after": dict(members[after].axes), "outputs": as_eager[:4]}
-            different += [told] if told not in different else []
+            reported = {"axes": dict(member.axes), "after": dict(members[after].axes), "outputs": as_eager[:4]}
+            different += [reported] if reported not in different else []
     return {
         "replays": len(order),
         "different": different[:8],

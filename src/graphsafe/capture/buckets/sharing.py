@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.job import Job, job_of
+from graphsafe.capture.line_finding import finding_at
 from graphsafe.capture.probe_form import held_by_place
 from graphsafe.capture.request import INTERNAL
-from graphsafe.capture.written import finding_at
 from graphsafe.report.model import Finding, Level, Limit, Source
 from graphsafe.report.pool import padding_of
 from graphsafe.report.text import bucket_name, listed
@@ -60,9 +60,9 @@ class Sharing:
             place = self.folder / f"pool-{attempt}"
             place.mkdir(parents=True)
             child = self.supervisor.run(self._job(left, place))
-            told: Mapping[str, Any] = child.result
-            ended = self._ended_by(child, told)
-            self.pool = self._pool(child, told, left)
+            reported: Mapping[str, Any] = child.result
+            ended = self._ended_by(child, reported)
+            self.pool = self._pool(child, reported, left)
             if self.rank is not None:
                 ended = self.rank.first(ended)
             if ended is None:
@@ -71,30 +71,30 @@ class Sharing:
 
     def _job(self, buckets: Sequence[Candidate], place: Path) -> Job:
         together = tuple({"axes": dict(one.axes), "folder": str(one.folder)} for one in buckets)
-        ranks = {} if self.rank is None else self.rank.told(place.name)
+        ranks = {} if self.rank is None else self.rank.job_fields(place.name)
         return job_of(self.request, "pool", place, self.device, buckets[0].axes, buckets=together, **ranks)
 
-    def _ended_by(self, child: Child, told: Mapping[str, Any]) -> Axes | None:
+    def _ended_by(self, child: Child, reported: Mapping[str, Any]) -> Axes | None:
         """The bucket that could not be built, stepped or captured beside the others."""
         axes: Axes
         if child.ending == "failed":
             self.limits.append(Limit(INTERNAL, f"pool on {self.device}", child.how_it_ended()))
             return None
-        if told.get("target_error") and told.get("capturing"):
-            axes = told["capturing"]
-            self.limits.append(Limit("pool", bucket_name(axes), told["target_error"]["line"]))
+        if reported.get("target_error") and reported.get("capturing"):
+            axes = reported["capturing"]
+            self.limits.append(Limit("pool", bucket_name(axes), reported["target_error"]["line"]))
             return axes
-        if told.get("failed"):
-            self._failed.append(told["failed"])
-            axes = told["failed"]["axes"]
+        if reported.get("failed"):
+            self._failed.append(reported["failed"])
+            axes = reported["failed"]["axes"]
             return axes
-        if child.ending == "crashed" and told.get("capturing"):
-            axes = told["capturing"]
+        if child.ending == "crashed" and reported.get("capturing"):
+            axes = reported["capturing"]
             self._failed.append({"axes": axes, "first_error": {"message": child.how_it_ended()}})
             return axes
         return None
 
-    def _pool(self, child: Child, told: Mapping[str, Any], buckets: Sequence[Candidate]) -> dict[str, Any]:
+    def _pool(self, child: Child, reported: Mapping[str, Any], buckets: Sequence[Candidate]) -> dict[str, Any]:
         alone = {bucket_name(one.axes): one.alone_bytes for one in buckets}
         captured = [
             {
@@ -102,10 +102,10 @@ class Sharing:
                 "alone_bytes": alone.get(bucket_name(one["axes"])),
                 "held": one["held"] and held_by_place(one["held"]),
             }
-            for one in told.get("captured") or ()
+            for one in reported.get("captured") or ()
         ]
         known = [one["alone_bytes"] for one in captured]
-        total = told.get("pool_bytes")
+        total = reported.get("pool_bytes")
         whole = total is not None and None not in known and len(known) == len(buckets)
         pool: dict[str, Any] = {
             "status": "pass",
@@ -114,27 +114,27 @@ class Sharing:
             "buckets": captured,
             "pool_bytes": total,
             "saved_bytes": sum(known) - total if whole else None,
-            "peak_bytes": told.get("peak_bytes"),
-            "replays": told.get("replays") or 0,
-            "different": told.get("different") or [],
-            "overwritten": told.get("overwritten") or [],
-            "depends_on_order": told.get("depends_on_order") or [],
-            "shared": told.get("shared") or [],
-            "padding": told.get("padding"),
+            "peak_bytes": reported.get("peak_bytes"),
+            "replays": reported.get("replays") or 0,
+            "different": reported.get("different") or [],
+            "overwritten": reported.get("overwritten") or [],
+            "depends_on_order": reported.get("depends_on_order") or [],
+            "shared": reported.get("shared") or [],
+            "padding": reported.get("padding"),
             "failed": [{"axes": one["axes"], "message": one["first_error"]["message"]} for one in self._failed],
         }
-        error = told.get("target_error")
-        if child.ending in ("crashed", "timeout") and not told.get("capturing"):
+        error = reported.get("target_error")
+        if child.ending in ("crashed", "timeout") and not reported.get("capturing"):
             pool |= {"status": child.ending, "reason": child.how_it_ended()}
-            if told.get("padding_began") and child.ending == "crashed":
+            if reported.get("padding_began") and child.ending == "crashed":
                 pool["status"] = "pass"  # a fill broke the process; what was compared before it stands
                 self.limits.append(Limit("padding", f"pool on {self.device}", child.how_it_ended()))
-        elif error is not None or "state_error" in told or child.ending == "failed":
-            why = error["line"] if error is not None else told.get("state_error") or child.how_it_ended()
+        elif error is not None or "state_error" in reported or child.ending == "failed":
+            why = error["line"] if error is not None else reported.get("state_error") or child.how_it_ended()
             pool |= {"status": "skipped", "reason": why}
             self.limits.append(Limit("pool", f"buckets on {self.device}", f"not captured in one pool: {why}"))
-        if told.get("refused"):
-            why = f"their eager steps fail beside each other: {told['refused']}"
+        if reported.get("refused"):
+            why = f"their eager steps fail beside each other: {reported['refused']}"
             self.limits.append(Limit("pool", f"buckets on {self.device}", why))
         for entry in pool["padding"] or ():
             if entry["error"]:

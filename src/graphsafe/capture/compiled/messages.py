@@ -32,7 +32,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class InductorLog:
     left: tuple[Left, ...]
     recorded_again: tuple[str, ...]
     "Why a graph that was there could not be replayed."
@@ -40,10 +40,10 @@ class Told:
     "Each a size for which graphs of their own were recorded."
 
 
-def told(messages: Sequence[str]) -> Told:
+def read_log(messages: Sequence[str]) -> InductorLog:
     again = [match["reason"].strip() for message in messages if (match := _AGAIN.search(message))]
     sizes = [match["key"].strip() for message in messages if (match := _SIZE.search(message))]
-    return Told(tuple(dict.fromkeys(_left(messages))), tuple(dict.fromkeys(again)), tuple(dict.fromkeys(sizes)))
+    return InductorLog(tuple(dict.fromkeys(_left(messages))), tuple(dict.fromkeys(again)), tuple(dict.fromkeys(sizes)))
 
 
 def _left(messages: Sequence[str]) -> Iterator[Left]:

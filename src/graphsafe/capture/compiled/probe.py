@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.compiled.messages import told
+from graphsafe.capture.compiled.messages import read_log
 from graphsafe.capture.session import REPLAYS, opened
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def run(job: Job, channel: Channel) -> None:
             channel.phase("count kernels")
             session.put_inputs(1)
             kernels = session.device.kernels(session.subject)
-        answer = told(messages)
+        answer = read_log(messages)
         channel.tell(
             compiled={
                 "kernels": None if kernels is None else kernels.total,

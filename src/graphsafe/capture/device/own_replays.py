@@ -15,12 +15,12 @@ def replays_watched(graph: Any, sink: Callable[[tuple[CallSite, ...]], None]) ->
     """`graph`: the class of graphs, whose `replay` everything built on it calls."""
     replay = graph.replay
 
-    def told(self: Any) -> Any:
+    def watched(self: Any) -> Any:
         frames, _ = user_frames()
         sink(frames)
         return replay(self)
 
-    graph.replay = told
+    graph.replay = watched
     try:
         yield
     finally:

@@ -67,7 +67,7 @@ def _numpy_wrapped(sink: Callable[[HostCall], None]) -> Iterator[None]:
     module: Any = sys.modules.get("numpy.random")
     originals = {name: getattr(module, name) for name in _NUMPY_DRAWS if hasattr(module, name)}
 
-    def told(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def draw(*args: Any, **kwargs: Any) -> Any:
             frames, span = user_frames()
             if frames:
@@ -77,7 +77,7 @@ def _numpy_wrapped(sink: Callable[[HostCall], None]) -> Iterator[None]:
         return draw
 
     for name, original in originals.items():
-        setattr(module, name, told(name, original))
+        setattr(module, name, watched(name, original))
     try:
         yield
     finally:

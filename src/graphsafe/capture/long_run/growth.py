@@ -9,7 +9,7 @@ from typing import Any
 
 from graphsafe.capture.compare import Check
 from graphsafe.capture.findings import Seen
-from graphsafe.capture.written import finding_at
+from graphsafe.capture.line_finding import finding_at
 from graphsafe.report.model import Finding, Limit
 from graphsafe.report.text import bytes_text
 from graphsafe.rulebook import Rulebook
@@ -56,14 +56,14 @@ def _keeps_growing(values: Sequence[float], noise: float) -> bool:
     return len(rises) > 1 and values[-1] - values[0] > noise and sum(rises) >= _MOST_SETTLING * len(rises)
 
 
-def add_growth(probes: dict[str, Probe], told: Mapping[str, Any]) -> None:
+def add_growth(probes: dict[str, Probe], reported: Mapping[str, Any]) -> None:
     """Into the probes of a run: memory that grows, and, as a fault of replay, what drifts or fails."""
-    points = told["points"]
+    points = reported["points"]
     growth = growth_of(points)
     memory, replay = probes["memory"], probes["replay"]
     memory["growth"] = {
-        "replays": told["replays"],
-        "compared": told["compared"],
+        "replays": reported["replays"],
+        "compared": reported["compared"],
         "bytes": growth.device_bytes,
         "pool_bytes": growth.pool_bytes,
         "host_bytes": growth.host_bytes,
@@ -71,27 +71,27 @@ def add_growth(probes: dict[str, Probe], told: Mapping[str, Any]) -> None:
         **_ends("ms", points),
         **_ends("step_ms", points),
         "slows": growth.slows,
-        "keeping": told["keeping"],
-        "moved": told["moved"],
+        "keeping": reported["keeping"],
+        "moved": reported["moved"],
         # Seen in the same look: what moved before outputs drifted was not what they are made of.
         "drifts": [
-            {**one, "moved": [each["path"] for each in told["moved"] if each["replay"] == one["replay"]]}
-            for one in told["drifts"]
+            {**one, "moved": [each["path"] for each in reported["moved"] if each["replay"] == one["replay"]]}
+            for one in reported["drifts"]
         ],
-        "failure": told["failure"],
-        "stopped": told["stopped"],
+        "failure": reported["failure"],
+        "stopped": reported["stopped"],
     }
     if growth.leaks is not None:
         memory |= {"status": "fail", "reason": f"the memory of the {growth.leaks} grows with every replay"}
-    for drift in told["drifts"]:
-        name = f"{drift['output']} at replay {drift['replay']} of {told['replays']}"
+    for drift in reported["drifts"]:
+        name = f"{drift['output']} at replay {drift['replay']} of {reported['replays']}"
         check = Check(name, "different", False, drift["max_abs"], drift["floor"], replay=drift["replay"])
-        replay |= {"status": "fail", "checks": [*(replay.get("checks") or ()), check.told()]}
-    if told["failure"] is not None:
-        failure = told["failure"]
+        replay |= {"status": "fail", "checks": [*(replay.get("checks") or ()), check.as_data()]}
+    if reported["failure"] is not None:
+        failure = reported["failure"]
         number, since = failure["replay"], failure["right_until"] + 1
         between = f"replay {number}" if since == number else f"one of replays {since} to {number}"
-        text = f"{between} of {told['replays']}: {failure['message']}"
+        text = f"{between} of {reported['replays']}: {failure['message']}"
         replay |= {"status": "fail", "first_error": {"message": text}}
 
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.compare import INCOMPARABLE, Spread, difference
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.held import held_of
 from graphsafe.capture.lines.frames import absolute, function_name, is_user_file
+from graphsafe.capture.memory_use import memory_held
 from graphsafe.capture.session import REPLAYS, Session, host_values, load_values
-from graphsafe.capture.state import Reach, Snapshot, Undo, inputs_of, kept, reach_of
+from graphsafe.capture.state import Reach, Snapshot, Undo, copies_of, inputs_of, reach_of
 from graphsafe.capture.state.objects import code_of
 from graphsafe.capture.state.snapshot import Bindings
 from graphsafe.capture.targets import TargetError, describe
@@ -57,7 +57,7 @@ def long_run(session: Session, recording: Recording, replays: int) -> dict[str, 
             break
     else:
         run.look_for_lines(replays)
-    return run.told(replays)
+    return run.as_data(replays)
 
 
 class _LongRun:
@@ -70,9 +70,9 @@ class _LongRun:
         self._session = session
         self._recording = recording
         reference = session.channel.folder / "reference.pt"
-        told: dict[str, Any] = load_values(reference) if reference.exists() else {}
+        reported: dict[str, Any] = load_values(reference) if reference.exists() else {}
         self._noise, self._rounding = (
-            Spread.from_json(told[name]) if told.get(name) else Spread() for name in ("noise", "rounding")
+            Spread.from_json(reported[name]) if reported.get(name) else Spread() for name in ("noise", "rounding")
         )
         self._keep_at_hand()
         self._undo = self._what_changes()
@@ -101,7 +101,7 @@ class _LongRun:
         copies = []
         for k, values in enumerate(session.sets, start=1):
             session.put_inputs(k)
-            copies.append(dict(zip(values, kept(session.device, [inputs[path] for path in values]), strict=True)))
+            copies.append(dict(zip(values, copies_of(session.device, [inputs[path] for path in values]), strict=True)))
         session.sets = tuple(copies)
 
     def _what_changes(self) -> Undo:
@@ -194,7 +194,7 @@ class _LongRun:
                     self.replay(number)
         except Exception:  # a refresh may know of no more replays than were asked for
             return
-        lines = sorted(held_of(events)["lines"], key=lambda line: -int(line["kept"]))
+        lines = sorted(memory_held(events)["lines"], key=lambda line: -int(line["kept"]))
         self._keeping = [
             {"frame": line["frame"], "bytes": round(line["kept"] / _WATCHED)} for line in lines if line["kept"]
         ]
@@ -219,7 +219,7 @@ class _LongRun:
                     first = {"output": name, "replay": number, "max_abs": apart.largest, "floor": bound}
                     self._drifts.setdefault(name, first)
 
-    def told(self, replays: int) -> dict[str, Any]:
+    def as_data(self, replays: int) -> dict[str, Any]:
         refresh = self._session.subject.refresh
         code = None if refresh is None else code_of(refresh)
         entry = None

@@ -11,7 +11,7 @@ from graphsafe.capture.plan.regions import Region, function_with
 from graphsafe.report.model import Location
 from graphsafe.report.source import file_line
 
-Told = Mapping[str, Any]
+Data = Mapping[str, Any]
 
 KEYS = (
     "verified",
@@ -29,7 +29,7 @@ KEYS = (
 )
 
 
-def learned(known: Sequence[Told], failure: Told) -> list[Told]:
+def learned(known: Sequence[Data], failure: Data) -> list[Data]:
     """The failures that the next child starts from: the same failure again is blamed one call further out."""
     frames = list(failure["frames"])
     while frames and any(one["frames"] == frames for one in known):
@@ -37,7 +37,7 @@ def learned(known: Sequence[Told], failure: Told) -> list[Told]:
     return [*known, {"message": failure["message"], "frames": frames}]
 
 
-def reported(told: Told) -> dict[str, Any]:
+def reported(reported: Data) -> dict[str, Any]:
     """What a planning child told, as the report has it."""
     plan: dict[str, Any] = {
         **dict.fromkeys(KEYS),
@@ -47,13 +47,13 @@ def reported(told: Told) -> dict[str, Any]:
         "fixes": [],
         "guards": [],
     }
-    plan |= {key: told[key] for key in KEYS if key in told}
+    plan |= {key: reported[key] for key in KEYS if key in reported}
     plan["segments"] = [_segment(segment) for segment in plan["segments"]]
     plan["fixes"] = [_fix(fix) for fix in plan["fixes"]]
     return plan
 
 
-def whole(probes: Mapping[str, Told]) -> dict[str, Any]:
+def whole(probes: Mapping[str, Data]) -> dict[str, Any]:
     """The plan of a step that is ready: one graph."""
     nodes = probes["capture"].get("nodes") or {}
     timing, memory = probes.get("timing") or {}, probes.get("memory") or {}
@@ -79,7 +79,7 @@ def whole(probes: Mapping[str, Told]) -> dict[str, Any]:
     return plan
 
 
-def _segment(segment: Told) -> dict[str, Any]:
+def _segment(segment: Data) -> dict[str, Any]:
     keys = ("kind", "operations", "kernels", "ms", "module", "code")
     region = segment["region"]
     cause = next(iter(segment["causes"]), None)
@@ -89,12 +89,12 @@ def _segment(segment: Told) -> dict[str, Any]:
     return {**{key: segment[key] for key in keys}, "location": place, "reason": reason}
 
 
-def _at(cause: Told) -> str:
+def _at(cause: Data) -> str:
     frame = cause["frames"][-1]
     return f"{shown(frame['path'])}:{frame['line']}"
 
 
-def _fix(fix: Told) -> dict[str, Any]:
+def _fix(fix: Data) -> dict[str, Any]:
     place = asdict(location(fix["cause"]["frames"][-1], None))
     return {"code": fix["code"], "location": place, "coverage": fix["coverage"], "planned_ms": fix["planned_ms"]}
 

@@ -36,7 +36,7 @@ class Cause:
         return self.frames[-1]
 
 
-def told_causes(step: Result, reference: Result, capture: Result, diagnose: Result, ops: OpTable) -> list[Cause]:
+def known_causes(step: Result, reference: Result, capture: Result, diagnose: Result, ops: OpTable) -> list[Cause]:
     """What the step child saw, what the first step fills in for all later ones, and what broke the plain capture."""
     found = [*_events(step, ops), *_host_state(step), *_filled(step, reference), *_failure(capture, diagnose, ops)]
     return list(dict.fromkeys(found))

@@ -48,19 +48,19 @@ def cost_of(log: Log, candidate: Region | None = None) -> Cost:
 def grouped(log: Log, candidate: Region | None = None) -> Iterator[tuple[Group, Op | None]]:
     """Each operation of a step with the visit of a break that it runs in; visits without one stand by themselves."""
     covers = _Covers(candidate)
-    told = 0
+    reported = 0
     for op in log.ops:
-        for number in range(told, op.after):
+        for number in range(reported, op.after):
             frames = log.visits[number].frames
             prefix = covers.prefix(frames)
             yield (("candidate", prefix) if prefix is not None else ("visit", number)), None
-        told = max(told, op.after)
+        reported = max(reported, op.after)
         prefix = covers.prefix(op.frames)
         if prefix is not None:
             yield ("candidate", prefix), op
         else:
             yield (() if op.visit is None else ("visit", op.visit)), op
-    for number in range(told, len(log.visits)):
+    for number in range(reported, len(log.visits)):
         prefix = covers.prefix(log.visits[number].frames)
         yield (("candidate", prefix) if prefix is not None else ("visit", number)), None
 

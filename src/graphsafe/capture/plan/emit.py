@@ -16,10 +16,10 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.lines.places import shown
+from graphsafe.capture.plan.plan_data import causes_in
 from graphsafe.capture.plan.regions import Function, Region, function_with
 from graphsafe.capture.plan.rewrite import living
 from graphsafe.capture.plan.statements import stores_in
-from graphsafe.capture.plan.told import causes_in
 from graphsafe.report.source import file_lines
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ ENGINES: Mapping[str, tuple[str, str, str]] = {
 def marks(plan: Mapping[str, Any], engine: str) -> str:
     """What to mark, as text; the marked functions may return no tensor that a graph goes on using."""
     name, line, mark = ENGINES[engine]
-    told = [f"# For {name}", "#", f"# {line}", "#"]
-    told.append("# Functions so marked have to write their results into tensors that they are given.")
+    code = [f"# For {name}", "#", f"# {line}", "#"]
+    code.append("# Functions so marked have to write their results into tensors that they are given.")
     seen = set()
     for segment in plan["segments"]:
         place = segment["location"]
@@ -37,6 +37,6 @@ def marks(plan: Mapping[str, Any], engine: str) -> str:
         lines = f"line {place['line']}"
         if place["end_line"] != place["line"]:
             lines = f"lines {place['line']} to {place['end_line']}"
-        told += ["", f"# {segment['code']}: {segment['reason']}", f"{mark}  # {place['path']}, {lines} of"]
-        told.append(f"# {place['function']}: the function if that is all of it, else a function of its own for them")
-    return "\n".join(told) + "\n"
+        code += ["", f"# {segment['code']}: {segment['reason']}", f"{mark}  # {place['path']}, {lines} of"]
+        code.append(f"# {place['function']}: the function if that is all of it, else a function of its own for them")
+    return "\n".join(code) + "\n"

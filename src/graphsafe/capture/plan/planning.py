@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from graphsafe.capture.processes.child_process import Child
     from graphsafe.capture.request import CaptureRequest
 
-Told = Mapping[str, Any]
+Data = Mapping[str, Any]
 
 _MOST_CHILDREN = 8
 "That plan one after the other, each from what captures of segments failed at before it."
@@ -34,9 +34,9 @@ class Planning:
         request: CaptureRequest,
         folder: Path,
         job: Callable[[str], Job],
-        run: Callable[[Job], tuple[Child, Told]],
-        probes: Mapping[str, Told],
-        own: Told,
+        run: Callable[[Job], tuple[Child, Data]],
+        probes: Mapping[str, Data],
+        own: Data,
     ) -> None:
         """`run` runs a child and notes how it ended; `own`: graphs and marks that the step has itself."""
         self._request = request
@@ -46,7 +46,7 @@ class Planning:
         self._probes = probes
         self._own = own
         self.limits: list[Limit] = []
-        self.marks: Told = {}
+        self.marks: Data = {}
         "What the plan says of the marks that the target has, as `given.marks.judged` tells it."
 
     def plan(self) -> dict[str, Any] | None:
@@ -63,18 +63,18 @@ class Planning:
             why = f"the step replays graphs of its own ({places}), which no reference checks: give what they capture"
             return reported({"reason": why})
         child, result = self._search()
-        told = dict(result.get("plan") or {})
+        plan = dict(result.get("plan") or {})
         if child.ending != "done":
-            told["reason"] = f"planning: {child.how_it_ended()}"
+            plan["reason"] = f"planning: {child.how_it_ended()}"
         elif "target_error" in result:
-            told["reason"] = f"planning failed: {result['target_error']['line']}"
+            plan["reason"] = f"planning failed: {result['target_error']['line']}"
         self.marks = result.get("marks") or {}
-        found = reported(told)
-        if told.get("verified") and (self._request.emit is not None or self._request.check):
+        found = reported(plan)
+        if plan.get("verified") and (self._request.emit is not None or self._request.check):
             self._emit(found, dict(result.get("emitted") or {}))
         return found
 
-    def _search(self) -> tuple[Child, Told]:
+    def _search(self) -> tuple[Child, Data]:
         failures: list[Mapping[str, Any]] = []
         for _ in range(_MOST_CHILDREN):
             write_json(self._folder / "learned.result", {"failures": failures})
@@ -86,7 +86,7 @@ class Planning:
             failures = learned(failures, failure)
         return child, result
 
-    def _emit(self, plan: Told, code: Told) -> None:
+    def _emit(self, plan: Data, code: Data) -> None:
         """Write what applies the plan; what keeps it from being written, or from being right, is a limit."""
         request = self._request
         text = code.get("text") if request.emit_for is None else marks(plan, request.emit_for)
@@ -115,7 +115,7 @@ def of_plain_step(plan: dict[str, Any] | None, what: str) -> dict[str, Any] | No
     return {**plan, "reason": f"of the step without {what}" + (f": {reason}" if reason else "")}
 
 
-def told_of_compiled(compiled: Told, plan: Told | None) -> str:
+def compiled_text(compiled: Data, plan: Data | None) -> str:
     """One sentence: what ran from Inductor's graphs, and what a plan covers beside it."""
     parts = []
     if compiled["kernels"]:

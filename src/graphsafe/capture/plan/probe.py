@@ -9,25 +9,25 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.given import plain
-from graphsafe.capture.given.marks import eager_marks, judged, mark_of
 from graphsafe.capture.job import read_result
+from graphsafe.capture.own_graphs import plain
+from graphsafe.capture.own_graphs.marks import eager_marks, judged, mark_of
 from graphsafe.capture.plan.causes import (
     Cause,
     changing,
     host_causes,
+    known_causes,
     readers,
     rebindings,
-    told_causes,
     unexplained,
     without_line,
 )
 from graphsafe.capture.plan.emit import Unemittable, emitted
 from graphsafe.capture.plan.freezes import Need
 from graphsafe.capture.plan.host_lines import lines_that_change
+from graphsafe.capture.plan.plan_data import planned, timed
 from graphsafe.capture.plan.runtime import GuardBroken, PlannedRecording, record
 from graphsafe.capture.plan.search import Search, Unplannable
-from graphsafe.capture.plan.told import planned, timed
 from graphsafe.capture.probes.capture import Replays, given_reference
 from graphsafe.capture.session import FIRST_SEED, Session, opened
 from graphsafe.capture.state import Snapshot
@@ -67,7 +67,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> Non
     with session.device.capture_stream():
         session.warm_up()
     search = Search(session, Snapshot(session.device, session.subject), table, rebindings(step))
-    search.blame(told_causes(step, eager, capture, diagnose, table))
+    search.blame(known_causes(step, eager, capture, diagnose, table))
     unknown = without_line(step)
     if unknown:
         lines = lines_that_change(session, unknown)
@@ -94,19 +94,19 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any) -> Non
         with contextlib.suppress(TargetError):
             replays.run(built)
         broken = replays.error
-        told = planned(search, recording)
+        reported = planned(search, recording)
         if not isinstance(broken, GuardBroken):
-            told |= {"checks": replays.result.get("checks"), "reason": _against(replays) or _untested(folder)}
-            channel.tell(plan=told, marks=_judged(search))
-            if told["reason"] is not None:
+            reported |= {"checks": replays.result.get("checks"), "reason": _against(replays) or _untested(folder)}
+            channel.tell(plan=reported, marks=_judged(search))
+            if reported["reason"] is not None:
                 return
             try:
-                told |= {**planned(search, recording, timed(session, search, recording)), "verified": True}
-                channel.tell(plan=told, emitted=_code(session, search, told))
+                reported |= {**planned(search, recording, timed(session, search, recording)), "verified": True}
+                channel.tell(plan=reported, emitted=_code(session, search, reported))
                 return
             except GuardBroken as error:
                 broken = error
-        channel.tell(plan={**told, "reason": f"what a break gives changes: {broken}"})
+        channel.tell(plan={**reported, "reason": f"what a break gives changes: {broken}"})
         recording.release()
         search.widen(_need(search, broken))
 
@@ -115,14 +115,14 @@ def _judged(search: Search) -> dict[str, Any]:
     """What the target's own marks leave to graphs that must not be there, and what they break out needlessly."""
     running = [op.frames for op in search.log.ops] + [visit.frames for visit in search.log.visits]
     graphed = [mark for mark in map(mark_of, plain.graphed) if mark is not None]
-    told = judged(search.causes, list(dict.fromkeys(running)), eager_marks(), graphed)
-    return {key: [asdict(one) for one in found] for key, found in told.items()}
+    reported = judged(search.causes, list(dict.fromkeys(running)), eager_marks(), graphed)
+    return {key: [asdict(one) for one in found] for key, found in reported.items()}
 
 
-def _code(session: Session, search: Search, told: dict[str, Any]) -> dict[str, str | None]:
+def _code(session: Session, search: Search, reported: dict[str, Any]) -> dict[str, str | None]:
     """What applies the plan, or why there is no such code."""
     try:
-        return {"text": emitted(session, search, headline(told)), "why_not": None}
+        return {"text": emitted(session, search, headline(reported)), "why_not": None}
     except Unemittable as error:
         return {"text": None, "why_not": str(error)}
 
@@ -176,10 +176,10 @@ def _need(search: Search, broken: GuardBroken) -> Need:
     return Need(kind, "GS702", f"`{broken.name}` changes", visit.frames, broken.number, broken.name)
 
 
-def _learned(told: dict[str, Any]) -> list[Cause]:
+def _learned(reported: dict[str, Any]) -> list[Cause]:
     """What captures of segments in earlier children failed at."""
     return [
         Cause("GS607", failure["message"], tuple(CallSite(**frame) for frame in failure["frames"]))
-        for failure in told.get("failures") or ()
+        for failure in reported.get("failures") or ()
         if failure["frames"]
     ]

@@ -211,12 +211,17 @@ class Replays:
             self.result = {
                 "status": "fail",
                 "reference": "independent",
-                "checks": self._told(),
+                "checks": self._check_data(),
                 "first_error": {"message": describe(error)},
             }
             session.channel.tell(replay=self.result)
             return
-        self.result = result = {"reference": "independent", "checks": self._told(), "rng_law": law, "rng": self._law}
+        self.result = result = {
+            "reference": "independent",
+            "checks": self._check_data(),
+            "rng_law": law,
+            "rng": self._law,
+        }
         differs = any(check.result == "different" for check in self._checks.values())
         result["status"] = "fail" if differs or law == "fail" else "pass"
         lazy = first_step and self._reference["first_step"] is not None
@@ -287,18 +292,18 @@ class Replays:
                 rounding = self._rounding.bound(path, value)
         self._checks.setdefault(name, Check(name)).add(k, apart, floor, rounding)
 
-    def _told(self) -> list[dict[str, Any]]:
+    def _check_data(self) -> list[dict[str, Any]]:
         """Every output; of the state, what differs, and one line for the rest."""
-        told = []
+        reported = []
         same = 0
         for name, check in self._checks.items():
             if name.startswith("state ") and check.equal:
                 same += 1
             else:
-                told.append(check.told())
+                reported.append(check.as_data())
         if same:
-            told.append(Check(f"state ({same} tensors)").told())
-        return told
+            reported.append(Check(f"state ({same} tensors)").as_data())
+        return reported
 
     def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> str | None:
         """Replays advance the generator as eager steps do, and two in a row differ exactly if two eager ones do."""

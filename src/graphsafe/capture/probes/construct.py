@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.buckets.declared import declaration_of
-from graphsafe.capture.given.own import own_graphs_watched
 from graphsafe.capture.lines.frames import absolute, function_name, is_user_file
+from graphsafe.capture.own_graphs.usage import own_graphs_watched
 from graphsafe.capture.session import opened
 from graphsafe.capture.state import Snapshot, StateError, reach_of
 from graphsafe.capture.state.objects import code_of

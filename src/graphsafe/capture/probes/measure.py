@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphsafe.capture.device.protocol import CaptureFailure
-from graphsafe.capture.held import pool_held_of
 from graphsafe.capture.long_run.replays import long_run
+from graphsafe.capture.memory_use import pool_memory_held
 from graphsafe.capture.probes.timing import eager_ms, ms
 from graphsafe.capture.session import CAPTURE_SEED, opened
 from graphsafe.capture.state import Snapshot
@@ -40,7 +40,7 @@ def run(job: Job, channel: Channel) -> None:
             )
             return
         # Where there is no pool to look into, the step child predicts it.
-        pool = {} if session.device.evidence == "predicted" else {"pool": pool_held_of(taken)}
+        pool = {} if session.device.evidence == "predicted" else {"pool": pool_memory_held(taken)}
         channel.phase("time replays")
         graph = ms(session, recording.replay, state)
         channel.tell(

@@ -8,10 +8,10 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.given.marks import eager_marks
-from graphsafe.capture.held import held_of
 from graphsafe.capture.lines.executed import Executed, lines_traced
 from graphsafe.capture.lines.host_calls import HostCall, host_calls_watched
+from graphsafe.capture.memory_use import memory_held
+from graphsafe.capture.own_graphs.marks import eager_marks
 from graphsafe.capture.probes.state import changes
 from graphsafe.capture.session import FIRST_SEED, Session, opened
 from graphsafe.capture.state import Reach, reach_of
@@ -76,7 +76,7 @@ def run(job: Job, channel: Channel) -> None:
 def _held(session: Session) -> dict[str, Any]:
     """What a step takes of the device's memory, by line. Where there is no graph's pool to look into, what a step along
     the path of captures takes stands for it."""
-    told: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
     for name in ("step", "pool") if session.device.evidence == "predicted" else ("step",):
         session.capture_path = name == "pool"
         try:
@@ -86,9 +86,9 @@ def _held(session: Session) -> dict[str, Any]:
                 if name == "step":
                     del outputs  # a graph's pool holds them as long as it lives
         except TargetError as error:
-            return {**told, "failed": error.line}
-        told[name] = held_of(events)
-    return told
+            return {**reported, "failed": error.line}
+        reported[name] = memory_held(events)
+    return reported
 
 
 def _marks(ran: Executed) -> list[dict[str, Any]]:

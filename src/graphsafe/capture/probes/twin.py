@@ -22,7 +22,7 @@ from graphsafe.capture.compare import Spread, difference
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import CaptureFailure, NotComparable
 from graphsafe.capture.session import CAPTURE_SEED, REPLAYS, host_values
-from graphsafe.capture.state import Bindings, Snapshot, StateError, kept, put_back_host, reach_of
+from graphsafe.capture.state import Bindings, Snapshot, StateError, copies_of, put_back_host, reach_of
 
 if TYPE_CHECKING:
     import torch
@@ -109,25 +109,27 @@ class _Twins:
             if isinstance(again, CaptureFailure):
                 return self._not_again(again)
             if failed:
-                return {**self._told("skipped", ()), "reason": "another rank could not capture the step again"}
+                return {**self._answer("skipped", ()), "reason": "another rank could not capture the step again"}
             found = [one for one in self._first.differences(again) if not _is_of_ranks(one)]
             frozen = [one for one in found if one.what not in _MAY_BE_CHANCE]
             if not ranks.any(bool(frozen)):
                 frozen = self._with_effect(found, again)
             if ranks.any(bool(frozen)) and self._first is not self._decisive:
                 again.release()
-                return self._told("fail", *self._explained(frozen, start, seed)) if frozen else self._told("pass", ())
+                return (
+                    self._answer("fail", *self._explained(frozen, start, seed)) if frozen else self._answer("pass", ())
+                )
             if self._first is self._decisive:
                 unlike, self._first, self._seed = frozen, again, seed
             else:
                 again.release()
             ineffective = {**{_key(one): one for one in found}, **ineffective}
         if unlike:
-            return self._told("fail", unlike, elsewhere="elsewhere")
+            return self._answer("fail", unlike, elsewhere="elsewhere")
         chance = self._chance() if ineffective else set()
-        return self._told("pass", [one for key, one in ineffective.items() if key not in chance])
+        return self._answer("pass", [one for key, one in ineffective.items() if key not in chance])
 
-    def _told(
+    def _answer(
         self, status: str, found: Sequence[Difference], causes: Sequence[_Change] = (), elsewhere: str | None = None
     ) -> dict[str, Any]:
         return {
@@ -144,7 +146,7 @@ class _Twins:
         """The step was captured once and cannot be captured again; memory that runs out says nothing of the step."""
         short = "out of memory" in failure.message.lower() or failure.error_type == "OutOfMemoryError"
         why = f"a second capture failed: {failure.error_type}: {failure.message}"
-        return {**self._told("skipped" if short else "fail", ()), "reason": why, "first_error": asdict(failure)}
+        return {**self._answer("skipped" if short else "fail", ()), "reason": why, "first_error": asdict(failure)}
 
     def _record(self, seed: int, traced: bool = False) -> Recording | CaptureFailure:
         self._session.seed(seed)
@@ -216,7 +218,7 @@ class _Twins:
         outputs = session.outputs_of(recording.outputs).tensors
         state = {f"state {path}": snapshot.tensors[path] for path in snapshot.changed()}
         found = {**outputs, **state}
-        return dict(zip(found, kept(session.device, list(found.values())), strict=True))
+        return dict(zip(found, copies_of(session.device, list(found.values())), strict=True))
 
     def _explained(
         self, found: list[Difference], start: _Before, seed: int

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from graphsafe.capture.job import FAILED, Job, read_phases, read_result
-from graphsafe.capture.processes.standing import Standing, ask, told_by
-from graphsafe.capture.ranks.apart import read_issued, told_of
+from graphsafe.capture.processes.stack_dump import StackTop, ask_stack, written_stack
+from graphsafe.capture.ranks.divergence import call_text, read_issued
 from graphsafe.failure import FAULT
 
 Ending = Literal["done", "crashed", "timeout", "stopped", "failed"]
@@ -37,7 +37,7 @@ class Child:
         self.why_stopped = ""
         self.stopped_at: float | None = None
         "When the parent began to end it."
-        self._standing: Standing | None = None
+        self._stack: StackTop | None = None
         self._output = bytearray()
         self._reader: threading.Thread | None = None
 
@@ -85,17 +85,17 @@ class Child:
                 return f"killed by {signal.Signals(-self.status).name}, {self._where()}"
         return f"the process exited with status {self.status}, {self._where()}"
 
-    def ask_where_it_stands(self) -> None:
+    def ask_for_its_stack(self) -> None:
         """Before it is ended."""
         if self.pid is not None and self.ending is None:
-            self._standing = ask(self.pid, Path(self.job.folder), self.name)
+            self._stack = ask_stack(self.pid, Path(self.job.folder), self.name)
 
     def _where(self) -> str:
         folder = Path(self.job.folder)
-        standing = self._standing or told_by(folder, self.name)
-        where = f"in phase: {self.phase}{standing.told()}"
-        issued = read_issued(folder, self.name) if standing.line is None else []
-        return f"{where}, after {told_of(issued[-1])}" if issued else where
+        top = self._stack or written_stack(folder, self.name)
+        where = f"in phase: {self.phase}{top.text()}"
+        issued = read_issued(folder, self.name) if top.line is None else []
+        return f"{where}, after {call_text(issued[-1])}" if issued else where
 
     def _complaint(self) -> str | None:
         """What a child prints where it cannot write its result: a full disk."""

@@ -99,7 +99,7 @@ class DeviceUse:
         return all(other.owner is stay.owner for other in others) or not total or taken <= _SHARE * total
 
 
-def ran_out_of_memory(told: object) -> bool:
+def ran_out_of_memory(reported: object) -> bool:
     """By what a child told; others on the device may have been the reason."""
-    text = str(told)
+    text = str(reported)
     return any(words in text for words in _OUT_OF_MEMORY)

@@ -114,8 +114,8 @@ def tell_imports(folder: Path) -> None:
 def follow(folder: Path) -> None:
     """Import the libraries that the build child has imported while it built. Raises NotShareable, also where that does
     not give the same modules in the same surroundings: what the factory did before it imported them counts then."""
-    told = decode(read_text(f"{folder}/{IMPORTS}"))
-    origins: dict[str, str | None] = dict(told["modules"])
+    reported = decode(read_text(f"{folder}/{IMPORTS}"))
+    origins: dict[str, str | None] = dict(reported["modules"])
     before = frozenset(sys.modules)
     assert _prepared is not None
     restore_random_state(_prepared)
@@ -130,9 +130,9 @@ def follow(folder: Path) -> None:
     different = [name for name in new if name not in origins or origins[name] != _origin(name)]
     if different:
         raise NotShareable(f"{different[0]} is another module than in the build child")
-    if told["surroundings"] != _surroundings():
+    if reported["surroundings"] != _surroundings():
         raise NotShareable("the factory changes the environment or the path")
-    if told["random"] != _random_digest():
+    if reported["random"] != _random_digest():
         raise NotShareable("the factory draws random numbers of Python or numpy")
 
 

@@ -22,7 +22,7 @@ from graphsafe.capture.processes.descendants import kill_group
 from graphsafe.capture.processes.device_use import DeviceUse, Stay, ran_out_of_memory
 from graphsafe.capture.processes.servers import CLEAN_PATH, Server
 from graphsafe.capture.processes.shared_servers import SharedServers, branch
-from graphsafe.capture.ranks.mates import Mates
+from graphsafe.capture.ranks.coordinator import Coordinator
 
 _POLL = 0.02
 _FORKED = "forked subprocess"
@@ -52,7 +52,7 @@ class Supervisor:
         "Seconds that a child may take."
         self.not_shared: dict[Key, str] = {}
         "Why children make their imports themselves."
-        self.mates: Mates | None = None
+        self.coordinator: Coordinator | None = None
         "The other ranks of the target, whose children do not get on without each other."
         self._progress = progress
         self._shared = shared
@@ -74,7 +74,7 @@ class Supervisor:
         "Device -> bytes that the target takes and that there are, from its build child."
         self._crowded: list[Child] = []
         "What ended without memory while others were on its device."
-        self._told_alone: set[int] = set()
+        self._given_alone: set[int] = set()
         self._spawned: dict[int, subprocess.Popen[bytes]] = {}
         self._next = 0
         self._said: dict[int, str] = {}
@@ -110,10 +110,10 @@ class Supervisor:
             self._adopt(key, self._following.pop(key), time.monotonic() + self.timeout)
         child = Child(job)
         may_share = bool(self._servers) and not self._fresh and key not in self._sources and key not in self.not_shared
-        if self.mates is not None:
+        if self.coordinator is not None:
             # A module may ask for its rank when it is imported.
             may_share, self.not_shared[key] = False, "each rank imports for itself"
-            self.mates.started(child)
+            self.coordinator.started(child)
         if job.child == "build" and may_share:
             self._import_once(key, child)
         if child.ending is None:
@@ -145,7 +145,7 @@ class Supervisor:
         """Kill a child and its whole group; one that has ended already stays as it ended."""
         child.why_stopped = why
         child.stopped_at = time.monotonic()
-        child.ask_where_it_stands()
+        child.ask_for_its_stack()
         deadline = time.monotonic() + 10
         while child.ending is None and time.monotonic() < deadline:
             if child.pid is not None:
@@ -203,7 +203,7 @@ class Supervisor:
         for number, child in list(self._running.items()):
             if now - child.started > self.timeout and not self._waits_alone(number):
                 self.stop(child, "timeout")
-            elif self.mates is not None and (why := self.mates.why_lost(child)) is not None:
+            elif self.coordinator is not None and (why := self.coordinator.why_lost(child)) is not None:
                 self.stop(child, "stopped", why)
 
     def _waits_alone(self, number: int) -> bool:
@@ -212,13 +212,13 @@ class Supervisor:
 
     def _give_alone(self, number: int, child: Child) -> None:
         """The device to a child that is ready to measure; the time that it waits is not its own."""
-        if number in self._told_alone:
+        if number in self._given_alone:
             return
         stay = self._stays.get(number)
         if stay is None or stay.alone or self._devices.have_alone(stay):
             if stay is not None and stay.idle_since is not None:
                 child.started += time.monotonic() - stay.idle_since
-            self._told_alone.add(number)
+            self._given_alone.add(number)
             tell_alone(child.job, shared=stay is not None and stay.shared)
 
     def _import_once(self, key: Key, child: Child) -> None:
@@ -269,8 +269,8 @@ class Supervisor:
     def _may_be_due_to_forking(self, child: Child) -> bool:
         """Whether a build child failed in a way in which it might not have without what had been imported before its
         fork; the next one goes without."""
-        key, told = _key(child.job), child.result
-        failed = child.ending == "failed" or "target_error" in told
+        key, reported = _key(child.job), child.result
+        failed = child.ending == "failed" or "target_error" in reported
         if not failed and (child.ending != "crashed" or child.phase.startswith("try")):
             return False
         self._followed.add(key)
@@ -279,7 +279,7 @@ class Supervisor:
         if self._sources.pop(key, None) is not None:
             self.not_shared[key] = "the build failed after it"
             return True
-        return _FORKED in str(told) and self.use_fresh_interpreters()
+        return _FORKED in str(reported) and self.use_fresh_interpreters()
 
     def _check(self) -> None:
         if self._interrupted.is_set():
@@ -316,17 +316,17 @@ class Supervisor:
         self._origins.pop(number, None)
         child = self._running.pop(number)
         child.ended(status, killed_as)
-        if self.mates is not None:
-            self.mates.ended(child)
+        if self.coordinator is not None:
+            self.coordinator.ended(child)
         stay = self._stays.pop(number, None)
         if stay is None:
             return
         self._devices.leave(stay)
-        told = child.result
-        memory: Any = told.get("memory") or {}
+        reported = child.result
+        memory: Any = reported.get("memory") or {}
         if child.name == "build" and memory:
             self._memory[stay.device] = memory.get("peak"), memory.get("total")
-        if stay.company and ran_out_of_memory(told):
+        if stay.company and ran_out_of_memory(reported):
             self._crowded.append(child)
 
     def _lose(self, server: Server) -> None:

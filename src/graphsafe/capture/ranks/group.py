@@ -54,11 +54,11 @@ class Ranks:
         before = self.channel.now
         self.store.set(f"{self._asked}/{self.number}", json.dumps(value))
         self.channel.phase(WAITS)
-        told = [json.loads(self.store.get(f"{self._asked}/{rank}")) for rank in range(self.size)]
+        reported = [json.loads(self.store.get(f"{self._asked}/{rank}")) for rank in range(self.size)]
         self.channel.phase(before)
-        if value != _DONE and _DONE in told:
-            raise TargetError("step", f"rank {told.index(_DONE)} has ended before rank {self.number}")
-        return told
+        if value != _DONE and _DONE in reported:
+            raise TargetError("step", f"rank {reported.index(_DONE)} has ended before rank {self.number}")
+        return reported
 
     def any(self, value: bool) -> bool:
         return any(self.gather(bool(value)))

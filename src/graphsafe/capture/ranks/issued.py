@@ -136,15 +136,15 @@ def _tell_waits(kind: Any, waited: Callable[[Any], None]) -> None:
     for name in _WAITS:
         original = getattr(kind, name, None)
         if original is not None:
-            setattr(kind, name, _telling(original, waited))
+            setattr(kind, name, _watching(original, waited))
 
 
-def _telling(original: Callable[..., Any], waited: Callable[[Any], None]) -> Callable[..., Any]:
-    def told(work: Any, *args: Any, **kwargs: Any) -> Any:
+def _watching(original: Callable[..., Any], waited: Callable[[Any], None]) -> Callable[..., Any]:
+    def watched(work: Any, *args: Any, **kwargs: Any) -> Any:
         waited(work)
         return original(work, *args, **kwargs)
 
-    return told
+    return watched
 
 
 def _functional(original: Callable[..., Any], name: str, ranks: int, note: Note) -> Callable[..., Any]:

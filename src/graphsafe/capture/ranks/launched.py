@@ -66,9 +66,9 @@ class Launched:
                 if not _is_ours(connection):
                     connection.close()
                     continue
-                told = decode(connection.makefile(encoding="utf-8").readline())
-                followers[told["rank"]] = connection
-                environments[told["rank"]] = told["environment"]
+                reported = decode(connection.makefile(encoding="utf-8").readline())
+                followers[reported["rank"]] = connection
+                environments[reported["rank"]] = reported["environment"]
         if len({environment.get(_VISIBLE) for environment in environments.values()}) > 1:
             raise RequestError(f"capture: each rank has a {_VISIBLE} of its own; let every rank see the GPUs of all")
         return Leader(followers, environments)
@@ -89,8 +89,8 @@ class Launched:
         with connection:
             if not _is_ours(connection):
                 raise RequestError("capture: another user's process leads these ranks")
-            told = {"rank": self.rank, "environment": dict(os.environ)}
-            connection.sendall(f"{encode(told)}\n".encode())
+            reported = {"rank": self.rank, "environment": dict(os.environ)}
+            connection.sendall(f"{encode(reported)}\n".encode())
             answer = connection.makefile(encoding="utf-8").readline().strip()
         if not answer:
             raise RequestError("capture: rank 0 ended without an answer")

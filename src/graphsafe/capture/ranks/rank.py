@@ -7,32 +7,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphsafe.capture.ranks.mates import Mates
+from graphsafe.capture.ranks.coordinator import Coordinator
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
     number: int
-    mates: Mates
+    coordinator: Coordinator
     meeting_point: Path
     "A folder that all ranks see."
     variables: Mapping[str, str] = field(default_factory=dict)
     "What the environment says to this rank."
 
-    def told(self, meeting: str) -> dict[str, Any]:
+    def job_fields(self, meeting: str) -> dict[str, Any]:
         """What a child has to know of its rank. `meeting` names this run of it, alike in all ranks."""
         place = str(self.meeting_point / meeting)
-        return {"rank": self.number, "ranks": self.mates.size, "rendezvous": place, "variables": self.variables}
+        return {"rank": self.number, "ranks": self.coordinator.size, "rendezvous": place, "variables": self.variables}
 
     def any(self, value: bool) -> bool:
-        return any(self.mates.gather(self.number, value))
+        return any(self.coordinator.gather(self.number, value))
 
     def all(self, value: bool) -> bool:
-        return all(self.mates.gather(self.number, value))
+        return all(self.coordinator.gather(self.number, value))
 
     def first(self, value: Any) -> Any:
         """What the first rank says that says anything."""
-        return next((said for said in self.mates.gather(self.number, value) if said is not None), None)
+        return next((said for said in self.coordinator.gather(self.number, value) if said is not None), None)
 
 
 def variables_of(number: int, size: int) -> dict[str, str]:

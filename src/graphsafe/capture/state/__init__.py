@@ -8,7 +8,7 @@ tensor that wraps others is asked for them by `__tensor_flatten__`.
 from graphsafe.capture.state.containers import MISSING, StateError, held_at, put_at, put_back_host
 from graphsafe.capture.state.reach import HostValue, Reach
 from graphsafe.capture.state.snapshot import Bindings, Snapshot
-from graphsafe.capture.state.undo import Undo, kept
+from graphsafe.capture.state.undo import Undo, copies_of
 from graphsafe.capture.state.walk import inputs_of, objects_of, reach_of, seed_generators, walk
 
 __all__ = [
@@ -19,9 +19,9 @@ __all__ = [
     "Snapshot",
     "StateError",
     "Undo",
+    "copies_of",
     "held_at",
     "inputs_of",
-    "kept",
     "objects_of",
     "put_at",
     "put_back_host",

@@ -46,8 +46,8 @@ def count_from(text: str) -> Any:
 
 def position_of(iterator: Any) -> int | None:
     """How many have been taken; None at the end, where the iterator has let go of its sequence."""
-    told = iterator.__reduce__()
-    return told[2] if len(told) > 2 else 0 if len(told[1][0]) else None
+    reported = iterator.__reduce__()
+    return reported[2] if len(reported) > 2 else 0 if len(reported[1][0]) else None
 
 
 def set_position(iterator: Any, position: int | None) -> None:

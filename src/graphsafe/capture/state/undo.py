@@ -16,7 +16,7 @@ _SHARE_OF_FREE = 0.25
 "Copies that would take more of the device's free memory than this stay on the host."
 
 
-def kept(device: Device, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def copies_of(device: Device, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Copies of them, on the device where they fit."""
     free = device.memory().free
     fit = free is None or sum(tensor.nbytes for tensor in tensors) < _SHARE_OF_FREE * free
@@ -34,7 +34,7 @@ class Undo:
         tensors = [before.tensors[path] for path in changed]
         self._device = device
         self._kept: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = [
-            (weakref.ref(tensor), value) for tensor, value in zip(tensors, kept(device, tensors), strict=True)
+            (weakref.ref(tensor), value) for tensor, value in zip(tensors, copies_of(device, tensors), strict=True)
         ]
 
     def undo(self) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from graphsafe.capture.state.behind import Item, below, elements_of, handler_of, stored_in
 from graphsafe.capture.state.containers import ClassVariables, Variables
+from graphsafe.capture.state.contents import Item, below, elements_of, handler_of, stored_in
 from graphsafe.capture.state.objects import (
     attributes_of,
     bases_of,

@@ -95,8 +95,8 @@ def differences(
             what = _changed(before, after, pools, segments)
             if what is not None:
                 said = _numbers(before, after) if what == "scalar" else _memories(before, after, pools, segments)
-                told = _difference(number, what, second, *said, places)
-                found.append(replace(told, argument=at))
+                reported = _difference(number, what, second, *said, places)
+                found.append(replace(reported, argument=at))
     return tuple(found)
 
 

@@ -58,14 +58,14 @@ class Running:
         self.table: OpTable = load_rulebook().ops
         self.via: str | None = None
         self.op: str | None = None
-        self.told = False
+        self.reported = False
         "Whether the running op has been told already: a wait inside it is not news."
         self.inside: str | None = None
         "A call that has been told as a whole: nothing in it is."
         self.before_op: Callable[[str, Sequence[Any]], None] | None = None
         self.after_op: Callable[[str, Sequence[Any]], None] | None = None
 
-    def tell(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
+    def report(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
         if self.inside is not None:
             return
         frames, span = user_frames()
@@ -73,7 +73,7 @@ class Running:
 
     def waited(self) -> None:
         """The host waits for the device inside the running op or call."""
-        if self.told:
+        if self.reported:
             return
         if self.op is not None:
             entry = self.table.aten(self.op)
@@ -84,15 +84,15 @@ class Running:
         if self.op is None and self.via is None:
             kind = "wait"
         if self.op in _INDEXES:
-            self.tell("extent", self.op, mask=True)
+            self.report("extent", self.op, mask=True)
         elif self.op is None and self.via in _SUBSCRIPTS:
             # Before the op itself: a list among the indices is made a tensor and sent to the device.
-            self.tell("copy-to-device", self.via, index=True, pinned=False, non_blocking=False)
+            self.report("copy-to-device", self.via, index=True, pinned=False, non_blocking=False)
         else:
-            self.tell(kind, self.op or self.via or "cudaStreamSynchronize", literal=self.via in _LITERALS)
+            self.report(kind, self.op or self.via or "cudaStreamSynchronize", literal=self.via in _LITERALS)
 
     def begin_op(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        self.op, self.told = name, False
+        self.op, self.reported = name, False
         if self.before_op is not None:
             self.before_op(name, args)
         if name == "aten::_local_scalar_dense" and args[0].is_cuda:
@@ -120,16 +120,16 @@ class Running:
         host = source if to_cuda else target
         # `.to("cpu", non_blocking=True)` puts its result into pinned memory by itself.
         pinned = non_blocking if host is None else host.is_pinned()
-        self.told = True
+        self.reported = True
         if not (pinned and non_blocking):
             kind: StepEventKind = "copy-to-device" if to_cuda else "copy-to-host"
-            self.tell(
+            self.report(
                 kind, name, source.nbytes, pinned=pinned, non_blocking=non_blocking, literal=self.via in _LITERALS
             )
 
     def _tell_once(self, kind: StepEventKind, op: str, **data: Any) -> None:
-        self.told = True
-        self.tell(kind, op, **data)
+        self.reported = True
+        self.report(kind, op, **data)
 
     def end_call(self, name: str, result: Any, kwargs: Mapping[str, Any]) -> None:
         entry = self.table.python(name)
@@ -138,12 +138,12 @@ class Running:
         kinds = {effect.kind for effect in entry.effects}
         tensor = result if isinstance(result, torch.Tensor) else None
         if "allocates" in kinds and name not in _LITERALS and tensor is not None and tensor.is_cuda:
-            self.tell("allocation", entry.aten or name, tensor.nbytes)
+            self.report("allocation", entry.aten or name, tensor.nbytes)
         if "random" in kinds and tensor is not None:
             if not tensor.is_cuda:
-                self.tell("random", entry.aten or name, how="host-random")
+                self.report("random", entry.aten or name, how="host-random")
             elif kwargs.get("generator") is not None:
-                self.tell("random", entry.aten or name, how="private-generator")
+                self.report("random", entry.aten or name, how="private-generator")
 
 
 _LITERALS = frozenset(
@@ -185,7 +185,7 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 running.after_op(name, args)
             return result
         finally:
-            running.op, running.told = None, False
+            running.op, running.reported = None, False
 
 
 @contextmanager

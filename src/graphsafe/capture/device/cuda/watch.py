@@ -43,14 +43,14 @@ _RESEEDS: tuple[tuple[Any, str, str], ...] = (
 def patched(owner: Any, name: str, before: Callable[[], None], after: Callable[[], None]) -> Iterator[None]:
     original = getattr(owner, name)
 
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def watched(*args: Any, **kwargs: Any) -> Any:
         before()
         try:
             return original(*args, **kwargs)
         finally:
             after()
 
-    setattr(owner, name, told)
+    setattr(owner, name, watched)
     try:
         yield
     finally:
@@ -78,12 +78,12 @@ def _teller(
     running: Running, kind: StepEventKind, spelled: str, **data: Any
 ) -> tuple[Callable[[], None], Callable[[], None]]:
     def before() -> None:
-        if not running.told:
-            running.tell(kind, spelled, **data)
-        running.told = True
+        if not running.reported:
+            running.report(kind, spelled, **data)
+        running.reported = True
 
     def after() -> None:
-        running.told = False
+        running.reported = False
 
     return before, after
 
@@ -94,7 +94,7 @@ def _teller_of_all(
     """For a call that is made of many operations, which are nobody's to mend."""
 
     def before() -> None:
-        running.tell(kind, spelled)
+        running.report(kind, spelled)
         running.inside = running.inside or spelled
 
     def after() -> None:
@@ -113,11 +113,11 @@ def step_watched(sink: Sink) -> Iterator[None]:
             running.waited()
 
     def other_wait(name: str) -> Callable[..., None]:
-        def told(*_: Any) -> None:
-            if watching and not running.told:
-                running.tell("wait", name)
+        def watched(*_: Any) -> None:
+            if watching and not running.reported:
+                running.report("wait", name)
 
-        return told
+        return watched
 
     torch._C._activate_gpu_trace()
     _gpu_trace.register_callback_for_stream_synchronization(stream_wait)

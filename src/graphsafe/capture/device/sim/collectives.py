@@ -262,7 +262,7 @@ def _of_objects(real: Callable[..., Any], name: str) -> Callable[..., Any]:
     spelled = f"torch.distributed.{name}"
 
     @functools.wraps(real)
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def watched(*args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
         if world is None or world.bypassed:
             return real(*args, **kwargs)
@@ -273,4 +273,4 @@ def _of_objects(real: Callable[..., Any], name: str) -> Callable[..., Any]:
         with world.unseen():
             return real(*args, **kwargs)
 
-    return told
+    return watched

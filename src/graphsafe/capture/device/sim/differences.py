@@ -44,13 +44,13 @@ def differences(first: CUDAGraph, second: CUDAGraph) -> tuple[Difference, ...]:
                 change: Change = ("count", f"{len(one)} nodes", f"{len(other)} nodes")
             else:
                 change = ("operation", before.op, after.op)
-            found.append(_told(number, after or before, change))
+            found.append(_difference(number, after or before, change))
             break
-        found += [_told(number, after, change) for change in _changes(before, after, pairing)]
+        found += [_difference(number, after, change) for change in _changes(before, after, pairing)]
     return tuple(found[:_MOST_DIFFERENCES])
 
 
-def _told(number: int, node: Node | None, change: Change) -> Difference:
+def _difference(number: int, node: Node | None, change: Change) -> Difference:
     assert node is not None
     what, before, after = change
     return Difference(number, what, node.op, before, after, node.frames, node.span)

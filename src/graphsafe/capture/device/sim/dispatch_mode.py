@@ -180,7 +180,7 @@ def _announce(
     refusal = happening.refusal
     if refusal is None:
         return
-    world.told += 1
+    world.refusals_seen += 1
     world.emit(happening.kind, name, happening.nbytes, **happening.data)
     # PyTorch's own check asks only whether the current stream is capturing; CUDA refuses a wait anywhere.
     if session is not None and (capturing is not None or refusal.invalidates):

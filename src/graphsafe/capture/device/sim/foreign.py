@@ -20,8 +20,8 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
     yield torch.Tensor, "__dlpack__", _handed_out(torch.Tensor.__dlpack__, "torch.Tensor.__dlpack__")
     interface = vars(torch.Tensor).get("__cuda_array_interface__")
     if isinstance(interface, property) and interface.fget is not None:
-        told = _handed_out(interface.fget, "torch.Tensor.__cuda_array_interface__")
-        yield torch.Tensor, "__cuda_array_interface__", property(told)
+        watched = _handed_out(interface.fget, "torch.Tensor.__cuda_array_interface__")
+        yield torch.Tensor, "__cuda_array_interface__", property(watched)
     yield torch.UntypedStorage, "resize_", _resized(torch.UntypedStorage.resize_)
     yield threading.Thread, "start", _started(threading.Thread.start)
     for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
@@ -36,7 +36,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
 def _handed_out(real: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The memory goes to another library, which may write there at any time."""
 
-    def told(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
         if world is not None and not world.bypassed:
             with torch._C.DisableTorchFunction():
@@ -44,21 +44,21 @@ def _handed_out(real: Callable[..., Any], name: str) -> Callable[..., Any]:
                     world.cannot_vouch(name, tags_of([tensor]))
         return real(tensor, *args, **kwargs)
 
-    return told
+    return watched
 
 
 def _resized(real: Callable[..., Any]) -> Callable[..., Any]:
     """Memory that is given back and taken again (FSDP's gathered parameters): on a GPU the allocator may have given it
     to others meanwhile. Here it is kept, since a graph reads and writes it where it was."""
 
-    def told(storage: torch.UntypedStorage, size: int) -> Any:
+    def watched(storage: torch.UntypedStorage, size: int) -> Any:
         world = worlds.active()
         if world is None or world.bypassed or not is_tagged(storage):
             return real(storage, size)
         world.cannot_vouch("torch.UntypedStorage.resize_")
         return storage if size <= storage.nbytes() else real(storage, size)
 
-    return told
+    return watched
 
 
 def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
@@ -77,7 +77,7 @@ def _scripted(real: Callable[..., Any]) -> Callable[..., Any]:
     """TorchScript asks C++ for devices: what it makes from nothing is put where its arguments are. On a GPU it fuses
     operations, which is not simulated."""
 
-    def told(function: Any, *args: Any, **kwargs: Any) -> Any:
+    def watched(function: Any, *args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
         if world is None or world.bypassed:
             return real(function, *args, **kwargs)
@@ -88,7 +88,7 @@ def _scripted(real: Callable[..., Any]) -> Callable[..., Any]:
         with world.within(Scope(via=world.scope.via, place=index)):
             return real(function, *args, **kwargs)
 
-    return told
+    return watched
 
 
 def _skipped(kernel: Any, *args: Any, **kwargs: Any) -> None:

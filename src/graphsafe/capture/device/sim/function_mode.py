@@ -71,10 +71,10 @@ class SimFunctionMode(TorchFunctionMode):
             generator=generator if isinstance(generator, Generator) else None,
             literal=literal or before.literal,
         )
-        told = world.told
+        seen_before = world.refusals_seen
         try:
             result = func(*args, **kwargs)
-            if world.told == told and place != HOST:
+            if world.refusals_seen == seen_before and place != HOST:
                 self._ask_the_table(func, args, kwargs)
         finally:
             world.scope = before

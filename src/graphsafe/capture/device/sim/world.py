@@ -66,7 +66,7 @@ class World:
         "What steps did that the device cannot vouch for, with its line, in the order in which it ran."
         self.doubted = False
         "Whether any memory holds what nobody can vouch for; its tags say what."
-        self.told = 0
+        self.refusals_seen = 0
         "How many things that a capture refuses have been seen."
         self.limits: dict[tuple[str, str], str] = {}
         self.bypassed = False

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.job import read_phases
-from graphsafe.capture.ranks.apart import first_difference, read_issued
+from graphsafe.capture.ranks.divergence import first_difference, read_issued
 from graphsafe.capture.ranks.group import WAITS
 from graphsafe.capture.ranks.issued import Call
 
@@ -31,10 +31,10 @@ class _Siblings:
     failed: dict[int, float] = field(default_factory=dict)
     "Ranks in which it ended badly, and when it was noticed."
     next_look: float = 0.0
-    apart: dict[int, Call | None] | None = None
+    divergence: dict[int, Call | None] | None = None
 
 
-class Mates:
+class Coordinator:
     """Shared by the threads of all ranks of one target, one thread a rank."""
 
     def __init__(self, size: int) -> None:
@@ -61,8 +61,8 @@ class Mates:
             self._siblings.setdefault(child.job.rendezvous, _Siblings()).children[child.job.rank] = child
 
     def ended(self, child: Child) -> None:
-        told = child.result
-        well = child.ending == "done" and not told.keys() & {"target_error", "state_error", "broken_by"}
+        reported = child.result
+        well = child.ending == "done" and not reported.keys() & {"target_error", "state_error", "broken_by"}
         if not well and child.ending != "stopped":
             with self._lock:
                 self._siblings[child.job.rendezvous].failed[child.job.rank] = time.monotonic()
@@ -76,23 +76,23 @@ class Mates:
             if now - first > _GRACE:
                 return f"rank {_first(siblings)} had ended"
             if now > siblings.next_look:
-                siblings.apart = siblings.apart or self._apart(siblings)
+                siblings.divergence = siblings.divergence or self._divergence(siblings)
                 siblings.next_look = time.monotonic() + max(_LOOK, 20 * (time.monotonic() - now))
-            return "the ranks do not issue the same collectives" if siblings.apart else None
+            return "the ranks do not issue the same collectives" if siblings.divergence else None
 
     def first_to_fail(self, child: Child) -> bool:
         """Whether no other rank's child of this kind failed before. To be asked when all have ended."""
         with self._lock:
             return _first(self._siblings[child.job.rendezvous]) in (None, child.job.rank)
 
-    def apart(self, child: Child) -> dict[int, Call | None] | None:
+    def divergence(self, child: Child) -> dict[int, Call | None] | None:
         """What each rank issued where they first did not issue the same; None where that was not what ended them."""
         with self._lock:
             siblings = self._siblings[child.job.rendezvous]
-            siblings.apart = siblings.apart or self._apart(siblings)
-            return siblings.apart
+            siblings.divergence = siblings.divergence or self._divergence(siblings)
+            return siblings.divergence
 
-    def _apart(self, siblings: _Siblings) -> dict[int, Call | None] | None:
+    def _divergence(self, siblings: _Siblings) -> dict[int, Call | None] | None:
         """A rank that waits for the others has issued all that it will before they come; who has issued more cannot."""
         if len(siblings.children) < self.size:
             return None

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from graphsafe.capture.plan.watch import Log, Op
     from graphsafe.capture.session import Session
 
-Told = dict[str, Any]
+Data = dict[str, Any]
 
 
-def planned(search: Search, recording: PlannedRecording | None, times: Told | None = None) -> Told:
+def planned(search: Search, recording: PlannedRecording | None, times: Data | None = None) -> Data:
     """`recording`: None where nothing was captured."""
     log = search.log
     total = sum(op.launches for op in log.ops)
@@ -49,25 +49,25 @@ def planned(search: Search, recording: PlannedRecording | None, times: Told | No
     }
 
 
-def timed(session: Session, search: Search, recording: PlannedRecording | None = None) -> Told:
+def timed(session: Session, search: Search, recording: PlannedRecording | None = None) -> Data:
     """Milliseconds of an eager step, of the planned one, and of each of its pieces. The device is this process's alone
     from here on. Raises GuardBroken and TargetError."""
     session.channel.wait_to_be_alone()
     session.channel.phase("time eager steps")
-    told: Told = {"eager_ms": eager_ms(session, search.start)}
+    reported: Data = {"eager_ms": eager_ms(session, search.start)}
     if recording is not None:
         session.channel.phase("time the plan")
         search.start.put_back()
         recording.settle()
         state = Snapshot(session.device, session.subject)
-        told["planned_ms"] = ms(session, recording.replay, state)
-        told["pieces"] = in_turn_ms(session, [item.replay for item in recording.items], state)
-    return told
+        reported["planned_ms"] = ms(session, recording.replay, state)
+        reported["pieces"] = in_turn_ms(session, [item.replay for item in recording.items], state)
+    return reported
 
 
-def _segments(search: Search, recording: PlannedRecording | None, times: Sequence[float | None]) -> list[Told]:
+def _segments(search: Search, recording: PlannedRecording | None, times: Sequence[float | None]) -> list[Data]:
     log = search.log
-    told: list[Told] = []
+    reported: list[Data] = []
     pieces = itertools.groupby(
         ((group, op) for group, op in grouped(log) if op is None or op.launches), key=lambda pair: pair[0]
     )
@@ -76,7 +76,7 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
         number = log.visits[int(str(group[1]))].number if group else None
         region = None if number is None else search.regions[number]
         causes = [] if region is None else causes_in(search, region)
-        told.append(
+        reported.append(
             {
                 "kind": "eager" if group else "graph",
                 "operations": len(ops),
@@ -90,12 +90,12 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
             }
         )
     items = () if recording is None else recording.items
-    if [isinstance(item, Graph) for item in items] == [one["kind"] == "graph" for one in told]:
-        for one, item, taken in itertools.zip_longest(told, items, times):
+    if [isinstance(item, Graph) for item in items] == [one["kind"] == "graph" for one in reported]:
+        for one, item, taken in itertools.zip_longest(reported, items, times):
             one["ms"] = taken
             if isinstance(item, Graph):
                 one["kernels"] = item.nodes
-    return told
+    return reported
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
@@ -116,7 +116,7 @@ def _common(names: Sequence[str]) -> str | None:
     return ".".join(shared)
 
 
-def _modules(log: Log) -> list[Told]:
+def _modules(log: Log) -> list[Data]:
     """Every module in which something runs, with what runs in it, its own modules included."""
     counts: dict[str, list[int]] = {}
     for op in log.ops:
@@ -138,10 +138,10 @@ def _state(captured: int, total: int) -> str:
 
 
 def _fixes(
-    search: Search, captured: int, total: int, segments: Sequence[Told], took: float | None, a_captured: float | None
-) -> list[Told]:
+    search: Search, captured: int, total: int, segments: Sequence[Data], took: float | None, a_captured: float | None
+) -> list[Data]:
     """For each line that is to blame: what the plan would cover and take without it. Computed, not run."""
-    found: list[Told] = []
+    found: list[Data] = []
     roots = [cause for cause in search.causes if not cause.derived]
     for cause in {cause.line: cause for cause in reversed(roots)}.values():
         freed = gain = 0.0

@@ -9,7 +9,7 @@ from typing import Any
 from graphsafe.capture.device.protocol import MemoryEvent
 
 
-def held_of(events: Sequence[MemoryEvent]) -> dict[str, Any]:
+def memory_held(events: Sequence[MemoryEvent]) -> dict[str, Any]:
     """As a child tells it: `bytes`, the most that was held at once of what was taken here; `allocated` and `count`, in
     all; `kept`, what is held at the end; and the same for each line, the largest first."""
     peak = _peak(events)
@@ -39,9 +39,9 @@ def held_of(events: Sequence[MemoryEvent]) -> dict[str, Any]:
     }
 
 
-def pool_held_of(events: Sequence[MemoryEvent]) -> dict[str, Any]:
+def pool_memory_held(events: Sequence[MemoryEvent]) -> dict[str, Any]:
     """The same of what a capture took of a graph's own pool."""
-    return held_of([event for event in events if event.private or not event.nbytes])
+    return memory_held([event for event in events if event.private or not event.nbytes])
 
 
 def _peak(events: Sequence[MemoryEvent]) -> int | None:

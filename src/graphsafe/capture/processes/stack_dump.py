@@ -23,19 +23,19 @@ _COLLECTIVES = f"torch{os.sep}distributed{os.sep}"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StackTop:
     line: str | None
     "The innermost line of the user's code, `model.py:12`."
     in_collective: bool
     "Whether that line waits in a call of torch.distributed."
 
-    def told(self) -> str:
+    def text(self) -> str:
         if self.line is None:
             return ""
         return f", at {self.line}" + (", which waits for other ranks" if self.in_collective else "")
 
 
-def tell_when_asked(folder: Path, child: str) -> None:
+def write_when_asked(folder: Path, child: str) -> None:
     """In the child, before the user's code: C code that runs for ever does not keep it from answering. One that dies of
     a fault tells it unasked."""
     if _SIGNAL:
@@ -45,11 +45,11 @@ def tell_when_asked(folder: Path, child: str) -> None:
             faulthandler.enable(file=file, all_threads=False)
 
 
-def ask(pid: int, folder: Path, child: str) -> Standing:
+def ask_stack(pid: int, folder: Path, child: str) -> StackTop:
     """In the parent, before it ends a child."""
     text = ""
     if not _SIGNAL:
-        return Standing(None, False)
+        return StackTop(None, False)
     with suppress(OSError):
         os.kill(pid, _SIGNAL)
         deadline = time.monotonic() + _PATIENCE
@@ -59,22 +59,22 @@ def ask(pid: int, folder: Path, child: str) -> Standing:
     return _read(text)
 
 
-def told_by(folder: Path, child: str) -> Standing:
+def written_stack(folder: Path, child: str) -> StackTop:
     """Of a child that has ended: where, if it said so."""
     try:
         return _read(read_text(_path(folder, child)))
     except OSError:
-        return Standing(None, False)
+        return StackTop(None, False)
 
 
-def _read(text: str) -> Standing:
+def _read(text: str) -> StackTop:
     in_collective = False
     for frame in _FRAME.finditer(text):
         path = frame["path"]
         if is_user_file(path):
-            return Standing(f"{from_here(path)}:{frame['line']}", in_collective)
+            return StackTop(f"{from_here(path)}:{frame['line']}", in_collective)
         in_collective = in_collective or _COLLECTIVES in path
-    return Standing(None, in_collective)
+    return StackTop(None, in_collective)
 
 
 def _path(folder: Path, child: str) -> str:

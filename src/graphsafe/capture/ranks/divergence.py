@@ -39,9 +39,10 @@ def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None
 def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None]:
     """Which of these calls are `extra`: no other rank comes to such a line; all of them where none is."""
     elsewhere = {
-        rank: {told_of(call) for other, calls in enumerate(by_rank) if other != rank for call in calls} for rank in here
+        rank: {call_text(call) for other, calls in enumerate(by_rank) if other != rank for call in calls}
+        for rank in here
     }
-    extra = {rank for rank, call in here.items() if call is not None and told_of(call) not in elsewhere[rank]}
+    extra = {rank for rank, call in here.items() if call is not None and call_text(call) not in elsewhere[rank]}
     return {rank: call and {**call, "extra": rank in extra or not extra} for rank, call in here.items()}
 
 
@@ -52,36 +53,36 @@ def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping
     own = here[rank]
     if own is None or not others:
         return own
-    known = {told_of(call) for calls in others for call in calls}
-    return next((call for call in by_rank[rank] if call["op"] == own["op"] and told_of(call) not in known), own)
+    known = {call_text(call) for calls in others for call in calls}
+    return next((call for call in by_rank[rank] if call["op"] == own["op"] and call_text(call) not in known), own)
 
 
-def of_one_rank(apart: Mapping[int, Call | None], rank: int | None) -> tuple[Call, dict[str, Any], str] | None:
+def of_one_rank(divergence: Mapping[int, Call | None], rank: int | None) -> tuple[Call, dict[str, Any], str] | None:
     """The call of this rank that is to blame, if there is one, what is known of the others, and that in a sentence."""
-    own = None if rank is None else apart.get(rank)
+    own = None if rank is None else divergence.get(rank)
     if own is None or not own["extra"]:
         return None
-    others = {other: call for other, call in sorted(apart.items()) if call != own}
-    told = listed([f"rank {other} {told_in_words(call)}" for other, call in others.items()], most=4)
+    others = {other: call for other, call in sorted(divergence.items()) if call != own}
+    reported = listed([f"rank {other} {doing_text(call)}" for other, call in others.items()], most=4)
     data: dict[str, Any] = {
         "rank": rank,
-        "others": {str(other): call and told_of(call) for other, call in others.items()},
+        "others": {str(other): call and call_text(call) for other, call in others.items()},
     }
-    return own, data, f" Here {told}."
+    return own, data, f" Here {reported}."
 
 
-def told_of(call: Call) -> str:
+def call_text(call: Call) -> str:
     """`all_reduce (model.py:31)`"""
     last = call["frames"][-1]
     return f"{call['op']} ({from_here(last['path'])}:{last['line']})"
 
 
-def told_in_words(call: Call | None) -> str:
+def doing_text(call: Call | None) -> str:
     """What a rank does meanwhile."""
-    return "issues none" if call is None else f"issues {told_of(call)}"
+    return "issues none" if call is None else f"issues {call_text(call)}"
 
 
-def told_apart(apart: Mapping[int, Call | None]) -> str:
+def divergence_text(divergence: Mapping[int, Call | None]) -> str:
     """One line for all ranks."""
-    each = ", ".join(f"rank {rank} {told_in_words(call)}" for rank, call in sorted(apart.items()))
+    each = ", ".join(f"rank {rank} {doing_text(call)}" for rank, call in sorted(divergence.items()))
     return f"the ranks do not issue the same collectives: {each}"

@@ -21,7 +21,7 @@ def _free_memory() -> int:
     """Of the host; without bound where it does not tell."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
-            told = dict(line.split(":", 1) for line in lines)
-        return int(told["MemAvailable"].split()[0]) * 1024
+            reported = dict(line.split(":", 1) for line in lines)
+        return int(reported["MemAvailable"].split()[0]) * 1024
     except (OSError, ValueError, KeyError, IndexError):
         return sys.maxsize

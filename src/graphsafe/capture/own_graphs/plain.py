@@ -39,7 +39,7 @@ def run_uncompiled() -> None:
 def _as_they_are(
     callables: Any, sample_args: Any, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool: Any = None
 ) -> Any:
-    from graphsafe.capture.given import plain
+    from graphsafe.capture.own_graphs import plain
 
     plain.graphed.extend(callables if isinstance(callables, tuple) else (callables,))
     return callables

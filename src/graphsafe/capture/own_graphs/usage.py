@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def own_graphs_watched(session: Session, told: dict[str, Any]) -> Iterator[None]:
+def own_graphs_watched(session: Session, reported: dict[str, Any]) -> Iterator[None]:
     """Around steps. `replays`: the calls at which they replay graphs; `compiled`: whether these are Inductor's, or
     would be, had it not left them out."""
     replays: list[tuple[CallSite, ...]] = []
@@ -22,7 +22,7 @@ def own_graphs_watched(session: Session, told: dict[str, Any]) -> Iterator[None]
         with session.device.watch_replays(replays.append):
             yield
     finally:
-        told |= {"replays": _frames(replays), "compiled": bool(replays or _skips()) and _has_trees()}
+        reported |= {"replays": _frames(replays), "compiled": bool(replays or _skips()) and _has_trees()}
 
 
 def _frames(replays: Sequence[tuple[CallSite, ...]]) -> list[list[dict[str, Any]]]:
