@@ -80,14 +80,17 @@ class Queries:
         self._asked_before: dict[int, tuple[int, ...]] = {}
         "Question -> what it asked for an answer that has been in doubt."
         self._numbers: dict[Hashable, int] = {}
-        self._answers: dict[int, Any] = {}
+        self._answers: list[Any] = []
+        "Question -> answer; _MISSING where there is none."
         self._provisional: dict[int, tuple[Any, int]] = {}
         "Question -> answer, and the position of its head."
         self._stack: list[_Activation] = []
         self._active: dict[int, int] = {}
         "Question -> position on the stack."
-        self._asked: dict[int, tuple[int, ...]] = {}
+        self._asked: list[tuple[int, ...] | None] = []
         "Question -> those that its answer rests on."
+        self._settled = array("I")
+        "Questions in the order in which they got their answers."
         self._cycles: dict[int, frozenset[int]] = {}
         "Question -> the cycles that its answer rests on."
         self._cycle_sets: dict[frozenset[int], frozenset[int]] = {}
@@ -123,7 +126,9 @@ class Queries:
         if number is None:
             number = self._numbers[key] = len(self._numbers)
             self._facts.append(b"")
-        elif number in self._answers:
+            self._answers.append(_MISSING)
+            self._asked.append(None)
+        elif (answer := self._answers[number]) is not _MISSING:
             cycles = self._cycles.get(number, _NOTHING)
             if not cycles or self._open_cycles.keys().isdisjoint(cycles):
                 if self._stack:
@@ -133,7 +138,7 @@ class Queries:
                         top.cycles |= cycles
                 else:
                     self.rests.asked.add(number)
-                return self._answers[number]  # type: ignore[no-any-return]
+                return answer  # type: ignore[no-any-return]
         if number in self._active:
             self._rest_on(self._active[number])
             return provisional()
@@ -155,7 +160,7 @@ class Queries:
 
     def asked(self, number: int) -> Sequence[int]:
         """The questions that the answer to a question rests on, or has rested on."""
-        return (*self._asked.get(number, ()), *self._asked_before.get(number, ()))
+        return (*(self._asked[number] or ()), *self._asked_before.get(number, ()))
 
     def facts(self, number: int) -> bytes:
         """The facts that it used, as 4 bytes each."""
@@ -240,6 +245,7 @@ class Queries:
             self._forget(activation.owned)
         self._answers[number] = answer
         self._asked[number] = tuple(activation.asked)
+        self._settled.append(number)
         activation.facts.update(array("I", self._facts[number]))
         facts = array("I", sorted(activation.facts)).tobytes()
         self._facts[number] = self._fact_sets.setdefault(facts, facts)
@@ -285,23 +291,27 @@ class Queries:
         certain = {number for number, key in enumerate(self._keys) if changed(key)}
         self._changed |= certain
         doubted = set(certain)
+        settled = [*reversed(dict.fromkeys(reversed(self._settled)))]
         # In the order in which they were settled: what an answer rests on comes before it.
-        for number in [*self._asked]:
-            asked = self._asked[number]
+        for number in settled:
+            asked = self._asked[number] or ()
             if number in doubted or not doubted.isdisjoint(asked):
                 doubted.add(number)
-                del self._asked[number]
+                self._asked[number] = None
                 cycles = self._cycles.pop(number, _NOTHING)
                 is_changed = number in certain or number in self._heads
-                self._doubts[number] = _Doubt(self._answers.pop(number), None if is_changed else asked, cycles)
+                self._doubts[number] = _Doubt(self._answers[number], None if is_changed else asked, cycles)
+                self._answers[number] = _MISSING
                 if is_changed:
                     self._has_asked(number, asked)
+        self._settled = array("I", (number for number in settled if number not in doubted))
 
     def forget_answers(self) -> None:
         """Nothing is asked any more. What the answers rested on is still known."""
         for number, doubt in self._doubts.items():
-            self._asked.setdefault(number, doubt.asked or ())
-        for table in (self._answers, self._doubts, self._cycles, self._cycle_sets, self._members, self._numbers):
+            self._asked[number] = doubt.asked or ()
+        self._answers.clear()
+        for table in (self._doubts, self._cycles, self._cycle_sets, self._members, self._numbers):
             table.clear()
         self._keys.clear()
 

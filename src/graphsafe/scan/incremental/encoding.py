@@ -27,7 +27,6 @@ _KINDS: Mapping[str, type[Any]] = {
     for name, kind in vars(module).items()
     if isinstance(kind, type) and dataclasses.is_dataclass(kind)
 }
-_as_json = json.JSONEncoder(separators=(",", ":")).encode
 _FIELDS = {
     kind: tuple(field.name for field in dataclasses.fields(kind) if field.init and field.compare)
     for kind in _KINDS.values()
@@ -62,11 +61,24 @@ class Strings:
 
 def encoded(value: object, strings: Strings) -> str:
     """Raises Unkept."""
-    try:
-        return _as_json(_plain(value, strings))
-    except ValueError as error:
-        # Numbers of thousands of digits have no text either.
-        raise Unkept(str(error)) from None
+    kind = type(value)
+    if kind is str:
+        return f'"{strings.number(value)}"'  # type: ignore[arg-type]
+    if kind is int or kind is float or kind is bool or value is None:
+        try:
+            return json.dumps(value)
+        except ValueError as error:
+            # Numbers of thousands of digits have no text.
+            raise Unkept(str(error)) from None
+    fields = _FIELDS.get(kind)
+    if fields is not None:
+        return ",".join([f'["{kind.__name__}"', *[encoded(getattr(value, name), strings) for name in fields]]) + "]"
+    if value is values.UNSET:
+        return '["unset"]'
+    for base, (name, parts, _) in _PLAIN.items():
+        if isinstance(value, base):
+            return ",".join([f'["{name}"', *[encoded(part, strings) for part in parts(value)]]) + "]"
+    raise Unkept(kind.__name__)
 
 
 def decoded(text: str, strings: Strings) -> Any:
@@ -100,22 +112,6 @@ def _moved(item: Any, by: FirstLine) -> Any:
         lines = by(ref)
         return replace(item, span=(first + lines, column, last + lines, end))
     return replace(item, line=item.line + by(ref)) if hasattr(item, "line") else item
-
-
-def _plain(value: object, strings: Strings) -> object:
-    kind = type(value)
-    if kind is str:
-        return strings.number(value)  # type: ignore[arg-type]
-    if value is None or kind is bool or kind is int or kind is float:
-        return value
-    if kind in _FIELDS:
-        return [kind.__name__, *[_plain(getattr(value, name), strings) for name in _FIELDS[kind]]]
-    if value is values.UNSET:
-        return ["unset"]
-    for base, (name, parts, _) in _PLAIN.items():
-        if isinstance(value, base):
-            return [name, *[_plain(part, strings) for part in parts(value)]]
-    raise Unkept(kind.__name__)
 
 
 def _value(plain: Any, texts: Sequence[str]) -> Any:

@@ -36,6 +36,8 @@ class FactDigests:
         self._statements: dict[str, Mapping[tuple[int, int], tuple[str, str]]] = {}
         self._project = Project(files)
         self._constructed: dict[str, str] = {}
+        self._looked_up: set[int] = set()
+        "What this uses of the project is not what the scan uses."
 
     def learn(self, constructions: Mapping[Field, Sequence[Value]]) -> None:
         """What the first round has shown."""
@@ -93,8 +95,12 @@ class FactDigests:
 
     def of(self, fact: Fact) -> str:
         """For a fact that is `lasting`. Raises TypeError, ValueError or KeyError for one that is none."""
-        kind, *about = fact
-        return self._files.uses.aside(lambda: _OF[str(kind)](self, *about))
+        uses = self._files.uses
+        outer, uses.now = uses.now, self._looked_up
+        try:
+            return _OF[str(fact[0])](self, *fact[1:])
+        finally:
+            uses.now = outer
 
     def _index(self, path: str) -> FileIndex | None:
         return self._files.indexed(path) if path in self._files.names else None

@@ -200,10 +200,10 @@ class _Keeper:
     def close(self) -> None:
         """Write the questions that were met."""
         assert len(self._rows.asked) == self._first
-        numbers = self._questions
-        for question in numbers:
+        number = self._questions.__getitem__
+        for question in self._questions:
             self._rows.used.append(self._fact_set(self._queries.facts(question)))
-            self._rows.asked.append([numbers[other] for other in self._queries.asked(question)])
+            self._rows.asked.append(map(number, self._queries.asked(question)))
 
     def _fact(self, number: int) -> int:
         if number not in self._facts:

@@ -19,7 +19,7 @@ from graphsafe.scan.incremental.encoding import Strings, decoded, encoded
 
 PARTS = ("facts", "strings", "fact sets", "used", "asked", "items", "summaries", "roots")
 "What is kept of rows."
-as_text = json.JSONEncoder(separators=(",", ":")).encode
+_as_text = json.JSONEncoder(separators=(",", ":")).encode
 NO_ROWS = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError)
 "What text raises that is no such table, or stands for nothing that it should."
 
@@ -53,7 +53,7 @@ class Lists:
         return len(self._ends) - 1
 
     def text(self) -> str:
-        return as_text(([len(row) for row in self], list(self.numbers)))
+        return _as_text(([len(row) for row in self], list(self.numbers)))
 
 
 class Table:
@@ -103,7 +103,7 @@ class Facts:
         for (kind, about, *more), number, digest in self:
             if number in live:
                 found.setdefault(about, []).append((number, digest, kind, *more))
-        return as_text((self.count, found))
+        return _as_text((self.count, found))
 
 
 def parse_facts(text: str) -> Facts:
@@ -248,15 +248,10 @@ class _Copy:
         if number < 0:
             return number
         if number not in self._summaries:
-            items, events, constructed, value, which = json.loads(self._others.summaries.rows[number])
-            row = (
-                [self._item(item) for item in items],
-                [self._item(event) for event in events],
-                [self._item(given) for given in constructed],
-                self._item(value) if value >= 0 else value,
-                which,
-            )
-            self._summaries[number] = self._rows.summaries.number(as_text(row))
+            *lists, value, which = json.loads(self._others.summaries.rows[number])
+            numbers = [[self._item(item) for item in items] for items in lists]
+            row = (*numbers, self._item(value) if value >= 0 else value, which)
+            self._summaries[number] = self._rows.summaries.number(_as_text(row))
         return self._summaries[number]
 
     def _item(self, number: int) -> int:
@@ -288,13 +283,13 @@ def call(number: int) -> tuple[int, int]:
 def parts_of(rows: Rows) -> Iterator[str]:
     """As text: PARTS, but for the facts."""
     roots = {root: (r.facts, r.questions, r.first, r.told, r.second) for root, r in rows.roots.items()}
-    yield as_text(rows.strings.texts)
+    yield _as_text(rows.strings.texts)
     yield rows.fact_sets.text()
-    yield as_text(list(rows.used))
+    yield _as_text(list(rows.used))
     yield rows.asked.text()
     for table in (rows.items, rows.summaries):
         yield "\n".join(table.rows)
-    yield as_text((roots, rows.rests, rows.replaced))
+    yield _as_text((roots, rows.rests, rows.replaced))
 
 
 def rows_of(facts: Facts, parts: Iterable[str]) -> Rows:

@@ -9,7 +9,7 @@ from graphsafe.scan.domain.state_log import Read, Use
 from graphsafe.scan.domain.summary import CallEdge, Included, Item, Summary, has_uses
 from graphsafe.scan.domain.values import UNKNOWN
 from graphsafe.scan.incremental.encoding import FirstLine, Unkept, absolute, decoded, encoded, relative
-from graphsafe.scan.incremental.rows import NO_ROWS, Rows, as_text, call, call_number
+from graphsafe.scan.incremental.rows import NO_ROWS, Rows, call, call_number
 
 _ITEMS = get_args(Item)
 
@@ -23,8 +23,9 @@ class SummaryWriter:
         self._summaries: dict[int, int] = {}
         self._equal: dict[str, int] = {}
         "How many summaries are equal to one that came before."
-        self._items: dict[object, int] = {}
+        self._items: dict[int, int] = {}
         "Items by id: the summaries are alive, and so are their items."
+        self._equal_items: dict[Item, int] = {}
 
     def number(self, summary: Summary, is_root: bool = True) -> int:
         """Only of a root is the value kept. Raises Unkept."""
@@ -43,18 +44,23 @@ class SummaryWriter:
             constructed = [self._row(given) for given in summary.constructed.items()]
         except Unkept:
             return -1
-        row = as_text((items, events, constructed, value))
+        row = f"[{items},{events},{constructed},{value}".replace(" ", "")
         self._equal[row] = which = self._equal.get(row, -1) + 1
-        return self._rows.summaries.number(f"{row[:-1]},{which}]")
+        return self._rows.summaries.number(f"{row},{which}]")
 
     def _item(self, item: Any) -> int:
         if type(item) is Included:
             return call_number(self.number(item.summary, is_root=False), item.guarded << 1 | item.without_uses)
-        # Most are of these kinds, and are equal to others.
-        key = item if type(item) in (CallEdge, Read, Use) else id(item)
-        number = self._items.get(key)
+        number = self._items.get(id(item))
         if number is None:
-            number = self._items[key] = self._row(relative(item, self._first_line))
+            # Most are of these kinds, and are equal to others.
+            is_frequent = type(item) in (CallEdge, Read, Use)
+            number = self._equal_items.get(item) if is_frequent else None
+            if number is None:
+                number = self._row(relative(item, self._first_line))
+            if is_frequent:
+                self._equal_items[item] = number
+            self._items[id(item)] = number
         return number
 
     def _row(self, value: object) -> int:

@@ -45,6 +45,7 @@ _WORDS = (
 )
 "One of these is in every file that holds such a function, unless it is a hook, registered or public."
 _HOOK_TEXT = re.compile(rb"\bdef (\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
+_HOOK_WORDS = (b"(module", b"(self, module")
 _HOOK = (("module",), ("args", "input", "inputs"), ("output", "outputs"))
 "The parameters that torch's documentation gives a forward hook."
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
@@ -54,12 +55,13 @@ _STEPS = ("step", "sample")
 
 def may_be_assumed(data: bytes) -> bool:
     """Whether a file's text may hold one of these, public functions aside."""
-    return any(word in data for word in _WORDS) or _HOOK_TEXT.search(data) is not None or may_register(data)
+    return any(word in data for word in _WORDS) or any(hooks_in(data)) or may_register(data)
 
 
 def hooks_in(data: bytes) -> Iterator[str]:
     """The functions that take what torch hands to a forward hook."""
-    return (name.decode() for name in _HOOK_TEXT.findall(data))
+    found = _HOOK_TEXT.finditer(data) if any(word in data for word in _HOOK_WORDS) else ()
+    return (match[1].decode() for match in found)
 
 
 def assumed_roots_of(

@@ -15,10 +15,11 @@ _REGISTERS = re.compile(r"(^|[_.])register(_|$)")
 _OTHERS = re.compile(r"fake|meta|abstract|atexit|autograd|_cpu|cpu_")
 "Registrations and names of functions that describe an operator, or are not for the GPU."
 _OPERATORS = ("custom_op", "triton_op", "library.impl", "register_kernel")
-_TABLE = re.compile(rb"^[A-Z][A-Z0-9_]*[^\n=]*=[ \t]*\{", re.M)
-_REGISTERING = re.compile(rb"^@[\w.]*register", re.M)
-_DECORATOR = re.compile(rb"^@(\w+)", re.M)
-_DEFINED = re.compile(rb"^def (\w+)", re.M)
+# With the line's beginning as a character the search looks for that first: four times as fast as with an anchor.
+_TABLE = re.compile(rb"\n[A-Z][A-Z0-9_]*[^\n=]*=[ \t]*\{")
+_REGISTERING = re.compile(rb"\n@[\w.]*register")
+_DECORATOR = re.compile(rb"\n@(\w+)")
+_DEFINED = re.compile(rb"\ndef (\w+)")
 _FILLS = frozenset(("update", "append", "setdefault", "add"))
 
 
@@ -26,6 +27,7 @@ def may_register(data: bytes) -> bool:
     """Whether a file's text may put functions into a table or registry."""
     if b"torch" not in data:
         return False
+    data = b"\n" + data
     if _TABLE.search(data) is not None or _REGISTERING.search(data) is not None:
         return True
     return not set(_DECORATOR.findall(data)).isdisjoint(_DEFINED.findall(data))

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from graphsafe.config import is_project_root
-from graphsafe.scan.domain.uses import Uses
+from graphsafe.scan.domain.uses import Fact, Uses
 from graphsafe.scan.sources.source import Source, Unreadable, parse_source, read, read_bytes
 from graphsafe.scan.symbols.index import FileIndex, build_index, statements_by_line
 
@@ -51,6 +51,8 @@ class Files:
         "Path -> the statements of the module and of its classes, by first and last line."
         self._tree_lines = 0
         self._tables: dict[str, object] = {}
+        self._found: dict[Fact, list[str]] = {}
+        "What files were searched for, and what was found."
         packages: dict[Path, Path | None] = {}
         for path in paths:
             name, is_package = module_name(path, packages)
@@ -153,8 +155,11 @@ class Files:
 
     def search(self, path: str, pattern: re.Pattern[str]) -> list[str]:
         """What a pattern of one group or none finds in a file's text. Raises as `source` does."""
-        self.uses.note("search", path, pattern.pattern, pattern.flags)
-        return pattern.findall(self.shown(path).text)
+        fact = ("search", path, pattern.pattern, pattern.flags)
+        self.uses.note(*fact)
+        if fact not in self._found:
+            self._found[fact] = pattern.findall(self.shown(path).text)
+        return self._found[fact]
 
     def source(self, path: str) -> Source:
         """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
