@@ -80,6 +80,11 @@ class FactDigests:
     def changed_constructions(self, facts: Iterable[tuple[Fact, int, str]]) -> list[Fact]:
         return [fact for fact, _, before in facts if fact[0] == CONSTRUCTIONS and self.of(fact) != before]
 
+    @property
+    def fact_count(self) -> int:
+        """How many facts were noted."""
+        return len(self._files.uses.facts)
+
     def lasting(self, number: int) -> Fact:
         """The fact of this number without lines: an edit elsewhere in the file leaves it alone."""
         fact = self._files.uses.facts[number]

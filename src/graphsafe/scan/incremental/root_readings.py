@@ -30,6 +30,7 @@ from graphsafe.scan.incremental.rows import (
 )
 from graphsafe.scan.incremental.summary_rows import SummaryReader, SummaryWriter
 
+UNKNOWN = -1
 ENOUGH = 0.5
 "If fewer of the roots are known, hardly anything is gained."
 
@@ -171,9 +172,11 @@ class _Keeper:
         self._rows = rows
         self._queries = queries
         self._digests = digests
-        self._facts: dict[int, int] = {}
+        self._facts = array("i", [UNKNOWN]) * digests.fact_count
         self._fact_sets: dict[bytes, int] = {}
-        self._questions: dict[int, int] = {}
+        self._questions = array("i", [UNKNOWN]) * len(queries)
+        self._met = array("I")
+        "Questions in the order of their new numbers."
         self._first = len(rows.asked)
 
     def fact_set(self, facts: Iterable[int]) -> int:
@@ -192,8 +195,9 @@ class _Keeper:
         waiting = [*asked]
         while waiting:
             question = waiting.pop()
-            if question not in self._questions:
-                self._questions[question] = self._first + len(self._questions)
+            if self._questions[question] == UNKNOWN:
+                self._questions[question] = self._first + len(self._met)
+                self._met.append(question)
                 waiting += self._queries.asked(question)
         return tuple([self._questions[question] for question in asked])
 
@@ -201,12 +205,11 @@ class _Keeper:
         """Write the questions that were met."""
         assert len(self._rows.asked) == self._first
         number = self._questions.__getitem__
-        for question in self._questions:
+        for question in self._met:
             self._rows.used.append(self._fact_set(self._queries.facts(question)))
             self._rows.asked.append(map(number, self._queries.asked(question)))
 
     def _fact(self, number: int) -> int:
-        if number not in self._facts:
-            fact = self._digests.lasting(number)
-            self._facts[number] = self._rows.facts.number(fact, self._digests.of)
+        if self._facts[number] == UNKNOWN:
+            self._facts[number] = self._rows.facts.number(self._digests.lasting(number), self._digests.of)
         return self._facts[number]

@@ -77,25 +77,29 @@ class Facts:
     """What earlier scans have used, and still says the same: each with a digest of that."""
 
     def __init__(self) -> None:
-        self.count = 0
-        "Numbers that were given, those of facts included that have changed since."
-        self._known: dict[Fact, tuple[int, str]] = {}
+        self._digests: list[str] = []
+        "By number, those of facts included that have changed since."
+        self._numbers: dict[Fact, int] = {}
+
+    def __len__(self) -> int:
+        """How many numbers were given."""
+        return len(self._digests)
 
     def number(self, fact: Fact, digest: Callable[[Fact], str]) -> int:
         """`digest` is called where the fact is not known."""
-        known = self._known.get(fact)
-        if known is None:
-            known = self._known[fact] = self.count, digest(fact)
-            self.count += 1
-        return known[0]
+        number = self._numbers.get(fact)
+        if number is None:
+            number = self._numbers[fact] = len(self._digests)
+            self._digests.append(digest(fact))
+        return number
 
     def __iter__(self) -> Iterator[tuple[Fact, int, str]]:
-        for fact, (number, digest) in self._known.items():
-            yield fact, number, digest
+        for fact, number in self._numbers.items():
+            yield fact, number, self._digests[number]
 
     def forget(self, facts: Iterable[Fact]) -> set[int]:
         """They say something else now. Their numbers."""
-        return {self._known.pop(fact)[0] for fact in facts}
+        return {self._numbers.pop(fact) for fact in facts}
 
     def text(self, live: Set[int]) -> str:
         """As text, those with these numbers."""
@@ -103,18 +107,20 @@ class Facts:
         for (kind, about, *more), number, digest in self:
             if number in live:
                 found.setdefault(about, []).append((number, digest, kind, *more))
-        return _as_text((self.count, found))
+        return _as_text((len(self), found))
 
 
 def parse_facts(text: str) -> Facts:
     """Raises one of NO_ROWS."""
     facts = Facts()
-    facts.count, found = json.loads(text)
+    count, found = json.loads(text)
+    facts._digests = [""] * min(count, len(text))
     for about, rows in found.items():
         for number, digest, kind, *more in rows:
-            if not (0 <= number < facts.count and type(digest) is type(kind) is str):
+            if not (0 <= number < count and type(digest) is type(kind) is str):
                 raise ValueError("no such fact")
-            facts._known[(kind, about, *more)] = number, digest
+            facts._numbers[(kind, about, *more)] = number
+            facts._digests[number] = digest
     return facts
 
 
@@ -310,7 +316,7 @@ def rows_of(facts: Facts, parts: Iterable[str]) -> Rows:
     )
     readings = [*rows.roots.values()]
     direct = [*((reading.facts, reading.questions) for reading in readings), *rows.rests]
-    _check(rows.fact_sets.numbers, facts.count)
+    _check(rows.fact_sets.numbers, len(facts))
     _check([*rows.used, *(own for own, _ in direct)], len(rows.fact_sets))
     _check([*rows.asked.numbers, *(number for _, questions in direct for number in questions)], len(rows.asked))
     _check([number for each in readings for number in (each.first + 1, each.second + 1)], len(rows.summaries.rows) + 1)
