@@ -29,9 +29,10 @@ else:
             if len(names) != sum(field.init for field in dataclasses.fields(kind)):
                 raise TypeError(f"{kind.__name__} takes fields as keywords only: use the replace of dataclasses")
             # Of one name alone the getter gives no tuple.
-            _FIELDS[kind] = attrgetter(*names, names[0]), {name: at for at, name in enumerate(names)}
+            get = attrgetter(*names) if len(names) > 1 else lambda one: (getattr(one, names[0]),)
+            _FIELDS[kind] = get, {name: at for at, name in enumerate(names)}
         get, positions = _FIELDS[kind]
-        fields = list(get(value)[: len(positions)])
+        fields = list(get(value))
         for name, changed in changes.items():
             fields[positions[name]] = changed
         return kind(*fields)

@@ -15,7 +15,7 @@ def held_in(value: Value, key: str, depth: int = 0) -> Value:
     kind = type(value)
     if kind is Number:
         assert isinstance(value, Number)
-        return replace(value, state=key, overridable_by=value.overridable_by or "attribute")
+        return Number(value.const, value.overridable_by or "attribute", key, value.type)
     if kind is Sequence:
         assert isinstance(value, Sequence)
         items = value.items

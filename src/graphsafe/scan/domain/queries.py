@@ -126,13 +126,21 @@ class Queries:
 
         A question asks only questions of its own layer and of lower ones, so that no cycle goes through two.
         """
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._numbers)
+        return self.answer(self.number(key), work, provisional, layer)
+
+    def number(self, key: Hashable) -> int:
+        """The number of a question. Raises TypeError for a key without a hash."""
+        number = self._numbers.setdefault(key, len(self._facts))
+        if number == len(self._facts):
             self._facts.append(b"")
             self._answers.append(_MISSING)
             self._asked.append(None)
-        elif (answer := self._answers[number]) is not _MISSING:
+        return number
+
+    def answer(self, number: int, work: Callable[[], Answer], provisional: Callable[[], Answer], layer: int) -> Answer:
+        """As `ask`, for the question of a number."""
+        answer = self._answers[number]
+        if answer is not _MISSING:
             cycles = self._cycles.get(number, _NOTHING)
             if not cycles or self._open_cycles.keys().isdisjoint(cycles):
                 if self._stack:
@@ -250,7 +258,8 @@ class Queries:
         self._answers[number] = answer
         self._asked[number] = tuple(activation.asked)
         self._settled.append(number)
-        activation.facts.update(array("I", self._facts[number]))
+        if self._facts[number]:
+            activation.facts.update(array("I", self._facts[number]))
         facts = array("I", sorted(activation.facts)).tobytes()
         self._facts[number] = self._fact_sets.setdefault(facts, facts)
         if activation.cycles:

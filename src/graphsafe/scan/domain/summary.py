@@ -88,7 +88,8 @@ class Effects:
 
     def has_used(self, since: int) -> bool:
         """Whether state of the host has been used since there were so many items: by a condition."""
-        return any(has_uses(self.items[position]) for position in range(since, len(self.items)))
+        # Most conditions note nothing at all.
+        return len(self.items) > since and any(map(has_uses, self.items[since:]))
 
     def forget_uses(self, since: int) -> None:
         """Drop these uses: the condition that made them decides nothing on the device."""

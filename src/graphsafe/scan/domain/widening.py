@@ -39,9 +39,12 @@ MAX_PARTIAL = 4
 
 
 def widened(arguments: Arguments) -> Arguments:
+    """Keywords in the order of their names. Arguments that are so already are given back as they are."""
     positional = tuple(map(_widened, arguments.positional))
-    keywords = {name: _widened(arguments.keywords[name]) for name in sorted(arguments.keywords)}
-    return Arguments(positional, keywords, arguments.open)
+    keywords = arguments.keywords
+    if not keywords and all(map(is_, positional, arguments.positional)):
+        return arguments
+    return Arguments(positional, {name: _widened(keywords[name]) for name in sorted(keywords)}, arguments.open)
 
 
 def _widened(value: Value) -> Value:
@@ -49,10 +52,14 @@ def _widened(value: Value) -> Value:
     return value if shorter is None else shorter(value)
 
 
-@lru_cache(maxsize=8192)
 def _tensor(value: Tensor) -> Tensor:
+    return value if value.name is None else _without_name(value)
+
+
+@lru_cache(maxsize=8192)
+def _without_name(value: Tensor) -> Tensor:
     # The parameter gives it another name.
-    return replace(value, name=None) if value.name is not None else value
+    return replace(value, name=None)
 
 
 def _number(value: Number) -> Number:

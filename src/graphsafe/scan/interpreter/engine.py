@@ -232,7 +232,10 @@ class Engine:
 
     def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
         """The summary of a function for these arguments; None while it is being read, or where it cannot be."""
-        return self._summary(replace(call, arguments=widened(call.arguments)), out_of_scope)
+        arguments = widened(call.arguments)
+        if arguments is not call.arguments:
+            call = replace(call, arguments=arguments)
+        return self._summary(call, out_of_scope)
 
     def _summary(self, call: Call, out_of_scope: int) -> Summary | None:
         ref, arguments = call.ref, call.arguments
@@ -241,14 +244,14 @@ class Engine:
             "read", ref, call.hot, call.depth, call.level, call.plain, call.captured, out_of_scope,
             call.bound, arguments.positional, given, arguments.open,
         )  # fmt: skip
-        try:
-            hash(key)
-        except TypeError:
-            # A constant without a hash: the question is not memoised.
-            key = ("read", self.closures.next_id())
         if self.queries.depth > MAX_DEPTH:
             self.queries.rest_on_all()
             return None
+        try:
+            number = self.queries.number(key)
+        except TypeError:
+            # A constant without a hash: the question is not memoised.
+            number = self.queries.number(("read", self.closures.next_id()))
 
         def work() -> Summary | None:
             # Looked up only here: the syntax of most functions with a known summary is not in memory.
@@ -258,7 +261,7 @@ class Engine:
             with self.closures.of_another_function():
                 return self.collect(lambda: self._read(call, node, out_of_scope), ref)
 
-        return self.queries.ask(key, work, lambda: None, HOT if call.hot else call.level)
+        return self.queries.answer(number, work, _no_summary, HOT if call.hot else call.level)
 
     def invalidate(self, changed: Callable[[Hashable], bool]) -> None:
         """Doubt the answers to these questions, and all that rest on them."""
@@ -386,6 +389,10 @@ class Engine:
             return work()
         finally:
             self.effects = outer
+
+
+def _no_summary() -> None:
+    """While a function is being read, its summary is not known."""
 
 
 def _marked(value: Value, step: bool) -> Value:

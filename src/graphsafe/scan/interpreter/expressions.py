@@ -14,7 +14,9 @@ from graphsafe.scan.domain.values import (
     NONE,
     UNKNOWN,
     Instance,
+    NoneValue,
     Number,
+    Union,
     Value,
     number,
     options,
@@ -57,8 +59,9 @@ def _attribute(engine: Engine, frame: Frame, node: ast.Attribute) -> Value:
             _note_read(engine, frame, node)
         return value
     owner = engine.evaluate(frame, node.value)
-    found = [members.attribute(engine, frame, node, option, node.attr, text) for option in options(owner)]
-    return join_all(found) if found else UNKNOWN
+    if type(owner) is not Union and type(owner) is not NoneValue:
+        return members.attribute(engine, frame, node, owner, node.attr, text)
+    return join_all(members.attribute(engine, frame, node, option, node.attr, text) for option in options(owner))
 
 
 def _note_read(engine: Engine, frame: Frame, node: ast.Attribute) -> None:

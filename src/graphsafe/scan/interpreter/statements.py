@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan.checks import branch_effects, capture_site, capturing_branch, first_step, side_stream
-from graphsafe.scan.checks.provenance import capacity_tests, has_alternative, is_own_entry, turned_off
+from graphsafe.scan.checks.provenance import is_own_entry, turned_off
 from graphsafe.scan.domain.arguments import TOP_LEVEL
 from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.held import held_in
@@ -29,7 +29,7 @@ from graphsafe.scan.interpreter import assignments, stream_managers
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.call_frame import Frame, LazyTest
 from graphsafe.scan.interpreter.calls import calls
-from graphsafe.scan.interpreter.conditions import guards
+from graphsafe.scan.interpreter.conditions import first_step_tests, guards
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.models import protocols
 from graphsafe.scan.symbols.imports import import_targets
@@ -149,19 +149,14 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
     outcomes: list[Env] = []
     left: str | None = None
     left_test: CompileTest | None = None
-    lazy_count, missing = len(frame.lazy), list[str]()
+    lazy_count, missing = len(frame.lazy), list[LazyTest]()
     for branch, body in ((True, node.body), (False, node.orelse)):
         if verdict.dead is branch:
             continue
         frame.env = dict(before)
         guards.narrow(engine, frame, frame.env, node.test, branch)
-        lazies = first_step.lazy_tests(node.test, branch)
-        alone = not branch or not has_alternative(node.test)
-        frame.lazy.extend(LazyTest(text, node.lineno, alone) for text in lazies)
-        sizes = first_step.size_tests(node.test, branch)
-        frame.lazy.extend(LazyTest(f"size of {text}", node.lineno) for text in sizes)
+        frame.lazy += first_step_tests.around_branch(node, branch)
         if branch:
-            frame.lazy.extend(LazyTest(text, node.lineno) for text in capacity_tests(node.test))
             flag = turned_off(engine, frame, node)
             if flag is not None:
                 frame.lazy.append(LazyTest(flag, node.lineno))
@@ -179,9 +174,7 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
             del frame.returns[returned:]
             continue
         if not runs_on:
-            # `if self.plan is not None: return self.plan`: what follows runs where it is missing.
-            missing += [*first_step.lazy_tests(node.test, not branch), *capacity_tests(node.test)]
-            missing += first_step.returned_if_there(node) if branch else ()
+            missing += first_step_tests.after_leaving(node, branch)
         if runs_on:
             outcomes.append(frame.env)
         elif verdict.guarded is (not branch):
@@ -195,7 +188,7 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
     elif left_test is not None:
         frame.compile_tests.append(left_test)
     if not node.orelse:
-        frame.lazy.extend(LazyTest(text, node.lineno) for text in missing)
+        frame.lazy += missing
     return bool(outcomes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.frozen import replace
@@ -44,6 +45,7 @@ def is_other(frame: Frame, test: ast.expr) -> bool:
     return name is not None and bool(OTHER_PLATFORM.search(name))
 
 
+@lru_cache(maxsize=4096)
 def _answer(name: str) -> Number | None:
     if OTHER_PLATFORM.search(name):
         return number(False)

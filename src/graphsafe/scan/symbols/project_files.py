@@ -24,8 +24,9 @@ from graphsafe.scan.symbols.index import FileIndex, build_index, statements_by_l
 Table = TypeVar("Table")
 
 MAX_SOURCES = 64
-MAX_NODES = 640
-MAX_TREE_LINES = 6_000
+MAX_NODE_LINES = 30_000
+"Lines of the statements used last; a line of syntax takes about 1.2 KB."
+MAX_TREE_LINES = 8_000
 "Lines of the whole files used last: what is hot in a file is mostly read right after the file itself."
 
 
@@ -47,6 +48,7 @@ class Files:
         self.rewritten: set[str] = set()
         "Files with syntax newer than the running Python: their sources are those that newer.py made."
         self._nodes: OrderedDict[tuple[str, str, int, int], ast.stmt | None] = OrderedDict()
+        self._node_lines = 0
         self._trees: OrderedDict[str, Mapping[tuple[int, int], ast.stmt]] = OrderedDict()
         "Path -> the statements of the module and of its classes, by first and last line."
         self._tree_lines = 0
@@ -122,7 +124,7 @@ class Files:
         """Hardly any of the statements that are kept will be asked for again."""
         self._nodes.clear()
         self._trees.clear()
-        self._tree_lines = 0
+        self._node_lines = self._tree_lines = 0
 
     def check(self, path: str) -> None:
         """Note it among the problems if a file cannot be read, at a fraction of what an index costs."""
@@ -200,8 +202,10 @@ class Files:
         except (SyntaxError, ValueError, IndexError, KeyError, RecursionError, MemoryError, Unreadable):
             node = None
         self._nodes[key] = node
-        if len(self._nodes) > MAX_NODES:
-            self._nodes.popitem(last=False)
+        self._node_lines += last - first + 1
+        while self._node_lines > MAX_NODE_LINES:
+            (_, _, start, end), _ = self._nodes.popitem(last=False)
+            self._node_lines -= end - start + 1
         return node
 
 

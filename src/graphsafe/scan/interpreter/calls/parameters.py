@@ -189,7 +189,12 @@ def _numbers_of(value: Sequence) -> Sequence:
 
 
 def _default(engine: Engine, frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
-    outer = Frame(frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1, level=frame.level)
+    # Most are constants, which mean the same wherever they stand.
+    outer = (
+        frame
+        if type(node) is ast.Constant
+        else Frame(frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1, level=frame.level)
+    )
     value = engine.evaluate(outer, node)
     if type(value) is Number and overridable_by is not None:
         return replace(value, overridable_by=overridable_by)

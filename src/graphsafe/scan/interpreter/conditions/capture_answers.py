@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.values import Function, Lib
@@ -80,6 +81,11 @@ def _call(engine: Engine, frame: Frame, call: ast.Call, compiled: bool) -> bool 
                 return helped
         elif type(called) is Lib:
             name = called.name
+    return _by_name(name, compiled)
+
+
+@lru_cache(maxsize=4096)
+def _by_name(name: str, compiled: bool) -> bool | None:
     if CAPTURING.search(name):
         return True
     if COMPILING.search(name):
