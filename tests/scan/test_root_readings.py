@@ -154,6 +154,21 @@ def test_a_module_that_was_missing_is_found(root: Path, again: Again, read: set[
     assert read == {"First"}
 
 
+def test_a_package_that_comes_changes_the_names_of_its_files(root: Path, again: Again) -> None:
+    (root / "cpu").mkdir()
+    (root / "cpu" / "sixth_model.py").write_text(
+        ROOT.format(name="sixth", title="Sixth").replace("from sixth_helper", "from .sixth_helper")
+    )
+    (root / "cpu" / "sixth_helper.py").write_text(HELPER.format(name="sixth"))
+    before, _ = again()
+    (root / "cpu" / "__init__.py").write_text("")
+    report, _ = again()
+    # In a package of that name it is for another device.
+    assert {finding.location.path for finding in before.findings} > {f.location.path for f in report.findings}
+    (root / "cpu" / "__init__.py").unlink()
+    assert text(again()[0]) == text(before)
+
+
 def test_what_calls_put_into_fields_counts_in_the_second_round(root: Path, again: Again, read: set[str]) -> None:
     edit(root, "first_model.py", "limit=torch.ones(1)", "limit=torch.ones(1, device='cpu')")
     read.clear()

@@ -54,8 +54,8 @@ class Snapshot:
 
     readings: str
     "Their name."
-    contents: Mapping[str, str]
-    "Path -> digest, of every file of the project."
+    versions: Mapping[str, str]
+    "Path -> the key of its index, for every file of the project that can be read."
 
 
 class Cache:
@@ -81,8 +81,8 @@ class Cache:
         return None
 
     def keep_snapshot(self, settings: str, snapshot: Snapshot) -> None:
-        """The readings of that name hold for these contents, too."""
-        text = json.dumps((snapshot.readings, snapshot.contents), separators=(",", ":"))
+        """The readings of that name hold for these versions, too."""
+        text = json.dumps((snapshot.readings, snapshot.versions), separators=(",", ":"))
         self._write("snapshots", [(settings, text)], MAX_SNAPSHOTS)
 
     def readings(self, snapshot: Snapshot, part: str) -> str:
@@ -90,12 +90,12 @@ class Cache:
         found = self._select("select key, data from readings where key = ?", [f"{snapshot.readings} {part}"])
         return found[0][1] if found else ""
 
-    def keep_readings(self, settings: str, contents: Mapping[str, str], parts: Iterable[tuple[str, str]]) -> None:
+    def keep_readings(self, settings: str, versions: Mapping[str, str], parts: Iterable[tuple[str, str]]) -> None:
         """`parts`: each with its name. They take the place of those of the last snapshot."""
         before, name = self.snapshot(settings), os.urandom(8).hex()
         rows = ((f"{name} {part}", text) for part, text in parts)
         self._write("readings", rows, MAX_SNAPSHOTS * MAX_PARTS, without=before.readings if before is not None else "")
-        self.keep_snapshot(settings, Snapshot(name, contents))
+        self.keep_snapshot(settings, Snapshot(name, versions))
 
     def index(self, path: str, key: str) -> FileIndex | None:
         for _, data in self._select("select key, data from indexes where key = ?", [key]):
@@ -254,9 +254,9 @@ def settings_key(given: Sequence[str], config: Config, confidence: Confidence, r
     return digest(repr(parts).encode("utf-8", "surrogateescape"))
 
 
-def report_key(settings: str, contents: Mapping[str, str]) -> str:
-    """`contents`: the digest of every file of the project."""
-    return digest(repr((settings, sorted(contents.items()))).encode("utf-8", "surrogateescape"))
+def report_key(settings: str, versions: Mapping[str, str]) -> str:
+    """`versions`: of every file of the project."""
+    return digest(repr((settings, sorted(versions.items()))).encode("utf-8", "surrogateescape"))
 
 
 def _tools() -> str:
@@ -279,8 +279,8 @@ def _report(text: str) -> Report | None:
 
 def _snapshot(text: str) -> Snapshot | None:
     try:
-        name, contents = json.loads(text)
-        return Snapshot(str(name), dict(contents))
+        name, versions = json.loads(text)
+        return Snapshot(str(name), dict(versions))
     except (ValueError, TypeError, RecursionError):
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from operator import itemgetter
 
 from graphsafe.scan.domain.summary import Field
@@ -23,7 +23,6 @@ CONSTRUCTIONS = "constructions"
 OF_FILES = frozenset("file function class classes imports statement body text words overview search".split())
 "Kinds of facts about one file alone, which is named first."
 NOTHING = ""
-Recall = Callable[[str], FileIndex | None]
 
 
 class FactDigests:
@@ -47,18 +46,20 @@ class FactDigests:
         self._constructed = {cls: _of_value(found) for cls, found in fields.items()}
 
     def changed(
-        self, facts: Iterable[tuple[Fact, int, str]], before: Mapping[str, str], index_before: Recall
+        self,
+        facts: Iterable[tuple[Fact, int, str]],
+        edited: Iterable[str],
+        came_or_went: Set[str],
+        index_before: Callable[[str], FileIndex | None],
     ) -> Iterator[Fact]:
         """Those of the facts that say something else now, but for constructions, which nobody knows yet.
 
-        `before`: the digest of every file when they were true. `index_before` gives the index of a file at that time,
-        where that is known.
+        `edited`: files that hold something else than when the facts were true, or are another module. `index_before`
+        gives the index of such a file at that time, where that is known.
         """
-        came_or_went = self._contents.keys() ^ before.keys()
-        edited = [path for path, content in before.items() if self._contents.get(path, content) != content]
         others: list[tuple[Fact, str]] = []
         is_elsewhere = bool(came_or_went) or any(self._means_other(path, index_before(path)) for path in edited)
-        touched = came_or_went.union(edited)
+        touched = {*came_or_went, *edited}
         for fact, _, digest_before in facts:
             if fact[0] not in OF_FILES:
                 others.append((fact, digest_before))
@@ -117,9 +118,11 @@ class FactDigests:
     def _function(self, path: str, name: str) -> str:
         index = self._index(path)
         facts = index.functions.get(name) if index is not None else None
-        if facts is None:
+        if index is None or facts is None:
             return NOTHING
-        return _of_value((facts.decorators, facts.owner, facts.mark, facts.captures, facts.hands_over, facts.by_type))
+        # Whether a function is cold is told by the name of its module, too.
+        own = facts.decorators, facts.owner, facts.mark, facts.captures, facts.hands_over, facts.by_type
+        return _of_value((index.module, own))
 
     def _class(self, path: str, name: str) -> str:
         index = self._index(path)

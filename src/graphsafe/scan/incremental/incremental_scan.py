@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from graphsafe.config import Config
@@ -38,8 +38,11 @@ class IncrementalScan:
         self._files = files
         self._read = Contents(files.paths if folder is not None else ())
         self._contents = self._read.digests
+        names = files.names
+        self._versions = {path: index_key(path, *names[path], content) for path, content in self._contents.items()}
+        "Path -> what stands for its content and its name as a module: a package that comes or goes changes names."
         self._settings = settings_key(wanted, config, confidence, rulebook)
-        self._key = report_key(self._settings, self._contents)
+        self._key = report_key(self._settings, self._versions)
         # Roots are read alike whichever files are to be reported on.
         self._readings_key = settings_key((), config, confidence, rulebook)
         # What is read for a few files depends on the imports of all the others.
@@ -50,11 +53,6 @@ class IncrementalScan:
         self._facts = Facts()
         self._changed: list[Fact] = []
         "The facts of the last scan, and those that say something else now."
-        self._index_keys = self._keys(self._contents)
-
-    def _keys(self, contents: Mapping[str, str]) -> dict[str, str]:
-        names = self._files.names
-        return {path: index_key(path, *names[path], content) for path, content in contents.items() if path in names}
 
     def report(self) -> Report | None:
         """The report that a scan would make, but for its time; None where only a scan can tell."""
@@ -75,28 +73,29 @@ class IncrementalScan:
 
     def _after_edit(self, snapshot: Snapshot) -> Report | None:
         """The report of the snapshot, if that still holds; else notes what has changed. Raises one of NO_ROWS."""
-        before = self._keys(snapshot.contents)
+        before = snapshot.versions
 
         def index_before(path: str) -> FileIndex | None:
-            return self._cache.index(path, before[path]) if path in before else None
+            return self._cache.index(path, before[path])
 
-        self._changed = [*self._digests.changed(self._facts, snapshot.contents, index_before)]
-        if self._changed or snapshot.contents.keys() != self._contents.keys():
+        edited = [path for path, version in before.items() if self._versions.get(path, version) != version]
+        came_or_went = before.keys() ^ self._versions.keys()
+        self._changed = [*self._digests.changed(self._facts, edited, came_or_went, index_before)]
+        if self._changed or came_or_went:
             return None
-        edited = [path for path, content in snapshot.contents.items() if self._contents[path] != content]
         both = {path: (index_before(path), now) for path in edited if (now := self._files.indexed(path)) is not None}
-        report = self._cache.report(report_key(self._settings, snapshot.contents))
+        report = self._cache.report(report_key(self._settings, before))
         if report is None or len(both) < len(edited) or not self._is_unchanged():
             return None
         found = after_edit(report, (fact for fact, *_ in self._facts), both)
         if found is not None:
             self._keep_indexes(())
             self._cache.keep_report(self._key, found)
-            self._cache.keep_snapshot(self._readings_key, Snapshot(snapshot.readings, self._contents))
+            self._cache.keep_snapshot(self._readings_key, Snapshot(snapshot.readings, self._versions))
         return found
 
     def _recall(self, path: str) -> FileIndex | None:
-        key = self._index_keys.get(path)
+        key = self._versions.get(path)
         found = self._cache.index(path, key) if key is not None else None
         if found is not None:
             self._known.add(path)
@@ -104,7 +103,7 @@ class IncrementalScan:
 
     def indexes(self) -> frozenset[str]:
         """Give `files` the indexes that are known; the files that need not be read to know that they can be."""
-        known, legal = self._cache.indexes(self._index_keys)
+        known, legal = self._cache.indexes(self._versions)
         self._known.update(known)
         for path, index in known.items():
             self._files.indexes.setdefault(path, index)
@@ -134,11 +133,11 @@ class IncrementalScan:
                     files.uses.note("text", path)
                 readings.keep_facts(files.uses.now)
                 parts = zip(PARTS, readings.parts(), strict=True)
-                self._cache.keep_readings(self._readings_key, self._contents, parts)
+                self._cache.keep_readings(self._readings_key, self._versions, parts)
 
     def _keep_indexes(self, checked: Iterable[str]) -> None:
         files = self._files
-        keys = self._index_keys
+        keys = self._versions
         made = {path: index for path, index in files.indexes.items() if path in keys and path not in self._known}
         self._cache.keep_indexes(
             {keys[path]: index for path, index in made.items() if index and path not in files.rewritten},
