@@ -1127,11 +1127,15 @@ def test_a_parameter_declared_to_be_a_list_of_numbers_holds_the_numbers(scan: Sc
 
 def test_a_field_may_be_declared_to_stay_on_the_host_by_an_entry_of_a_table(scan: Scan) -> None:
     source = """\
+        ROWS = {"audio": "audio_rows", "video": "video_rows"}
+
         def fields(inputs):
             declared = {}
             declared["lengths"] = field("audio", keep_on_cpu=True)
             for key in ("counts", "kinds"):
                 declared[key] = field("video", keep_on_cpu=True)
+            for modality in inputs:
+                declared[ROWS[modality]] = field(modality, keep_on_cpu=True)
             declared["sizes"] = field("video")
             return declared
 
@@ -1143,6 +1147,7 @@ def test_a_field_may_be_declared_to_stay_on_the_host_by_an_entry_of_a_table(scan
         """
     assert [code for code, _ in scan(source)] == ["GS101"]
     assert scan(source.replace('kwargs["sizes"]', 'kwargs["kinds"]')) == []
+    assert scan(source.replace('kwargs["sizes"]', 'kwargs["video_rows"]')) == []
 
 
 def test_an_assertion_that_cannot_hold_ends_its_way(scan: Scan) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from graphsafe.scan.domain.uses import Memo
 from graphsafe.scan.sources.source import Unreadable
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Project
 
 KEPT = re.compile(r"_on_(?<=\bkeep_on_|\bstay_on_)(?:cpu|host)\b")
@@ -59,13 +59,31 @@ def _declared(project: Project, path: str) -> Declared:
     }
     found = {span for span in spans if any(span[0] <= number <= span[1] for number in told)}
     nodes = (project.statement(path, first, last) for first, last in sorted(found))
-    declared = [pair for node in nodes if node is not None for pair in _fields(node)]
+    tables = _Tables(project, path, file)
+    declared = [pair for node in nodes if node is not None for pair in _fields(node, tables)]
     makers = {_maker(value) for _, value in declared if _is_kept(value)}
     on_host = frozenset(name for name, value in declared if _is_kept(value))
     return Declared(on_host, frozenset(name for name, value in declared if _maker(value) in makers) - on_host)
 
 
-def _fields(tree: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+class _Tables:
+    """The dicts that a file binds at its top level."""
+
+    def __init__(self, project: Project, path: str, file: FileIndex) -> None:
+        self._project = project
+        self._path = path
+        self._file = file
+
+    def texts(self, name: str) -> Iterator[str]:
+        """The texts that such a dict holds."""
+        for first, last in self._file.assigns.get(name, ()):
+            bound = getattr(self._project.statement(self._path, first, last), "value", None)
+            for value in bound.values if isinstance(bound, ast.Dict) else ():
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    yield value.value
+
+
+def _fields(tree: ast.stmt, tables: _Tables) -> Iterator[tuple[str, ast.expr]]:
     """Names, each with what it is declared as: `sizes=field("image")`, `{"sizes": …}`, `declared["sizes"] = …`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -77,7 +95,7 @@ def _fields(tree: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Subscript):
-                    yield from ((key, node.value) for key in _keys(target.slice, tree))
+                    yield from ((key, node.value) for key in _keys(target.slice, tree, tables))
 
 
 def _maker(value: ast.expr) -> str | None:
@@ -86,8 +104,8 @@ def _maker(value: ast.expr) -> str | None:
     return name.rpartition(".")[0] or name if name is not None else None
 
 
-def _keys(key: ast.expr, tree: ast.stmt) -> Iterator[str]:
-    """What a key may be: itself, or what the loop that binds it goes through."""
+def _keys(key: ast.expr, tree: ast.stmt, tables: _Tables) -> Iterator[str]:
+    """What a key may be: itself, an entry of a table, or what the loop that binds it goes through."""
     if isinstance(key, ast.Constant) and isinstance(key.value, str):
         yield key.value
     elif isinstance(key, ast.Name):
@@ -96,6 +114,8 @@ def _keys(key: ast.expr, tree: ast.stmt) -> Iterator[str]:
                 for part in getattr(node.iter, "elts", ()):
                     if isinstance(part, ast.Constant) and isinstance(part.value, str):
                         yield part.value
+    elif isinstance(key, ast.Subscript) and isinstance(key.value, ast.Name):
+        yield from tables.texts(key.value.id)
 
 
 def _is_kept(node: ast.expr) -> bool:

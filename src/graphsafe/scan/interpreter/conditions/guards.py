@@ -213,6 +213,8 @@ def place(engine: Engine, frame: Frame, test: ast.expr) -> None:
         tensor = kind.value.value  # type: ignore[attr-defined]
 
         def put(value: Value) -> Value:
+            if type(value) is Unknown and where == "host":
+                return Unknown(value.step, host=True)
             return join_all(replace(v, where=where) if type(v) is Tensor else v for v in options(value))
 
         _update(engine, frame, frame.env, tensor, put)
