@@ -494,3 +494,26 @@ def test_what_an_unknown_call_makes_first_may_be_no_tensor(scan):
     """
     assert scan("GS701", source) == []
     assert [finding.confidence for finding in scan("GS701", source, "possible")] == ["possible"]
+
+
+@pytest.mark.parametrize(
+    ("device", "launcher", "expected"),
+    [
+        ("cuda", "", ["GS604"]),
+        ("cuda", "torch.cuda.set_device(rank)", []),
+        ("cuda:0", "torch.cuda.set_device(rank)", ["GS604"]),
+    ],
+)
+def test_the_current_device_is_the_modules_where_the_package_chooses_it(
+    tmp_path: Path, device: str, launcher: str, expected: list[str]
+) -> None:
+    package = tmp_path / "engine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "launch.py").write_text(f"import torch\n\ndef start(rank):\n    {launcher or 'pass'}\n")
+    (package / "model.py").write_text(
+        "import torch\nfrom torch import nn\n\nclass Model(nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+        f"        return x + torch.ones(3, device='{device}')\n"
+    )
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    assert [f.code for f in report.findings if f.level != "note"] == expected

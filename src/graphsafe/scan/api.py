@@ -91,6 +91,7 @@ def scan_paths(
             confidence,
             is_whole=candidates.scope is None,
             with_graphs=candidates.with_graphs,
+            with_device=candidates.with_device,
         )
         return _report(driver, linter, candidates, others, wanted, rulebook.ops.name)
 

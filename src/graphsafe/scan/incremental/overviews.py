@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphsafe.scan.roots.assumed_roots import hooks_in
-from graphsafe.scan.roots.candidate_files import RootPatterns, may_capture
+from graphsafe.scan.roots.candidate_files import RootPatterns, may_capture, may_choose_device
 from graphsafe.scan.sources.source import digest
 from graphsafe.scan.symbols.custom_ops import operators_in
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
@@ -16,7 +16,7 @@ OWN_COMMENT = b"graphsafe"
 def words(data: bytes, root_patterns: RootPatterns) -> str:
     """A digest of what a file's text is searched for in every scan."""
     parts = (
-        (root_patterns.may_be_in(data), may_capture(data), b"torch" in data),
+        (root_patterns.may_be_in(data), may_capture(data), may_choose_device(data), b"torch" in data),
         ([*subclasses_in(data)], [*operators_in(data)], [*hooks_in(data)]),
         digest(data) if OWN_COMMENT in data else "",
     )

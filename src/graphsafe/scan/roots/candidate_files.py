@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ CAPTURES: tuple[bytes, ...] = (
     *(b"import vllm", b"from vllm", b"import sglang", b"from sglang"),
 )
 "One of these is in every text that captures, replays, or is built on an engine that does."
+CHOOSES_DEVICE = b"set_device(", b"set_device_index("
+"One of these is in every text that makes another device the current one."
 OUTSIDE_STEPS = frozenset("tests test testing conftest benchmarks examples scripts tools docs setup".split())
 "Modules and packages whose functions nobody calls in a step."
 CALLED = re.compile(rb"(?<!def )\b(\w+)\(")
@@ -46,6 +48,8 @@ class Candidates:
     "Those whose public functions may be roots, since nothing in their package captures -> what the package calls."
     with_graphs: frozenset[str]
     "The files of packages that capture or replay graphs themselves, or are built on an engine that does."
+    with_device: frozenset[str]
+    "The files of packages that choose the current device."
     scope: Scope | None
     "None where the whole project is read."
 
@@ -98,7 +102,8 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     else:
         candidates = list(dict.fromkeys([*wanted, *files.paths]))
         scope = None
-    packages, capturing = _by_package(files)
+    packages = _by_package(files)
+    capturing = _with(packages, files, may_capture)
     public: dict[str, frozenset[str]] = {}
     for package, paths in packages.items() if not (config.hot_paths or config.targets) else ():
         if package and package not in capturing:
@@ -113,19 +118,26 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
         ):
             found.append(path)
     with_graphs = frozenset(path for package in capturing for path in packages[package])
-    return Candidates((*found, TARGETS) if config.targets else tuple(found), public, with_graphs, scope)
+    choosing = _with(packages, files, may_choose_device)
+    with_device = frozenset(path for package in choosing for path in packages[package])
+    return Candidates((*found, TARGETS) if config.targets else tuple(found), public, with_graphs, with_device, scope)
 
 
-def _by_package(files: Files) -> tuple[Mapping[str, Sequence[str]], Set[str]]:
-    """The files by the outermost package that holds them, and which packages capture; files in none are together."""
+def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
+    """The files by the outermost package that holds them; those in none are together."""
     found: dict[str, list[str]] = {}
-    capturing: set[str] = set()
     for path in files.names:
-        package = _outermost(path, files)
-        found.setdefault(package, []).append(path)
-        if package not in capturing and not _is_outside(path, package) and may_capture(files.data(path) or b""):
-            capturing.add(package)
-    return found, capturing
+        found.setdefault(_outermost(path, files), []).append(path)
+    return found
+
+
+def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[bytes], bool]) -> Set[str]:
+    """The packages of which one file does something, by its text; tests, examples and the like do not count."""
+    return {
+        package
+        for package, paths in packages.items()
+        if any(not _is_outside(path, package) and does(files.data(path) or b"") for path in paths)
+    }
 
 
 def _is_outside(path: str, package: str) -> bool:
@@ -143,6 +155,10 @@ def _public_files(files: Files, package: str, paths: Sequence[str]) -> dict[str,
 
 def may_capture(data: bytes) -> bool:
     return any(word in data for word in CAPTURES)
+
+
+def may_choose_device(data: bytes) -> bool:
+    return any(call in data for call in CHOOSES_DEVICE)
 
 
 def _exported(files: Files, package: str) -> frozenset[str]:
