@@ -286,3 +286,25 @@ def test_what_a_first_step_makes_is_state(tmp_path: Path) -> None:
     lazy = "if self.plan is None:\n            self.plan = Plan()\n        plan = add(self.plan, x.shape[0])"
     source = PLAN.replace("plan = add(PLAN, x.shape[0])", lazy)
     assert ("GS702", "plan.pages += count") in found(tmp_path, source)
+
+
+@pytest.mark.parametrize(
+    ("writes", "test", "code"),
+    [
+        ("self.register_buffer('cos', freqs.cos(), persistent=False)", "if length > self.cached:", "GS402"),
+        ("self.cos = freqs.cos()", "if length > self.cached:", "GS402"),
+        ("self.cos = freqs.cos()", "if self.cos.shape[0] < length:", "GS402"),
+        ("self.register_buffer('cos', freqs.cos())", "if True:", "GS703"),
+        ("self.register_buffer('cos', freqs.cos())", "if False:", None),
+    ],
+)
+def test_a_table_that_a_helper_makes_larger(tmp_path: Path, writes: str, test: str, code: str | None) -> None:
+    made = "self.frequencies = nn.Parameter(torch.rand(4))\nself.set_table(16)"
+    step = f"length = x.shape[0]\n{test}\n    self.set_table(length)\nreturn x * self.cos[:length]"
+    more = f"""\
+        def set_table(self, length):
+            self.cached = length
+            freqs = torch.outer(torch.arange(length, device=self.frequencies.device), self.frequencies)
+            {writes}
+        """
+    assert found(tmp_path, module(step, made, more)) == ([(code, writes)] if code else [])

@@ -446,3 +446,39 @@ def test_a_function_dispatched_by_type_runs_what_is_registered_for_its_argument(
     told = ("GS102", "if total(x) > 2:")
     assert found(tmp_path, source.replace("{last}", "1")) == [told]
     assert found(tmp_path, source.replace("{last}", "Reader().read(x)")) == [("GS101", "return value.item()"), told]
+
+
+def test_a_tensor_that_is_handed_in_for_an_int_is_used_like_one(tmp_path: Path) -> None:
+    source = """\
+        class Schedule(nn.Module):
+            def __init__(self, betas: torch.Tensor, times: torch.Tensor):
+                super().__init__()
+                self.register_buffer("alphas", torch.cumprod(1 - betas, 0))
+                self.register_buffer("times", times)
+
+            def scaled(self, x, time: int):
+                return x * self.alphas[time]
+
+            def forward(self, x: torch.Tensor):
+                for number, time in enumerate(self.times):
+                    x = self.scaled(x, {time})
+                return x
+        """
+    told = [("GS101", "return x * self.alphas[time]")]
+    assert found(tmp_path, source.replace("{time}", "time")) == told
+    assert found(tmp_path, source.replace("{time}", "number")) == []
+
+
+def test_a_constructor_runs_that_of_the_librarys_class(tmp_path: Path) -> None:
+    source = """\
+        class Noise(torch.distributions.Normal):
+            def __init__(self, scale, checked=False):
+                super().__init__(torch.zeros_like(scale), scale, validate_args={checked})
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return Noise(x.exp()).rsample()
+        """
+    line = "super().__init__(torch.zeros_like(scale), scale, validate_args=True)"
+    assert found(tmp_path, source.replace("{checked}", "True")) == [("GS106", line)]
+    assert found(tmp_path, source.replace("{checked}", "checked")) == []

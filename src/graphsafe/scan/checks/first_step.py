@@ -117,8 +117,10 @@ def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
             text = dotted(inner.value)
             if text is not None and "." in text:
                 found.append(text)
+    while isinstance(side, ast.Subscript):
+        side = side.value
     if not found and isinstance(side, ast.Attribute) and (owner := dotted(side.value)) is not None:
-        # `if length > self.cached:`: what this object holds is too small, by the number that it keeps of it.
+        # `if length > self.cached:`, `if height > self.sizes[0]:`: what this object holds is too small, by its numbers.
         found.append(f"{owner}.*")
     return tuple(found)
 

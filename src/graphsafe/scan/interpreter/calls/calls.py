@@ -34,7 +34,7 @@ from graphsafe.scan.domain.values import (
     depends_on_step,
     options,
 )
-from graphsafe.scan.interpreter import members
+from graphsafe.scan.interpreter import grown_by_calls, members, state_writes
 from graphsafe.scan.interpreter.calls import chosen_by_type, constructors
 from graphsafe.scan.models import (
     containers,
@@ -46,6 +46,7 @@ from graphsafe.scan.models import (
     torch_functions,
 )
 from graphsafe.scan.sources.node_memo import source_text
+from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.overrides import is_abstract
 
 if TYPE_CHECKING:
@@ -293,7 +294,10 @@ def _instance_method(
         target = Function(method, bound)
         if any("cache" in decorator for decorator in decorators):
             return _cached(engine, frame, node, target, arguments)
-        return _function(engine, frame, node, target, arguments)
+        noted = len(engine.effects.items)
+        value = _function(engine, frame, node, target, arguments)
+        grown_by_calls.note(engine, frame, node, noted)
+        return value
     if name in ("register_buffer", "register_parameter"):
         _register(engine, frame, node, receiver, name, arguments)
         return UNKNOWN
@@ -349,7 +353,12 @@ def _register(
 ) -> None:
     name = arguments.get(0, "name")
     value = arguments.get(1, "tensor" if method == "register_buffer" else "param")
-    if frame.hot or type(name) is not Number or not isinstance(name.const, str) or value is None:
+    if type(name) is not Number or not isinstance(name.const, str) or value is None:
+        return
+    if frame.hot:
+        written = node.args[1] if len(node.args) > 1 else None
+        holder = dotted(node.func.value) if isinstance(node.func, ast.Attribute) else None
+        state_writes.write_attribute(engine, frame, receiver, name.const, holder or "self", value, node, written)
         return
     tensor, _ = as_tensor(value)
     if tensor is not None:
@@ -368,6 +377,10 @@ def _super(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: A
     if method is None:
         if type(receiver) is Instance and name in ("register_buffer", "register_parameter"):
             _register(engine, frame, node, receiver, name, arguments)
+        base = next((base for base in engine.project.mro(receiver.ref) if engine.ops.python(base)), None)
+        if name == "__init__" and base is not None:
+            # What the library's constructor does with these arguments.
+            library.call(engine, frame, node, base, arguments)
         return engine.after_unknown(arguments)
     return engine.call(frame, node, Function(method, receiver), arguments)
 

@@ -121,6 +121,8 @@ def _parameter(
     name = parameter.arg
     if type(passed) is Instance and parameter.annotation is not None and not passed.declared:
         passed = _of_declared_class(engine, frame, passed, parameter.annotation)
+    if type(passed) is Tensor and passed.ndim is None and parameter.annotation is not None:
+        passed = _of_declared_number(engine, frame, passed, parameter.annotation)
     if parameter.annotation is not None and passed is not None and any(map(_is_mixed, options(passed))):
         passed = _of_declared_numbers(engine, frame, passed, parameter.annotation)
     if passed is not None and type(passed) is not Unknown:
@@ -169,6 +171,14 @@ def _of_declared_class(engine: Engine, frame: Frame, passed: Instance, annotatio
     if any(cls.ref in mro(passed.ref) or passed.ref in mro(cls.ref) for cls in classes):
         return passed
     return join_all(replace(cls, step=passed.step) for cls in classes)
+
+
+def _of_declared_number(engine: Engine, frame: Frame, passed: Tensor, annotation: ast.expr) -> Tensor:
+    """A tensor that is handed in for an int or a float is used like one: it has one element and no dimensions."""
+    declared = annotated(engine, frame.file, annotation)
+    if type(declared) is not Number or declared.type not in ("int", "float"):
+        return passed
+    return replace(passed, ndim=0, dtype=passed.dtype or declared.type)
 
 
 def _is_mixed(value: Value) -> bool:
