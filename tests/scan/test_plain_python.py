@@ -466,6 +466,7 @@ def test_a_tensor_that_is_handed_in_for_an_int_is_used_like_one(tmp_path: Path) 
         """
     told = [("GS101", "return x * self.alphas[time]")]
     assert found(tmp_path, source.replace("{time}", "time")) == told
+    assert found(tmp_path, source.replace("{time}", "time / 2")) == []
     assert found(tmp_path, source.replace("{time}", "number")) == []
 
 

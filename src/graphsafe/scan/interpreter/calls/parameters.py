@@ -178,6 +178,9 @@ def _of_declared_number(engine: Engine, frame: Frame, passed: Tensor, annotation
     declared = annotated(engine, frame.file, annotation)
     if type(declared) is not Number or declared.type not in ("int", "float"):
         return passed
+    if declared.type == "int" and passed.dtype not in ("int", None):
+        # Of several functions that a call may mean it is another one.
+        return passed
     return replace(passed, ndim=0, dtype=passed.dtype or declared.type)
 
 
