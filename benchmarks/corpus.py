@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from graphsafe.config import Config
+from graphsafe.config import Config, FunctionPattern
 from graphsafe.report.model import Finding
 from graphsafe.scan.api import scan_paths
 
@@ -23,9 +23,12 @@ def unpack(wheel: Path, folder: Path) -> None:
         archive.extractall(folder, [name for name in archive.namelist() if name.endswith(".py")])
 
 
-def findings_above_note(folder: Path) -> list[Finding]:
-    """What `graphsafe scan FOLDER` prints with no configuration, less GS4xx (allocations) and GS9xx."""
-    report = scan_paths([folder], Config(root=folder))
+def findings_above_note(folder: Path, hot: bool = False) -> list[Finding]:
+    """What `graphsafe scan FOLDER` prints with no configuration, less GS4xx (allocations) and GS9xx.
+
+    With `hot`, every function is taken for one that runs in each step, as `hot-paths = ["*"]` says.
+    """
+    report = scan_paths([folder], Config(root=folder, hot_paths=(FunctionPattern("*"),) if hot else ()))
     return [f for f in report.findings if f.level != "note" and not f.code.startswith(("GS4", "GS9"))]
 
 

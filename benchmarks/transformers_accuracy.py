@@ -64,8 +64,8 @@ class Truth:
         return [p for p in places if self.executed(p) and not any(p.covers(*wait) for wait in self.waits)]
 
 
-def found_in(folder: Path) -> list[Place]:
-    """What a scan of an unpacked wheel finds above note."""
+def found_in(folder: Path, hot: bool = False) -> list[Place]:
+    """What a scan of an unpacked wheel finds above note; with `hot`, as if each function ran in every step."""
     return [
         Place(
             Path(finding.location.path).resolve().relative_to(folder).as_posix(),
@@ -74,7 +74,7 @@ def found_in(folder: Path) -> list[Place]:
             finding.code,
             finding.message,
         )
-        for finding in findings_above_note(folder)
+        for finding in findings_above_note(folder, hot)
     ]
 
 
