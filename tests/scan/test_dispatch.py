@@ -160,3 +160,22 @@ def test_planning_of_flashinfer_waits(scan: Scan) -> None:
     assert scan(source.replace("import fastlib", "import flashinfer as fastlib").replace("[0].item()", "")) == [
         ("GS106", 12)
     ]
+
+
+def test_to_call_an_object_of_a_library_is_to_call_its_forward(scan: Scan) -> None:
+    source = """\
+import torch
+from torch import nn
+from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAudioEncoder
+
+
+class Step(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.tower = Qwen2_5OmniAudioEncoder(config)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+        return self.tower(x, feature_lens=lengths).last_hidden_state
+"""
+    assert scan(source) == [("GS106", 12)]
+    assert scan(source.replace("OmniAudioEncoder", "OmniTextEncoder")) == []

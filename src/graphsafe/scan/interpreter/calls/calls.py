@@ -184,6 +184,8 @@ def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, argume
         return runtime_objects.call_module(engine, frame, node, value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == named_tuples.KIND:
         return named_tuples.made(value, arguments)
+    if isinstance(value, RuntimeObject) and value.kind == "library":
+        return runtime_objects.method(engine, frame, node, value, "forward", arguments)
     if isinstance(value, RuntimeObject) and value.kind == "tensor-method":
         return engine.after_unknown(arguments)
     if isinstance(value, Sequence) and arguments.positional:
