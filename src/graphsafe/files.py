@@ -13,6 +13,8 @@ from pathlib import Path
 
 MAX_HANDWRITTEN = 4_000_000
 "Bytes of a configuration, a rule file or an ignore file: what people write is smaller."
+CHUNK = 65_536
+"Bytes to read at once of a file that says it is empty, as those of /proc do."
 
 
 def read_regular(path: str | Path, most: int) -> bytes:
@@ -29,8 +31,8 @@ def read_regular(path: str | Path, most: int) -> bytes:
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         if status.st_size > most:
             raise OSError(errno.EFBIG, f"larger than {most // 1_000_000} MB", str(path))
-        with open(descriptor, "rb", buffering=0, closefd=False) as file:
-            return file.readall()
+        # To its end, wherever that is by now: most files are read whole at once.
+        return b"".join(iter(lambda: os.read(descriptor, max(status.st_size + 1, CHUNK)), b""))
     finally:
         os.close(descriptor)
 

@@ -29,7 +29,10 @@ def bound_expression(frame: Frame, node: object) -> ast.expr | None:
         return None
     if not isinstance(node, ast.Name) or frame.node is None:
         return node
-    bound = [inner for inner in _assignments(frame.node).get(node.id, ()) if inner.lineno < node.lineno]
+    assigned = _assignments(frame.node).get(node.id)
+    if assigned is None:
+        return node
+    bound = [inner for inner in assigned if inner.lineno < node.lineno]
     return max(bound, key=lambda inner: inner.lineno).value if bound else node
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphsafe.scan.domain import frozen
-from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.events import CompileTest, Event
 from graphsafe.scan.domain.record import Edge, Failure, Place
 from graphsafe.scan.domain.state_log import Read, Use, Write
 from graphsafe.scan.domain.values import Tensor, Value
@@ -104,10 +104,18 @@ class Shared:
 
     def __init__(self) -> None:
         self._items: dict[Item, Item] = {}
+        self._calls: dict[tuple[str, str, int, bool, CompileTest | None], CallEdge] = {}
         self._events: dict[Place, Placed] = {}
 
     def item(self, item: Item) -> Item:
         return self._items.setdefault(item, item)
+
+    def call(self, callee: str, caller: str, line: int, guarded: bool, compile_test: CompileTest | None) -> CallEdge:
+        key = callee, caller, line, guarded, compile_test
+        known = self._calls.get(key)
+        if known is None:
+            known = self._calls[key] = CallEdge(callee, Edge(caller, line, guarded, compile_test))
+        return known
 
     def event(self, place: Place, event: Event) -> Placed:
         """An event has no hash: the last one of its place is the one that is shared."""

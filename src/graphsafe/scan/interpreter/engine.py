@@ -21,10 +21,9 @@ from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.queries import Queries
-from graphsafe.scan.domain.record import Edge, Failure, Place
+from graphsafe.scan.domain.record import Failure, Place
 from graphsafe.scan.domain.state_log import Use, UseKind
 from graphsafe.scan.domain.summary import (
-    CallEdge,
     Effects,
     Included,
     Item,
@@ -165,7 +164,14 @@ class Engine:
 
     def note_once(self, item: Item) -> None:
         """As `note`, where only the first of equal items counts; all summaries that have one share the object."""
-        item = self._shared.item(item)
+        self._note_shared(self._shared.item(item))
+
+    def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = 1) -> None:
+        """Note that hot code calls a function; `line` where the node has none."""
+        line = getattr(node, "lineno", line)
+        self._note_shared(self._shared.call(ref, frame.ref, line, frame.guard is not None, frame.compile_test))
+
+    def _note_shared(self, item: Item) -> None:
         if id(item) not in self.effects.noted:
             self.effects.noted.add(id(item))
             self.note(item)
@@ -198,8 +204,7 @@ class Engine:
         captured = frame.captured and self.is_named_cold(ref, facts)
         hot = frame.hot and not facts.captures and (captured or not self.cold(ref, facts))
         if hot:
-            line = getattr(node, "lineno", facts.line)
-            self.note_once(CallEdge(ref, Edge(frame.ref, line, frame.guard is not None, frame.compile_test)))
+            self.note_call(frame, node, ref, facts.line)
         if function.partial or function.partial_keywords:
             arguments = Arguments(
                 (*function.partial, *arguments.positional),
@@ -234,7 +239,7 @@ class Engine:
         """The summary of a function for these arguments; None while it is being read, or where it cannot be."""
         arguments = widened(call.arguments)
         if arguments is not call.arguments:
-            call = replace(call, arguments=arguments)
+            call = Call(call.ref, call.bound, arguments, call.hot, call.depth, call.level, call.plain, call.captured)
         return self._summary(call, out_of_scope)
 
     def _summary(self, call: Call, out_of_scope: int) -> Summary | None:
@@ -363,9 +368,7 @@ class Engine:
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
         """Have a function read that a call may mean, with unknown arguments."""
         if self.budget.holds(ref):
-            self.note_once(
-                CallEdge(ref, Edge(frame.ref, getattr(node, "lineno", 1), frame.guard is not None, frame.compile_test))
-            )
+            self.note_call(frame, node, ref)
             self.note(NewRoot(ref, receiver, "", frame.guard is not None or bool(frame.unlikely)))
 
     def add_root(self, ref: str, receiver: Value | None, why: str) -> None:

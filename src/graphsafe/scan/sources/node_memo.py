@@ -16,16 +16,28 @@ def memoize_on_node(question: Question) -> Question:
     An answer must not refer to the node or one around it: garbage collection is off, so the cycle would never be freed.
     """
     name = f"{question.__module__}.{question.__qualname__}"
+    if question.__code__.co_argcount == 1:
+        return _of_node_alone(question, name)
 
     @wraps(question)
     def ask(node: ast.AST, *more: object) -> Any:
-        answers: dict[Any, Any] = node.__dict__
-        key: object = name
-        if more:
-            answers, key = answers.setdefault(name, {}), more
-        if key not in answers:
-            answers[key] = question(node, *more)
-        return answers[key]
+        answers: dict[Any, Any] | None = node.__dict__.get(name)
+        if answers is None:
+            answers = node.__dict__[name] = {}
+        if more not in answers:
+            answers[more] = question(node, *more)
+        return answers[more]
+
+    return ask  # type: ignore[return-value]
+
+
+def _of_node_alone(question: Question, name: str) -> Question:
+    @wraps(question)
+    def ask(node: ast.AST) -> Any:
+        answers: dict[str, Any] = node.__dict__
+        if name not in answers:
+            answers[name] = question(node)
+        return answers[name]
 
     return ask  # type: ignore[return-value]
 

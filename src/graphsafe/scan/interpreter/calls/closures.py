@@ -12,8 +12,6 @@ from graphsafe.scan.checks.first_step import FIRST_STEP
 from graphsafe.scan.checks.provenance import is_filled_here
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.held import held_in
-from graphsafe.scan.domain.record import Edge
-from graphsafe.scan.domain.summary import CallEdge
 from graphsafe.scan.domain.values import UNKNOWN, Dict, Function, Sequence, Value
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.calls import parameters
@@ -89,9 +87,7 @@ class Closures:
         )
         inner = self._frame(frame, function)
         if frame.hot and function.ref != frame.ref:
-            line = getattr(call, "lineno", getattr(node, "lineno", 1))
-            edge = Edge(frame.ref, line, frame.guard is not None, frame.compile_test)
-            engine.note_once(CallEdge(function.ref, edge))
+            engine.note_call(frame, call, function.ref, getattr(node, "lineno", 1))
         if isinstance(node, ast.Lambda):
             parameters.bind_lambda(engine, inner, node, arguments)
             return engine.evaluate(inner, node.body)
