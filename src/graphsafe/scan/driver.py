@@ -104,6 +104,7 @@ class Driver:
         readings: RootReadings | None = None,
     ) -> None:
         """`readings`: what earlier scans still answer, and where this one leaves what it has read."""
+        files.uses.is_kept = readings is not None
         self.project = Project(files)
         self._config = config
         self._rulebook = rulebook
