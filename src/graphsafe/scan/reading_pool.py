@@ -115,6 +115,8 @@ def _run(driver: Driver, connection: Connection, others: Sequence[Connection]) -
 
 def _serve(driver: Driver, connection: Connection) -> None:
     known = driver.project.files.indexes.keys() | ()
+    # What was used before this process began the first one notes.
+    driver.project.files.uses.now.clear()
     while (path := connection.recv()) is not None:
         driver.read(path)
         connection.send(None)
