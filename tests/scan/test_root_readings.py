@@ -22,7 +22,7 @@ from graphsafe.scan.domain.summary import Failure, Item
 from graphsafe.scan.domain.values import UNSET, Dict, Instance, Number, Sequence, Tensor, Union, Unknown, Value
 from graphsafe.scan.driver import Driver, Step
 from graphsafe.scan.incremental.cache import FOLDER, _sealed
-from graphsafe.scan.incremental.encoding import Strings, Unkept, absolute, decoded, encoded, relative
+from graphsafe.scan.incremental.encoding import Unkept, absolute, decoded, encoded, relative, strings_table
 from graphsafe.scan.incremental.rows import PARTS
 from graphsafe.scan.sources.source import DIGEST_LENGTH
 
@@ -266,15 +266,15 @@ def test_rows_that_make_no_sense_are_not_used(root: Path, again: Again, change: 
     ],
 )
 def test_values_are_the_same_when_they_are_read_back(value: object) -> None:
-    strings = Strings()
+    strings = strings_table()
     written = encoded(value, strings)
-    back = decoded(written, Strings(strings.texts))
+    back = decoded(written, strings_table(strings.rows))
     assert back == value and repr(back) == repr(value)
 
 
 def test_text_that_names_a_line_is_not_kept() -> None:
     with pytest.raises(Unkept):
-        encoded(Failure("internal-error", "a.py::f", "on line 12"), Strings())
+        encoded(Failure("internal-error", "a.py::f", "on line 12"), strings_table())
 
 
 def test_items_move_with_their_function() -> None:

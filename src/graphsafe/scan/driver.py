@@ -202,6 +202,7 @@ class Driver:
         queries = self._engine.forget()
         if self._readings is not None:
             read = {_name(step): (rests, self._texts_told.get(step, "")) for step, rests in self._rests.items()}
+            self._rests.clear()
             self._readings.keep_rests(read, queries.rests, queries)
         return Outcome(record, self._whys)
 

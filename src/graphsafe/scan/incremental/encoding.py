@@ -15,6 +15,7 @@ from typing import Any
 
 from graphsafe.scan.domain import arguments, events, record, state_log, summary, values
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.incremental.tables import Refused, Table
 
 FirstLine = Callable[[str], int]
 "The first line of the function `path::name`. Raises ValueError for what has none."
@@ -38,32 +39,19 @@ class Unkept(ValueError):
     """Something has no form that holds after an edit, or text has no meaning here."""
 
 
-class Strings:
+def strings_table(texts: Iterable[str] = ()) -> Table:
     """Each text once; what is encoded refers to it by number."""
-
-    def __init__(self, texts: Iterable[str] = ()) -> None:
-        self.texts = [*texts]
-        self._numbers: dict[str, str] = {}
-
-    def number(self, text: str) -> str:
-        """Raises Unkept for text that names a line."""
-        number = self._numbers.get(text)
-        if number is None:
-            if len(self._numbers) < len(self.texts):
-                self._numbers = {known: str(number) for number, known in enumerate(self.texts)}
-                return self.number(text)
-            if NAMES_A_LINE.search(text):
-                raise Unkept(f"names a line: {text}")
-            number = self._numbers[text] = str(len(self.texts))
-            self.texts.append(text)
-        return number
+    return Table(texts, refused=NAMES_A_LINE)
 
 
-def encoded(value: object, strings: Strings) -> str:
+def encoded(value: object, strings: Table) -> str:
     """Raises Unkept."""
     kind = type(value)
     if kind is str:
-        return f'"{strings.number(value)}"'  # type: ignore[arg-type]
+        try:
+            return f'"{strings.number(value)}"'  # type: ignore[arg-type]
+        except Refused as error:
+            raise Unkept(f"names a line: {error}") from None
     if kind is int or kind is float or kind is bool or value is None:
         try:
             return json.dumps(value)
@@ -81,10 +69,10 @@ def encoded(value: object, strings: Strings) -> str:
     raise Unkept(kind.__name__)
 
 
-def decoded(text: str, strings: Strings) -> Any:
+def decoded(text: str, strings: Table) -> Any:
     """Raises Unkept."""
     try:
-        return _value(json.loads(text), strings.texts)
+        return _value(json.loads(text), strings.rows)
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise Unkept(str(error)) from None
 

@@ -14,7 +14,8 @@ from graphsafe.scan.incremental.contents import Contents
 from graphsafe.scan.incremental.edited_report import after_edit
 from graphsafe.scan.incremental.fact_digests import FactDigests
 from graphsafe.scan.incremental.root_readings import RootReadings
-from graphsafe.scan.incremental.rows import NO_ROWS, PARTS, Facts, parse_facts
+from graphsafe.scan.incremental.rows import NO_ROWS, PARTS
+from graphsafe.scan.incremental.tables import Facts, parse_facts
 from graphsafe.scan.roots.candidate_files import RootPatterns, are_few
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project_files import Files

@@ -18,17 +18,16 @@ from graphsafe.scan.incremental.encoding import Unkept
 from graphsafe.scan.incremental.fact_digests import FactDigests
 from graphsafe.scan.incremental.rows import (
     NO_ROWS,
-    Facts,
     RootReading,
     Rows,
     add,
     live_facts,
-    parse_facts,
     parts_of,
     resting_on,
     rows_of,
 )
 from graphsafe.scan.incremental.summary_rows import SummaryReader, SummaryWriter
+from graphsafe.scan.incremental.tables import Facts, parse_facts
 
 UNKNOWN = -1
 ENOUGH = 0.5

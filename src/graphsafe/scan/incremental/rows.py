@@ -1,127 +1,24 @@
 """What reading each root gave in earlier scans, and what that rests on, as tables of plain values.
 
 A summary refers to the summaries of what it calls, an answer to the questions that it asked, each by its number. All of
-it is JSON in the cache. In memory numbers stand in arrays and rows are text until they are needed: of a large project
-there are hundreds of thousands.
+it is JSON in the cache.
 """
 
 from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
 
-from graphsafe.scan.domain.uses import Fact
-from graphsafe.scan.incremental.encoding import Strings, decoded, encoded
+from graphsafe.scan.incremental.encoding import decoded, encoded, strings_table
+from graphsafe.scan.incremental.tables import Facts, Lists, Table, as_text, numbers_text
 
 PARTS = ("facts", "strings", "fact sets", "used", "asked", "items", "summaries", "roots")
 "What is kept of rows."
-_as_text = json.JSONEncoder(separators=(",", ":")).encode
 NO_ROWS = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError)
 "What text raises that is no such table, or stands for nothing that it should."
-
-
-class Lists:
-    """Lists of numbers, by number."""
-
-    def __init__(self, lengths: Iterable[int] = (), numbers: Iterable[int] = ()) -> None:
-        """Raises TypeError, ValueError or OverflowError for what are no such lengths and numbers."""
-        self._ends = array("I", accumulate(lengths))
-        self.numbers = array("I", numbers)
-        if (self._ends[-1] if self._ends else 0) != len(self.numbers):
-            raise ValueError("no such lists")
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def __getitem__(self, number: int) -> Sequence[int]:
-        return self.numbers[self._ends[number - 1] if number else 0 : self._ends[number]]
-
-    def __iter__(self) -> Iterator[Sequence[int]]:
-        first = 0
-        for end in self._ends:
-            yield self.numbers[first:end]
-            first = end
-
-    def append(self, row: Iterable[int]) -> int:
-        """The number of the new list."""
-        self.numbers.extend(row)
-        self._ends.append(len(self.numbers))
-        return len(self._ends) - 1
-
-    def text(self) -> str:
-        return _as_text(([len(row) for row in self], list(self.numbers)))
-
-
-class Table:
-    """Rows of text, by number; equal ones have one number."""
-
-    def __init__(self, rows: Iterable[str] = ()) -> None:
-        self.rows = [*rows]
-        self._numbers: dict[str, int] = {}
-
-    def number(self, row: str) -> int:
-        if len(self._numbers) < len(self.rows):
-            self._numbers = {known: number for number, known in enumerate(self.rows)}
-        number = self._numbers.get(row)
-        if number is None:
-            number = self._numbers[row] = len(self.rows)
-            self.rows.append(row)
-        return number
-
-
-class Facts:
-    """What earlier scans have used, and still says the same: each with a digest of that."""
-
-    def __init__(self) -> None:
-        self._digests: list[str] = []
-        "By number, those of facts included that have changed since."
-        self._numbers: dict[Fact, int] = {}
-
-    def __len__(self) -> int:
-        """How many numbers were given."""
-        return len(self._digests)
-
-    def number(self, fact: Fact, digest: Callable[[Fact], str]) -> int:
-        """`digest` is called where the fact is not known."""
-        number = self._numbers.get(fact)
-        if number is None:
-            number = self._numbers[fact] = len(self._digests)
-            self._digests.append(digest(fact))
-        return number
-
-    def __iter__(self) -> Iterator[tuple[Fact, int, str]]:
-        for fact, number in self._numbers.items():
-            yield fact, number, self._digests[number]
-
-    def forget(self, facts: Iterable[Fact]) -> set[int]:
-        """They say something else now. Their numbers."""
-        return {self._numbers.pop(fact) for fact in facts}
-
-    def text(self, live: Set[int]) -> str:
-        """As text, those with these numbers."""
-        found: dict[str | int, list[object]] = {}
-        for (kind, about, *more), number, digest in self:
-            if number in live:
-                found.setdefault(about, []).append((number, digest, kind, *more))
-        return _as_text((len(self), found))
-
-
-def parse_facts(text: str) -> Facts:
-    """Raises one of NO_ROWS."""
-    facts = Facts()
-    count, found = json.loads(text)
-    facts._digests = [""] * min(count, len(text))
-    for about, rows in found.items():
-        for number, digest, kind, *more in rows:
-            if not (0 <= number < count and type(digest) is type(kind) is str):
-                raise ValueError("no such fact")
-            facts._numbers[(kind, about, *more)] = number
-            facts._digests[number] = digest
-    return facts
 
 
 @dataclass(slots=True)
@@ -144,7 +41,7 @@ class Rows:
     """Numbers refer to rows of the other tables."""
 
     facts: Facts = field(default_factory=Facts)
-    strings: Strings = field(default_factory=Strings)
+    strings: Table = field(default_factory=strings_table)
     fact_sets: Lists = field(default_factory=Lists)
     used: array[int] = field(default_factory=lambda: array("I"))
     "Question -> the set of facts that its answer rests on."
@@ -257,7 +154,7 @@ class _Copy:
             *lists, value, which = json.loads(self._others.summaries.rows[number])
             numbers = [[self._item(item) for item in items] for items in lists]
             row = (*numbers, self._item(value) if value >= 0 else value, which)
-            self._summaries[number] = self._rows.summaries.number(_as_text(row))
+            self._summaries[number] = self._rows.summaries.number(as_text(row))
         return self._summaries[number]
 
     def _item(self, number: int) -> int:
@@ -289,13 +186,13 @@ def call(number: int) -> tuple[int, int]:
 def parts_of(rows: Rows) -> Iterator[str]:
     """As text: PARTS, but for the facts."""
     roots = {root: (r.facts, r.questions, r.first, r.told, r.second) for root, r in rows.roots.items()}
-    yield _as_text(rows.strings.texts)
+    yield as_text(rows.strings.rows)
     yield rows.fact_sets.text()
-    yield _as_text(list(rows.used))
+    yield numbers_text(rows.used)
     yield rows.asked.text()
     for table in (rows.items, rows.summaries):
         yield "\n".join(table.rows)
-    yield _as_text((roots, rows.rests, rows.replaced))
+    yield as_text((roots, rows.rests, rows.replaced))
 
 
 def rows_of(facts: Facts, parts: Iterable[str]) -> Rows:
@@ -304,7 +201,7 @@ def rows_of(facts: Facts, parts: Iterable[str]) -> Rows:
     known, rests, replaced = json.loads(roots)
     rows = Rows(
         facts,
-        Strings(_texts(json.loads(strings))),
+        strings_table(_texts(json.loads(strings))),
         Lists(*json.loads(fact_sets)),
         array("I", json.loads(used)),
         Lists(*json.loads(asked)),
