@@ -483,3 +483,25 @@ def test_a_constructor_runs_that_of_the_librarys_class(tmp_path: Path) -> None:
     line = "super().__init__(torch.zeros_like(scale), scale, validate_args=True)"
     assert found(tmp_path, source.replace("{checked}", "True")) == [("GS106", line)]
     assert found(tmp_path, source.replace("{checked}", "checked")) == []
+
+
+def test_where_one_of_two_annotations_is_wrong_nothing_is_said(tmp_path: Path) -> None:
+    source = """\
+        from typing import Optional
+
+        class Step(nn.Module):
+            def __init__(self, rows):
+                super().__init__()
+                self.rows = rows
+
+            def forward(self, x: torch.Tensor):
+                return self.summed(x, self.rows(x))
+
+            def summed(self, x, count: torch.Tensor):
+                return padded(x, {count})
+
+        def padded(x, count: Optional[int] = None):
+            return x.new_zeros(count)
+        """
+    assert found(tmp_path, source.replace("{count}", "count")) == []
+    assert found(tmp_path, source.replace("{count}", "x.sum()")) == [("GS203", "return x.new_zeros(count)")]

@@ -211,7 +211,8 @@ def _emit_effects(
             continue
         if effect.kind == "allocates" and not effect.anywhere and where == "host":
             continue
-        doubtful = effect.how in SIZE_READS and all_maybe_host(tensor for tensor in involved if tensor is not receiver)
+        sizes = [tensor for tensor in involved if tensor is not receiver] if effect.how in SIZE_READS else []
+        doubtful = bool(sizes) and (all_maybe_host(sizes) or not any(tensor.certain for tensor in sizes))
         confidence: Confidence = "likely" if hit.certain and not guessed and not doubtful else "possible"
         if not involved and op.placement == "same" and not unknown and not effect.anywhere:
             confidence = "possible"

@@ -24,6 +24,7 @@ from graphsafe.scan.domain.values import (
     holds_device,
     of_elements,
     options,
+    without_none,
 )
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
@@ -174,14 +175,18 @@ def _of_declared_class(engine: Engine, frame: Frame, passed: Instance, annotatio
 
 
 def _of_declared_number(engine: Engine, frame: Frame, passed: Tensor, annotation: ast.expr) -> Tensor:
-    """A tensor that is handed in for an int or a float is used like one: it has one element and no dimensions."""
-    declared = annotated(engine, frame.file, annotation)
+    """A tensor that is handed in for an int or a float is used like one: it has one element and no dimensions.
+
+    Where an annotation alone says that it is a tensor, one of the two is wrong.
+    """
+    declared = without_none(annotated(engine, frame.file, annotation))
     if type(declared) is not Number or declared.type not in ("int", "float"):
         return passed
     if declared.type == "int" and passed.dtype not in ("int", None):
         # Of several functions that a call may mean it is another one.
         return passed
-    return replace(passed, ndim=0, dtype=passed.dtype or declared.type)
+    sure = passed.certain and (passed.where != "any" or passed.fresh)
+    return replace(passed, ndim=0, dtype=passed.dtype or declared.type, certain=sure)
 
 
 def _is_mixed(value: Value) -> bool:
