@@ -504,7 +504,7 @@ def test_what_an_unknown_call_makes_first_may_be_no_tensor(scan):
         ("cuda:0", "torch.cuda.set_device(rank)", ["GS604"]),
     ],
 )
-def test_the_current_device_is_the_modules_where_the_package_chooses_it(
+def test_the_current_device_is_the_modules_where_the_project_chooses_it(
     tmp_path: Path, device: str, launcher: str, expected: list[str]
 ) -> None:
     package = tmp_path / "engine"

@@ -91,7 +91,7 @@ def scan_paths(
             confidence,
             is_whole=candidates.scope is None,
             with_graphs=candidates.with_graphs,
-            with_device=candidates.with_device,
+            chooses_device=candidates.chooses_device,
         )
         return _report(driver, linter, candidates, others, wanted, rulebook.ops.name)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def named(engine: Engine, frame: Frame, node: ast.Call) -> None:
     """A call that makes or moves a tensor.
 
-    `cuda` is the current device, which is the module's where the package chooses it; `cuda:0` is right for one process
+    `cuda` is the current device, which is the module's where the project chooses it; `cuda:0` is right for one process
     of them all.
     """
     text = next(filter(None, map(_literal, _arguments(node))), None)

@@ -41,12 +41,12 @@ class Linter:
         *,
         is_whole: bool = True,
         with_graphs: Set[str] = frozenset(),
-        with_device: Set[str] = frozenset(),
+        chooses_device: bool = False,
     ) -> None:
         """`is_whole`: all that leads to the files was read, so that what was not found is not there.
 
-        `with_graphs`: the files of packages that capture or replay graphs themselves. `with_device`: those of packages
-        that choose the current device.
+        `with_graphs`: the files of packages that capture or replay graphs themselves. `chooses_device`: whether the
+        project makes another device the current one.
         """
         self._project = project
         self._record = record
@@ -55,7 +55,7 @@ class Linter:
         self._least = CONFIDENCES.index(confidence)
         self._is_whole = is_whole
         self._with_graphs = with_graphs
-        self._with_device = with_device
+        self._chooses_device = chooses_device
         self._selection = Selection.of(config, rulebook)
         self._display: dict[str, str] = {}
         self._paths = HotnessRules(config)
@@ -134,7 +134,7 @@ class Linter:
         written = state_across_steps.events(record.state)
         written_events = ((Place(w.path, w.function, event.span, event.kind, event.how), event) for w, event in written)
         for place, event in chain(record.events.items(), written_events):
-            chosen = event.how == "literal-device" and event.level == "warning" and place.path in self._with_device
+            chosen = event.how == "literal-device" and event.level == "warning" and self._chooses_device
             if chosen or (_needs_replay(event) and regions.of(_ref(place), event.span[0]) == "step"):
                 event = replace(event, confidence="possible")
             yield place, event

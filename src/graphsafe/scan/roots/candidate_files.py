@@ -48,8 +48,8 @@ class Candidates:
     "Those whose public functions may be roots, since nothing in their package captures -> what the package calls."
     with_graphs: frozenset[str]
     "The files of packages that capture or replay graphs themselves, or are built on an engine that does."
-    with_device: frozenset[str]
-    "The files of packages that choose the current device."
+    chooses_device: bool
+    "Whether the project makes another device the current one: each of its processes has its own, then."
     scope: Scope | None
     "None where the whole project is read."
 
@@ -118,9 +118,8 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
         ):
             found.append(path)
     with_graphs = frozenset(path for package in capturing for path in packages[package])
-    choosing = _with(packages, files, may_choose_device)
-    with_device = frozenset(path for package in choosing for path in packages[package])
-    return Candidates((*found, TARGETS) if config.targets else tuple(found), public, with_graphs, with_device, scope)
+    chooses_device = bool(_with(packages, files, may_choose_device))
+    return Candidates((*found, TARGETS) if config.targets else tuple(found), public, with_graphs, chooses_device, scope)
 
 
 def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
