@@ -1,7 +1,9 @@
 """How well scan tells the lines of libraries that wait for the device from those that only run.
 
 The truth comes from `library_truth.py`, and is scored as transformers_accuracy.py scores that of transformers. The
-packages are scanned one by one with no configuration, from where wheels of the same versions are unpacked.
+packages are scanned one by one with no configuration, from where wheels of the same versions are unpacked. What is
+false for these steps may wait in others: library_ways/ takes further ways through the same lines, and what waited
+there (`library_truth.py --ways`) is counted apart.
 
     pip download --no-deps -d WHEELS torchvision==... torchaudio==...      # the versions that the truth names
     python benchmarks/library_accuracy.py WHEELS/*.whl [--lines]           # the tables of docs/accuracy.md
@@ -55,6 +57,12 @@ def main() -> int:
         print(row(package, truth, found), flush=True)
     print(row("all", truth, everything))
     beside = truth.beside(everything)
+    elsewhere: list[Place] = []
+    if "--untouched" not in sys.argv:
+        ways = Truth(json.loads((DATA / "library_ways.json").read_text(encoding="utf-8")))
+        elsewhere = [place for place in beside if any(place.covers(*wait) for wait in ways.waits)]
+        print(f"\nOf the false ones wait on another way through the same line: {len(elsewhere)}")
+        print(f"Of the lines that wait on these ways, found: {len(ways.found(everything))} of {len(ways.waits)}")
     apart = Counter(place.code for place in beside if place.code >= "GS4")
     print(f"\nOn lines that ran, of what no wait can confirm: {dict(sorted(apart.items()))}")
     if "--lines" in sys.argv:
@@ -63,7 +71,8 @@ def main() -> int:
             guarded = " (guarded)" if (path, line) in truth.guarded else ""
             print(f"{'found ' if (path, line) in told else 'missed'}{guarded} {path}:{line}")
         for place in beside:
-            print(f"beside {place.path}:{place.first}: {place.code} {place.message}")
+            waits = " (waits on another way)" if place in elsewhere else ""
+            print(f"beside{waits} {place.path}:{place.first}: {place.code} {place.message}")
     return 0
 
 
