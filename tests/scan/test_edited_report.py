@@ -122,3 +122,22 @@ def test_a_finding_that_names_other_lines_names_those_of_today(root: Path, again
     report, read = again()
     (moved,) = (finding for finding in report.findings if "uses" in finding.data)
     assert read and int(moved.data["uses"]) == int(finding.data["uses"]) + 1
+
+
+def test_a_finding_that_names_lines_of_its_own_file_holds_when_its_callers_move(root: Path, again: Again) -> None:
+    (root / "counted.py").write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Counted(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.count = 0\n\n"
+        "    def step(self, x: torch.Tensor):\n        x = x[: self.count]\n        self.count += 1\n        return x\n"
+    )
+    (root / "model.py").write_text(
+        "import torch\n\nfrom counted import Counted\n\n\nclass Step(Counted):\n"
+        "    def forward(self, x: torch.Tensor):\n        return self.step(x)\n"
+    )
+    report, _ = again()
+    (finding,) = (finding for finding in report.findings if "uses" in finding.data)
+    edit(root, "model.py", "class Step", "# Above.\nclass Step")
+    report, read = again()
+    (moved,) = (finding for finding in report.findings if "uses" in finding.data)
+    assert not read and moved.data == finding.data and moved.location == finding.location
+    assert [site.line for site in moved.call_chain] == [site.line + 1 for site in finding.call_chain] != []

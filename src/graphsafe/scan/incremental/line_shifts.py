@@ -48,7 +48,7 @@ def _shifted(finding: Finding, shifts: Mapping[str, LineShift]) -> Finding:
     shift = shifts.get(os.path.abspath(at.path))
     if shift is None and not any(os.path.abspath(site.path) in shifts for site in finding.call_chain):
         return finding
-    if finding.edits or any(map(_names_a_line, _texts(finding))):
+    if finding.edits or any(map(_names_a_line, _texts(finding, is_edited=shift is not None))):
         raise Unclear
     if shift is not None:
         at = replace(at, line=shift.line(at.line), end_line=shift.line(at.end_line))
@@ -60,9 +60,11 @@ def _shifted_site(site: CallSite, shifts: Mapping[str, LineShift]) -> CallSite:
     return site if shift is None else replace(site, line=shift.line(site.line))
 
 
-def _texts(finding: Finding) -> Iterator[str]:
-    """Where a line may be named in passing."""
-    yield from (finding.message, finding.fix, *map(str, finding.data.values()))
+def _texts(finding: Finding, is_edited: bool) -> Iterator[str]:
+    """Where a line may be named in passing; `is_edited`: whether its own file is."""
+    # The lines that use a number stand in the file that writes it.
+    data = (str(value) for name, value in finding.data.items() if is_edited or name != "uses")
+    yield from (finding.message, finding.fix, *data)
     yield finding.location.function or ""
     yield from (site.function or "" for site in finding.call_chain)
 
