@@ -14,10 +14,10 @@ from graphsafe.scan.api import scan_paths
 from graphsafe.scan.driver import Driver
 from graphsafe.scan.incremental.cache import FOLDER
 
-from .editing import edit, scans_again, write_project
+from ..editing import edit, scans_again, write_project
 from .test_edited_report import FILES
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def test_two_processes_write_the_same_report() -> None:

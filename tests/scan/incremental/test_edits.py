@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .editing import Again, edit
+from ..editing import Again, edit
 
 MODEL = """\
 import torch

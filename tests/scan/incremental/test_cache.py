@@ -18,7 +18,7 @@ from graphsafe.report.model import Report
 from graphsafe.scan import api
 from graphsafe.scan.incremental.cache import FOLDER, cache_folder
 
-from .editing import text
+from ..editing import text
 
 MODEL = """\
 import torch

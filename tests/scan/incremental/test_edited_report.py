@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .editing import Again, edit, scans_again
+from ..editing import Again, edit, scans_again
 
 MODEL = """\
 import torch

@@ -12,8 +12,8 @@ import pytest
 from graphsafe.config import load_config
 from graphsafe.scan.domain.queries import Queries
 
-from .benchmark import ROOT, benchmark
-from .editing import write_project
+from ..benchmark import ROOT, benchmark
+from ..editing import write_project
 from .test_edits import FILES
 
 RECURSIVE = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .benchmark import ROOT, benchmark
+from ..benchmark import ROOT, benchmark
 
 
 def test_findings_do_not_depend_on_what_went_before(tmp_path: Path) -> None:

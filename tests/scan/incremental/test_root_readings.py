@@ -26,7 +26,7 @@ from graphsafe.scan.incremental.encoding import Unkept, absolute, decoded, encod
 from graphsafe.scan.incremental.rows import PARTS
 from graphsafe.scan.sources.source import DIGEST_LENGTH
 
-from .editing import Again, edit, text
+from ..editing import Again, edit, text
 
 ROOT = """\
 import torch
