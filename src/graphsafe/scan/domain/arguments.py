@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from graphsafe.scan.domain.frozen import dataclass
-from graphsafe.scan.domain.values import Value
+from graphsafe.scan.domain.held import state_of
+from graphsafe.scan.domain.values import Unknown, Value, depends_on_step, holds_device
 
 TOP_LEVEL = 2
 "How many levels of methods that assign attributes are read, each to know what the level above stores."
@@ -46,3 +47,10 @@ class Call:
     "As it was before its decorators."
     captured: bool = False
     "A capture calls it, and cold-paths name it: they do not hold there."
+
+
+def unknown_result(arguments: Arguments) -> Unknown:
+    """What a call of something unknown returns: unknown, but derived from the arguments."""
+    given = tuple(arguments.values())
+    state = next(filter(None, map(state_of, given)), None)
+    return Unknown(any(map(depends_on_step, given)), any(map(holds_device, given)), state=state)

@@ -15,7 +15,7 @@ from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan.checks.provenance import is_filled_here
-from graphsafe.scan.domain.arguments import Arguments, Call
+from graphsafe.scan.domain.arguments import Arguments, Call, unknown_result
 from graphsafe.scan.domain.events import Event, EventKind, precedence, span_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import state_of
@@ -192,7 +192,7 @@ class Engine:
         ref = function.ref
         facts = self.project.function_facts(ref)
         if facts is None:
-            return self.after_unknown(arguments)
+            return unknown_result(arguments)
         path, _, qualified = ref.partition("::")
         file = self.project.file(path) if self.libraries.called else None
         if file is not None:
@@ -353,13 +353,6 @@ class Engine:
         if node is None or file is None or node.returns is None:
             return Unknown(step, arguments is not None and any(map(holds_device, arguments.values())))
         return _marked(annotated(self, file, node.returns), step)
-
-    @staticmethod
-    def after_unknown(arguments: Arguments) -> Value:
-        """What a call of something unknown returns: unknown, but derived from the arguments."""
-        given = tuple(arguments.values())
-        state = next(filter(None, map(state_of, given)), None)
-        return Unknown(any(map(depends_on_step, given)), any(map(holds_device, given)), state=state)
 
     def is_cold(self, ref: str) -> bool:
         facts = self.project.function_facts(ref)

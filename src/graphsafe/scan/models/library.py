@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.domain.arguments import unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join_all
 from graphsafe.scan.domain.values import (
@@ -133,7 +134,7 @@ def call(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arg
         return RuntimeObject("logger")
     if name.endswith((".lru_cache", ".cache")):
         return UNKNOWN
-    return engine.after_unknown(arguments)
+    return unknown_result(arguments)
 
 
 def _numpy(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from graphsafe.libraries import LibraryModel, Returns
+from graphsafe.scan.domain.arguments import unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import sequence
 from graphsafe.scan.domain.naming import names_host
@@ -65,7 +66,7 @@ def method(
     named_calls.note(engine, frame, node, full)
     model = engine.libraries.find(full)
     if model is None:
-        after = engine.after_unknown(arguments)
+        after = unknown_result(arguments)
         return Unknown(after.step, True) if isinstance(after, Unknown) else after
     return call(engine, frame, node, full, model, arguments)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.optable import Argument, Call
 from graphsafe.scan.checks import side_stream
+from graphsafe.scan.domain.arguments import unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join
 from graphsafe.scan.domain.values import (
@@ -54,7 +55,7 @@ def method(
     model = engine.libraries.find(full)
     if model is not None:
         return library_models.call(engine, frame, node, full, model, arguments)
-    return engine.after_unknown(arguments)
+    return unknown_result(arguments)
 
 
 def _logger(
@@ -73,7 +74,7 @@ def _optimizer(
     engine: Engine, frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments
 ) -> Value:
     if name != "step":
-        return engine.after_unknown(arguments)
+        return unknown_result(arguments)
     kind, *switches = (handle.detail or "").split()
     own = f"torch.optim.{kind}.step"
     _step(engine, frame, node, own if engine.ops.python(own) else "torch.optim.Optimizer.step", kind, switches)
@@ -84,7 +85,7 @@ def _scaler(
     engine: Engine, frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments
 ) -> Value:
     if name != "step":
-        return engine.after_unknown(arguments)
+        return unknown_result(arguments)
     optimizer = arguments.get(0, "optimizer")
     switches: list[str] = []
     if type(optimizer) is RuntimeObject and optimizer.kind == "optimizer":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.checks import fixed_device
+from graphsafe.scan.domain.arguments import unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.naming import names_host
 from graphsafe.scan.domain.summary import StepInput
@@ -89,7 +90,7 @@ def method_of_unknown(
         computed = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.BinOp)
         computed = computed or (step and name in engine.ops.tensor_hints("step-input"))
         return method(engine, frame, node, Tensor(where="any", step=step, certain=computed), name, arguments)
-    after = engine.after_unknown(arguments)
+    after = unknown_result(arguments)
     assert type(after) is Unknown
     if after.device:
         # State passed to an unknown call together with device tensors is taken to decide what the device does.

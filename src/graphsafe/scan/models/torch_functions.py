@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.domain.arguments import unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join_all
 from graphsafe.scan.domain.values import (
@@ -55,7 +56,7 @@ def torch(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Ar
             return tensors.method(
                 engine, frame, node, receiver, last, replace(arguments, positional=arguments.positional[1:])
             )
-        return engine.after_unknown(arguments)
+        return unknown_result(arguments)
     if name.startswith("torch.nn.") and last[:1].isupper():
         return RuntimeObject("module", name)
     if name.startswith(("torch.cuda.", "torch.")) and last.endswith("Tensor") and last[:1].isupper():
@@ -81,7 +82,7 @@ def torch(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Ar
         involved = [tensor for value in arguments.values() for tensor in operations.tensors_in(value)]
         if involved and not name.startswith(("torch.ops.", "torch._C.")):
             return replace(operations.elementwise(tuple(involved), None), ndim=None)
-    return engine.after_unknown(arguments)
+    return unknown_result(arguments)
 
 
 def _typed_tensor(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
@@ -188,7 +189,7 @@ def checkpoint(engine: Engine, frame: Frame, node: ast.Call, arguments: Argument
 
 def _apply_first(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if not arguments.positional:
-        return engine.after_unknown(arguments)
+        return unknown_result(arguments)
     return engine.call_value(
         frame, node, arguments.positional[0], replace(arguments, positional=arguments.positional[1:])
     )

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING
 
-from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import kept
 from graphsafe.scan.domain.joins import element_of, join, join_all
@@ -151,7 +151,7 @@ def call_value(engine: Engine, frame: Frame, node: ast.Call, value: Value, argum
     if len(found) > 1 and all(type(made) is Instance for made in found):
         # Whatever class of a table it is, its methods are followed.
         return Union(tuple(dict.fromkeys(found)))
-    return join_all(found) if found else engine.after_unknown(arguments)
+    return join_all(found) if found else unknown_result(arguments)
 
 
 def _fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
@@ -187,7 +187,7 @@ def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, argume
     if isinstance(value, RuntimeObject) and value.kind == "library":
         return runtime_objects.method(engine, frame, node, value, "forward", arguments)
     if isinstance(value, RuntimeObject) and value.kind == "tensor-method":
-        return engine.after_unknown(arguments)
+        return unknown_result(arguments)
     if isinstance(value, Sequence) and arguments.positional:
         # nn.Sequential: each module is called with what the one before it returned.
         result: Value = arguments.positional[0]
@@ -196,7 +196,7 @@ def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, argume
             result = call_value(engine, frame, node, module, replace(arguments, positional=(result,), keywords={}))
         return result
     _note_arguments(engine, frame, node, arguments)
-    return engine.after_unknown(arguments)
+    return unknown_result(arguments)
 
 
 def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> None:
@@ -232,7 +232,7 @@ def _call_instance(engine: Engine, frame: Frame, node: ast.Call, instance: Insta
         return call_value(engine, frame, node, chosen, arguments)
     if engine.attributes.is_module(instance.ref):
         return Tensor(where="any", step=any(map(depends_on_step, arguments.values())), certain=False, fresh=True)
-    return engine.after_unknown(arguments)
+    return unknown_result(arguments)
 
 
 def call_method(engine: Engine, frame: Frame, node: ast.AST, instance: Instance, method: str) -> Value:
@@ -268,7 +268,7 @@ def _method(
             engine, frame, node, members.attribute(engine, frame, function, receiver, name, None), arguments
         )
     if isinstance(receiver, Function):
-        return engine.after_unknown(arguments)
+        return unknown_result(arguments)
     return tensors.method_of_unknown(engine, frame, node, receiver, name, arguments)
 
 
@@ -374,7 +374,7 @@ def _register(
 def _super(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
     receiver = frame.self_value
     if frame.owner is None or not isinstance(receiver, (Instance, ClassValue)):
-        return engine.after_unknown(arguments)
+        return unknown_result(arguments)
     method = engine.project.find_method(receiver.ref, name, after=frame.owner)
     if method is None:
         if type(receiver) is Instance and name in ("register_buffer", "register_parameter"):
@@ -383,12 +383,12 @@ def _super(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: A
         if name == "__init__" and base is not None:
             # What the library's constructor does with these arguments.
             library.call(engine, frame, node, base, arguments)
-        return engine.after_unknown(arguments)
+        return unknown_result(arguments)
     return engine.call(frame, node, Function(method, receiver), arguments)
 
 
 def _autograd(engine: Engine, frame: Frame, node: ast.Call, cls: ClassValue, arguments: Arguments) -> Value:
     method = engine.project.find_method(cls.ref, "forward")
     if method is None:
-        return engine.after_unknown(arguments)
+        return unknown_result(arguments)
     return engine.call(frame, node, Function(method), replace(arguments, positional=(UNKNOWN, *arguments.positional)))
