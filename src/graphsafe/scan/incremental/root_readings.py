@@ -18,6 +18,8 @@ from graphsafe.scan.incremental.encoding import Unkept
 from graphsafe.scan.incremental.fact_digests import FactDigests
 from graphsafe.scan.incremental.rows import (
     NO_ROWS,
+    UNKNOWN,
+    QuestionNumbers,
     RootReading,
     Rows,
     add,
@@ -29,7 +31,6 @@ from graphsafe.scan.incremental.rows import (
 from graphsafe.scan.incremental.summary_rows import SummaryReader, SummaryWriter
 from graphsafe.scan.incremental.tables import Facts, parse_facts
 
-UNKNOWN = -1
 ENOUGH = 0.5
 "If fewer of the roots are known, hardly anything is gained."
 
@@ -133,12 +134,12 @@ class RootReadings:
                 rest.facts |= rests.facts
                 rest.asked |= rests.asked
                 continue
-            questions = (*earlier.get(root, ()), *keeper.questions(rests.asked))
+            questions = (*earlier.get(root, ()), *keeper.questions.of(rests.asked))
             first = self._first.get(root, -1)
             facts = keeper.fact_set(rests.facts)
             rows.roots[root] = RootReading(facts, questions, first, told, self._second.get(root, -1))
             self._used[root] = None
-        rows.rests.append((keeper.fact_set(rest.facts), keeper.questions(rest.asked)))
+        rows.rests.append((keeper.fact_set(rest.facts), keeper.questions.of(rest.asked)))
         keeper.close()
 
     def keep_facts(self, facts: Iterable[int]) -> None:
@@ -173,10 +174,7 @@ class _Keeper:
         self._digests = digests
         self._facts = array("i", [UNKNOWN]) * digests.fact_count
         self._fact_sets: dict[bytes, int] = {}
-        self._questions = array("i", [UNKNOWN]) * len(queries)
-        self._met = array("I")
-        "Questions in the order of their new numbers."
-        self._first = len(rows.asked)
+        self.questions = QuestionNumbers(len(queries), len(rows.asked), queries.asked)
 
     def fact_set(self, facts: Iterable[int]) -> int:
         return self._fact_set(array("I", sorted(facts)).tobytes())
@@ -189,24 +187,12 @@ class _Keeper:
             number = self._fact_sets[facts] = self._rows.fact_sets.append(numbers)
         return number
 
-    def questions(self, asked: Iterable[int]) -> tuple[int, ...]:
-        """The numbers that these get, and all that they asked."""
-        waiting = [*asked]
-        while waiting:
-            question = waiting.pop()
-            if self._questions[question] == UNKNOWN:
-                self._questions[question] = self._first + len(self._met)
-                self._met.append(question)
-                waiting += self._queries.asked(question)
-        return tuple([self._questions[question] for question in asked])
-
     def close(self) -> None:
         """Write the questions that were met."""
-        assert len(self._rows.asked) == self._first
-        number = self._questions.__getitem__
-        for question in self._met:
+        assert len(self._rows.asked) == self.questions.first
+        for question in self.questions.met:
             self._rows.used.append(self._fact_set(self._queries.facts(question)))
-            self._rows.asked.append(map(number, self._queries.asked(question)))
+            self._rows.asked.append(self.questions.of(self._queries.asked(question)))
 
     def _fact(self, number: int) -> int:
         if self._facts[number] == UNKNOWN:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ PARTS = ("facts", "strings", "fact sets", "used", "asked", "items", "summaries",
 "What is kept of rows."
 NO_ROWS = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError)
 "What text raises that is no such table, or stands for nothing that it should."
+UNKNOWN = -1
 
 
 @dataclass(slots=True)
@@ -108,13 +109,36 @@ def add(rows: Rows, others: Rows, roots: Mapping[str, RootReading]) -> None:
     for root, reading in roots.items():
         rows.roots[root] = RootReading(
             copy.fact_set(reading.facts),
-            copy.questions(reading.questions),
+            copy.questions.of(reading.questions),
             copy.summary(reading.first),
             reading.told,
             copy.summary(reading.second),
         )
-    rows.rests += [(copy.fact_set(facts), copy.questions(questions)) for facts, questions in others.rests]
+    rows.rests += [(copy.fact_set(facts), copy.questions.of(questions)) for facts, questions in others.rests]
     copy.close()
+
+
+class QuestionNumbers:
+    """New numbers for the questions that are met, and for all that these asked."""
+
+    def __init__(self, count: int, first: int, asked: Callable[[int], Iterable[int]]) -> None:
+        """`count` questions have old numbers; new ones begin with `first`."""
+        self.met = array("I")
+        "Questions in the order of their new numbers."
+        self._numbers = array("i", [UNKNOWN]) * count
+        self.first = first
+        self._asked = asked
+
+    def of(self, questions: Iterable[int]) -> tuple[int, ...]:
+        questions = tuple(questions)
+        waiting = [*questions]
+        while waiting:
+            question = waiting.pop()
+            if self._numbers[question] == UNKNOWN:
+                self._numbers[question] = self.first + len(self.met)
+                self.met.append(question)
+                waiting += self._asked(question)
+        return tuple([self._numbers[question] for question in questions])
 
 
 class _Copy:
@@ -126,7 +150,7 @@ class _Copy:
         digests = {fact: digest for fact, _, digest in others.facts}
         self._facts = {number: rows.facts.number(fact, digests.__getitem__) for fact, number, _ in others.facts}
         self._fact_sets: dict[int, int] = {}
-        self._questions: dict[int, int] = {}
+        self.questions = QuestionNumbers(len(others.asked), len(rows.asked), others.asked.__getitem__)
         self._summaries: dict[int, int] = {}
         self._items: dict[int, int] = {}
 
@@ -136,16 +160,6 @@ class _Copy:
             new = sorted(self._facts[fact] for fact in self._others.fact_sets[number] if fact in self._facts)
             self._fact_sets[number] = self._rows.fact_sets.append(new)
         return self._fact_sets[number]
-
-    def questions(self, asked: Iterable[int]) -> tuple[int, ...]:
-        asked = tuple(asked)
-        waiting = [*asked]
-        while waiting:
-            number = waiting.pop()
-            if number not in self._questions:
-                self._questions[number] = len(self._rows.asked) + len(self._questions)
-                waiting += self._others.asked[number]
-        return tuple([self._questions[number] for number in asked])
 
     def summary(self, number: int) -> int:
         if number < 0:
@@ -168,9 +182,9 @@ class _Copy:
 
     def close(self) -> None:
         """Write the questions that were met."""
-        for number in self._questions:
+        for number in self.questions.met:
             self._rows.used.append(self.fact_set(self._others.used[number]))
-            self._rows.asked.append(self.questions(self._others.asked[number]))
+            self._rows.asked.append(self.questions.of(self._others.asked[number]))
 
 
 def call_number(summary: int, how: int) -> int:
