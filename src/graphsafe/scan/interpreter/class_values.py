@@ -25,12 +25,11 @@ def before_assignment(engine: Engine, frame: Frame, node: ast.AST, owner: Instan
     assigned = _assigned(frame.node).get(name)
     if assigned is None or getattr(node, "lineno", assigned + 1) > assigned:
         return None
-    path, _, function = frame.ref.partition("::")
     for base in engine.project.mro(owner.ref):
         facts = engine.project.class_facts(base) if "::" in base else None
-        for method in facts.writers.get(name, ()) if facts is not None else ():
-            if method in CONSTRUCTORS and (base.partition("::")[0], f"{facts.name}.{method}") != (path, function):  # type: ignore[union-attr]
-                return None
+        writers = facts.writers.get(name, ()) if facts is not None else ()
+        if any(method in CONSTRUCTORS and f"{base}.{method}" != frame.ref for method in writers):
+            return None
     value = engine.attributes.of_class(owner.ref, name)
     return None if type(value) is Unknown else value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks.side_stream import WAITS
@@ -58,14 +58,9 @@ def _sets_side_stream(engine: Engine, function: Function) -> bool:
 
 
 @memoize_on_node
-def _stream_calls(function: ast.AST) -> int:
-    return sum(1 for _ in _streams_set(function))
-
-
-def _streams_set(function: ast.AST) -> Iterator[ast.expr]:
-    for inner in ast.walk(function):
-        if isinstance(inner, ast.Call) and inner.args and (dotted(inner.func) or "").endswith(SETS_STREAM):
-            yield inner.args[0]
+def _streams_set(function: ast.AST) -> tuple[ast.expr, ...]:
+    calls = (inner for inner in ast.walk(function) if isinstance(inner, ast.Call) and inner.args)
+    return tuple(call.args[0] for call in calls if (dotted(call.func) or "").endswith(SETS_STREAM))
 
 
 def _yields_unjoined(engine: Engine, function: Function) -> bool:
@@ -74,7 +69,7 @@ def _yields_unjoined(engine: Engine, function: Function) -> bool:
     if facts is None or node is None or not any(name.endswith("contextmanager") for name in facts.decorators):
         return False
     yields = [inner.lineno for inner in ast.walk(node) if isinstance(inner, ast.Yield)]
-    if not yields or not _stream_calls(node):
+    if not yields or not _streams_set(node):
         return False
     return not _waits(inner for inner in ast.walk(node) if getattr(inner, "lineno", 0) > max(yields))
 

@@ -16,7 +16,6 @@ _FUNCTIONS_OF = {
 }
 "How code writes the modules whose functions take tensors -> the prefix of the op table's names."
 
-
 _OF_TENSORS = frozenset(
     (
         "_coalesced_ _conj _conj_physical _dimI _dimV _indices _is_view _is_zerotensor _lazy_clone _neg_view _nnz "
@@ -65,16 +64,16 @@ _NO_USES = _Uses()
 @memoize_on_node
 def _uses_by_name(function: ast.AST) -> Mapping[str, _Uses]:
     found: dict[str, _Uses] = {}
-    for called in ast.walk(function):
-        method = called.func if isinstance(called, ast.Call) else None
+    for node in ast.walk(function):
+        method = node.func if isinstance(node, ast.Call) else None
         if isinstance(method, ast.Attribute) and isinstance(method.value, ast.Name) and _is_private(method.attr):
             found.setdefault(method.value.id, _Uses()).private_methods.add(method.attr)
-    for used, how in _uses(function):
-        uses = found.setdefault(used, _Uses())
-        if isinstance(how, str):
-            uses.names.add(how)
-        else:
-            uses.places.add(how)
+        for used, how in _uses(node):
+            uses = found.setdefault(used, _Uses())
+            if isinstance(how, str):
+                uses.names.add(how)
+            else:
+                uses.places.add(how)
     return found
 
 
@@ -83,18 +82,17 @@ def _is_private(name: str) -> bool:
 
 
 def _uses(node: ast.AST) -> Iterator[tuple[str, str | tuple[str, int]]]:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Attribute):
-            if isinstance(inner.value, ast.Name):
-                yield inner.value.id, inner.attr
-        elif isinstance(inner, ast.Call):
-            yield from _arguments(inner)
-        elif isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.MatMult):
-            for side in (inner.left, inner.right):
-                if isinstance(side, ast.Name):
-                    yield side.id, "__matmul__"
-        elif isinstance(inner, ast.Subscript) and isinstance(inner.value, ast.Name) and _selects_along(inner.slice):
-            yield inner.value.id, SLICED
+    if isinstance(node, ast.Attribute):
+        if isinstance(node.value, ast.Name):
+            yield node.value.id, node.attr
+    elif isinstance(node, ast.Call):
+        yield from _arguments(node)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        for side in (node.left, node.right):
+            if isinstance(side, ast.Name):
+                yield side.id, "__matmul__"
+    elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and _selects_along(node.slice):
+        yield node.value.id, SLICED
 
 
 def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
