@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,7 +103,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
         candidates = list(dict.fromkeys([*wanted, *files.paths]))
         scope = None
     packages = _by_package(files)
-    capturing = _with(packages, files, may_capture)
+    capturing = frozenset(_with(packages, files, may_capture))
     public: dict[str, frozenset[str]] = {}
     for package, paths in packages.items() if not (config.hot_paths or config.targets) else ():
         if package and package not in capturing:
@@ -118,7 +118,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
         ):
             found.append(path)
     with_graphs = frozenset(path for package in capturing for path in packages[package])
-    chooses_device = bool(_with(packages, files, may_choose_device))
+    chooses_device = any(True for _ in _with(packages, files, may_choose_device))
     return Candidates((*found, TARGETS) if config.targets else tuple(found), public, with_graphs, chooses_device, scope)
 
 
@@ -130,13 +130,11 @@ def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
     return found
 
 
-def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[bytes], bool]) -> Set[str]:
+def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[bytes], bool]) -> Iterator[str]:
     """The packages of which one file does something, by its text; tests, examples and the like do not count."""
-    return {
-        package
-        for package, paths in packages.items()
-        if any(not _is_outside(path, package) and does(files.data(path) or b"") for path in paths)
-    }
+    for package, paths in packages.items():
+        if any(not _is_outside(path, package) and does(files.data(path) or b"") for path in paths):
+            yield package
 
 
 def _is_outside(path: str, package: str) -> bool:
