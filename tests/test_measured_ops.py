@@ -40,11 +40,11 @@ def table() -> OpTable:
 
 @pytest.fixture(scope="module")
 def accuracy() -> Iterator[ModuleType]:
-    sys.path.append(str(ROOT / "benchmarks"))
+    sys.path.append(str(ROOT / "benchmarks" / "scan"))
     import atlas_accuracy
 
     yield atlas_accuracy
-    sys.path.remove(str(ROOT / "benchmarks"))
+    sys.path.remove(str(ROOT / "benchmarks" / "scan"))
 
 
 def exceptions(part: str) -> set[str]:

@@ -1,6 +1,6 @@
 """Six compiled steps: what graphsafe says of Inductor's CUDA graphs, against Inductor's own counters.
 
-    python benchmarks/compiled_steps.py --out FOLDER --device cuda:0
+    python benchmarks/capture/compiled_steps.py --out FOLDER --device cuda:0
 
 The counters come from processes of their own, without graphsafe, that make the same steps. Results:
 FOLDER/compiled.json.
@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 HERE = Path(__file__).resolve()
-ROOT = HERE.parents[1]
+ROOT = HERE.parents[2]
 NAMES = ("good", "max_autotune", "mask_index", "cpu_scalar", "mutated_input", "dynamic_batch")
 STEPS = 3
 "Of the warm-up, and on changed inputs."

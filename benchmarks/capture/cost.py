@@ -1,8 +1,8 @@
 """What a capture costs: seconds and CPU seconds of each target, and of all of them in one command.
 
-    python benchmarks/capture_cost.py examples                      # every target of the configuration there
-    python benchmarks/capture_cost.py examples llama gpt2 --device cuda:0
-    python benchmarks/capture_cost.py tests/capture/targets --crashing 50
+    python benchmarks/capture/cost.py examples                      # every target of the configuration there
+    python benchmarks/capture/cost.py examples llama gpt2 --device cuda:0
+    python benchmarks/capture/cost.py tests/capture/targets --crashing 50
 
 CPU seconds are those of the command and of all its children, whoever has waited for them. They are read from /proc
 while the command runs; what a process uses in its last twentieth of a second is missed.

@@ -1,6 +1,6 @@
 """Runs emitted code against eager steps, without graphsafe: an independent check of what plan_steps.py has written.
 
-    python benchmarks/emitted_steps.py --plans FOLDER --device cuda:0 [--processes 8] [NAME...]
+    python benchmarks/capture/emitted_steps.py --plans FOLDER --device cuda:0 [--processes 8] [NAME...]
 
 FOLDER is that of plan_steps.py. Plans with code are run in processes in which graphsafe cannot be imported: two equal
 builds, one stepped eagerly, one by its graphs, on new inputs in each step. Results: FOLDER/emitted.jsonl, a line a step

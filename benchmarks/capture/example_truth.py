@@ -1,7 +1,7 @@
 """What a GPU does with each example, asked without graphsafe: capture it by hand, replay it, compare with a twin.
 
-    python benchmarks/example_truth.py            every target of examples/graphsafe.toml, one process each
-    python benchmarks/example_truth.py FILE:NAME  one of them, in this process
+    python benchmarks/capture/example_truth.py            every target of examples/graphsafe.toml, one process each
+    python benchmarks/capture/example_truth.py FILE:NAME  one of them, in this process
 
 A line says whether a number could be drawn after construction, whether a plain capture succeeded (or its first error),
 and whether replays on three new inputs equal an eager twin that was warmed as the captured module was, and one that was
@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WARMUP = 3
 
 

@@ -1,6 +1,6 @@
 """A decoder whose cache grows and whose compressor gives something in one of four steps, from its plan to 512 tokens.
 
-    python benchmarks/growing_kv.py --out FOLDER --device cuda:0 [--tokens 512]
+    python benchmarks/capture/growing_kv.py --out FOLDER --device cuda:0 [--tokens 512]
 
 First graphsafe plans two layers, verifies the plan and writes the code that applies it. Then processes without
 graphsafe run that code, on one GPU and, where there are two, with half of the layers on each and events between their
@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import nn
 
 HERE = Path(__file__).resolve()
-ROOT = HERE.parents[1]
+ROOT = HERE.parents[2]
 WIDTH, HEADS, LAYERS, RATIO = 512, 8, 8, 4
 CODE = "growing_kv_plan.py"
 

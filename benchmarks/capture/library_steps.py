@@ -8,8 +8,8 @@ libraries in the trace of the first error; of silent errors no line is known.
 library_targets/untouched/ is the second part: steps of other libraries, by which only the accuracy of scan is counted
 (library_truth.py, library_accuracy.py). Nothing is changed in graphsafe for what they show.
 
-    python benchmarks/library_steps.py --out FOLDER             # a GPU with 16 cores: three to five minutes
-    python benchmarks/library_steps.py --device sim --truth FOLDER/library-steps.json
+    python benchmarks/capture/library_steps.py --out FOLDER             # a GPU with 16 cores: three to five minutes
+    python benchmarks/capture/library_steps.py --device sim --truth FOLDER/library-steps.json
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.gpu.agreement import Case, carry_out, parser
 

@@ -4,10 +4,10 @@ The steps are the targets in library_targets/, each in a process of its own: two
 as transformers_truth.py watches those of transformers. graphsafe has no part in it. A step whose library is missing, or
 has another interface, is left out, with its error.
 
-    python benchmarks/library_truth.py OUT.json              # on a machine with a GPU; about a minute with 16 cores
-    python benchmarks/library_truth.py OUT.json --untouched  # of the libraries that are only counted
-    python benchmarks/library_truth.py OUT.json --ways       # of library_ways/: options that the others do not give
-    python benchmarks/library_truth.py --step FILE:FACTORY   # one, as JSON; without a GPU only the lines that ran
+    python benchmarks/capture/library_truth.py OUT.json  # on a machine with a GPU; about a minute with 16 cores
+    python benchmarks/capture/library_truth.py OUT.json --untouched  # of the libraries that are only counted
+    python benchmarks/capture/library_truth.py OUT.json --ways  # of library_ways/: options that the others do not give
+    python benchmarks/capture/library_truth.py --step FILE:FACTORY  # one, as JSON; without a GPU: lines that ran
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from library_steps import NINE, UNTOUCHED, WAYS, Part, cases
 from transformers_truth import Blame, by_file, observed, told_by

@@ -1,6 +1,6 @@
 """Plans of many steps on one device: verdict, coverage, eager, planned and ideal time, and how long planning took.
 
-    python benchmarks/plan_steps.py --device cuda:0 --out FOLDER [TARGET...]
+    python benchmarks/capture/plan_steps.py --device cuda:0 --out FOLDER [TARGET...]
 
 With --check the emitted code is run too; where it is wrong, or there is none, the row's limits say so. Without targets:
 the modules of tests/gpu/plans.yaml, whose cuts are compared with what is written there, and the examples; with
@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
+ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
 from graphsafe.capture.api import capture_all  # noqa: E402
@@ -37,7 +37,7 @@ DTYPES = {"float32": "bfloat16", "bfloat16": "float32"}
 
 def transformers_targets():
     """Decode and forward steps in turn, one to two."""
-    rows = json.loads((HERE / "data" / "transformers_capture_truth.json").read_text(encoding="utf-8"))
+    rows = json.loads((HERE.parent / "data" / "transformers_capture_truth.json").read_text(encoding="utf-8"))
     failed = [row["case"]["name"] for row in rows if row["oracle"]["label"] == "not-ready"]
     decode = [name for name in failed if "__decode__" in name]
     forward = [name for name in failed if "__forward__" in name]

@@ -1,8 +1,8 @@
 """The small modules of tests/gpu, asked of the oracle and of `graphsafe capture`, and where the two disagree.
 
-python benchmarks/capture_modules.py --out FOLDER                    # a GPU with 16 cores: five minutes
-python benchmarks/capture_modules.py --device sim --no-oracle        # a machine without; a module takes seconds
-python benchmarks/capture_modules.py --no-oracle --repeat 30 --only graph_convolution,splatted_grid
+python benchmarks/capture/small_modules.py --out FOLDER                    # a GPU with 16 cores: five minutes
+python benchmarks/capture/small_modules.py --device sim --no-oracle        # a machine without; a module takes seconds
+python benchmarks/capture/small_modules.py --no-oracle --repeat 30 --only graph_convolution,splatted_grid
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.gpu.agreement import carry_out, parser
 from tests.gpu.catalogue import modules

@@ -6,9 +6,9 @@ lines that waited from PyTorch's sync debug mode and from its trace of synchroni
 frame inside transformers. A step is also made while `is_current_stream_capturing` answers yes: what waits then, too, is
 not behind a guard.
 
-    python benchmarks/transformers_truth.py OUT.json         # on a machine with a GPU; about 3 minutes with 16 cores
-    python benchmarks/transformers_truth.py --together OUT.json ONE.json TWO.json    # several runs put together
-    python benchmarks/transformers_truth.py --model llama    # one model, as JSON; without a GPU only the lines that ran
+    python benchmarks/capture/transformers_truth.py OUT.json  # on a machine with a GPU; about 3 minutes with 16 cores
+    python benchmarks/capture/transformers_truth.py --together OUT.json ONE.json TWO.json  # several runs put together
+    python benchmarks/capture/transformers_truth.py --model llama  # one model, as JSON; without a GPU: lines that ran
 """
 
 from __future__ import annotations

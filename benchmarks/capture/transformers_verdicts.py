@@ -4,8 +4,8 @@ The models are those that made a forward and a decode step when transformers_tru
 forward or decode, float32 or bfloat16, in turn, and the first ones a second; `--shift 1`, 2 and 3 choose the others.
 Where a capture fails, the line to blame is the innermost of transformers in the trace of the first error.
 
-    python benchmarks/transformers_capture.py --device cuda --part 1/2 --out FOLDER    # a GPU, 16 cores: ten minutes
-    python benchmarks/transformers_capture.py --device sim --truth FOLDER/transformers-capture.json  # no GPU
+    python benchmarks/capture/transformers_verdicts.py --device cuda --part 1/2 --out FOLDER  # a GPU: ten minutes
+    python benchmarks/capture/transformers_verdicts.py --device sim --truth FOLDER/transformers-capture.json  # no GPU
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.gpu.agreement import Case, carry_out, parser
 
@@ -25,7 +25,7 @@ KINDS = (("forward", "float32"), ("decode", "bfloat16"), ("forward", "bfloat16")
 
 
 def steps(shift: int) -> list[Case]:
-    known = json.loads((HERE / "data" / "transformers_truth.json").read_text(encoding="utf-8"))["models"]
+    known = json.loads((HERE.parent / "data" / "transformers_truth.json").read_text(encoding="utf-8"))["models"]
     models = [name for name, made in known.items() if made.get("forward") == made.get("decode") == "ran"]
     spec = importlib.util.find_spec("transformers")
     assert spec is not None and spec.origin is not None, "transformers is not installed"

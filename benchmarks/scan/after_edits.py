@@ -1,6 +1,6 @@
 """What a scan costs after an edit, and whether it says what a scan without a cache says.
 
-    python benchmarks/scan_edits.py FOLDER|WHEEL [COUNT]
+    python benchmarks/scan/after_edits.py FOLDER|WHEEL [COUNT]
 
 The Python files are copied into a project of their own, which is scanned once. Then COUNT edits (30) to one file each,
 drawn with a fixed seed, one on top of the other, each scanned with the cache and without. Every second edit is to a
@@ -21,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scan_identical import project_of
-from scan_speed import SCAN, Cost, measured
+from identical_reports import project_of
+from speed import SCAN, Cost, measured
 
 from graphsafe.scan.symbols.index import first_line
 

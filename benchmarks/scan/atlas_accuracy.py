@@ -3,7 +3,7 @@
 Each snippet becomes the `forward` of a module in a file of its own, in each way of WRAPPINGS, and is scanned. A bad one
 is found where a finding above note has the right family; a clean one is silent where there is none, GS401 aside.
 
-    python benchmarks/atlas_accuracy.py       # the numbers, and what was missed, as the tables of docs/accuracy.md
+    python benchmarks/scan/atlas_accuracy.py       # the numbers, and what was missed, as the tables of docs/accuracy.md
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from graphsafe.config import load_config
 from graphsafe.scan.api import scan_paths
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "scripts"))
 
 from op_snippets import GROUPS, Snippet, breaks, catalogue, measured, measured_files  # noqa: E402

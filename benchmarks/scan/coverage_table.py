@@ -1,6 +1,6 @@
 """Which items of two public lists scan sees: docs/coverage.md, made from tests/data/coverage.yaml.
 
-python benchmarks/coverage_table.py > docs/coverage.md
+python benchmarks/scan/coverage_table.py > docs/coverage.md
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from graphsafe.config import Config
 from graphsafe.rulefile import expected_lines
 from graphsafe.scan.api import scan_paths
 
-DATA = Path(__file__).resolve().parent.parent / "tests" / "data" / "coverage.yaml"
+DATA = Path(__file__).resolve().parents[2] / "tests" / "data" / "coverage.yaml"
 PAGE = """\
 # Coverage
 
 This page compares two public lists of hazards with what scan finds. A rule code in the third column means that there
 are two snippets: scan finds the fault in one, on its line, and reports nothing for the other. The snippets are in
-tests/data/coverage.yaml, and tests/scan/test_coverage.py scans them. `python benchmarks/coverage_table.py` prints this
-page.
+tests/data/coverage.yaml, and tests/scan/test_coverage.py scans them. `python benchmarks/scan/coverage_table.py` prints
+this page.
 
 ## NVIDIA's checklist
 

@@ -1,6 +1,6 @@
 """Scan thousands of damaged files: graphsafe may find what it likes, but must neither fail nor hang.
 
-    python benchmarks/scan_mutants.py FOLDER [--count 10000] [--seed 0] [--seconds 10]
+    python benchmarks/scan/damaged_files.py FOLDER [--count 10000] [--seed 0] [--seconds 10]
 
 Takes the `.py` files of FOLDER that hold a `forward`, damages one at a time in one to three ways, and scans it alone.
 Prints each file that raised, that has an `internal-error` among its limits, or that took longer than

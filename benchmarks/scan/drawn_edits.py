@@ -1,12 +1,12 @@
 """Whether a scan with a cache says after any edit what a scan without one says: thousands of edits, drawn at random.
 
-    python benchmarks/drawn_edits.py FOLDER [--count 2000] [--seed 1] [--files 100]
+    python benchmarks/scan/drawn_edits.py FOLDER [--count 2000] [--seed 1] [--files 100]
 
 The Python files of FOLDER are copied into a project of their own. Then edits of all kinds are made to it: to bodies,
 headers, methods, class variables, bases, decorators, imports, lambdas in tables, and to which files there are. Twelve
 are made one on top of the other, then the project starts anew. After each the project is scanned twice in this process,
 with the cache and without. Prints how often each kind was answered without a scan, and each edit after which the two
-reports differ. Exits with 1 if any do. benchmarks/scan_edits.py measures what scans after an edit cost.
+reports differ. Exits with 1 if any do. benchmarks/scan/after_edits.py measures what scans after an edit cost.
 """
 
 from __future__ import annotations

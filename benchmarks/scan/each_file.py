@@ -1,6 +1,6 @@
 """Scan every Python file of a folder by itself: graphsafe may find what it likes, but must neither fail nor hang.
 
-    python benchmarks/scan_each.py FOLDER [--seconds 20]
+    python benchmarks/scan/each_file.py FOLDER [--seconds 20]
 
 Each file stands alone in a project of its own, every function in it is taken for hot, so that all of it is read, and it
 is given up after `--seconds` of CPU. Prints each file that raised,

@@ -1,6 +1,6 @@
 """Whether a scan says the same whatever went before it: cold, warm, with more processes, after a kill, beside another.
 
-    python benchmarks/scan_identical.py FOLDER|WHEEL|atlas ...
+    python benchmarks/scan/identical_reports.py FOLDER|WHEEL|atlas ...
 
 The Python files are copied into a project of their own first; `atlas` writes out the measured snippets of
 atlas_accuracy.py. Every scan is a process of its own. Prints what differs from a scan without a cache, and exits with 1

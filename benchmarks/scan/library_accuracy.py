@@ -6,9 +6,9 @@ false for these steps may wait in others: library_ways/ takes further ways throu
 there (`library_truth.py --ways`) is counted apart.
 
     pip download --no-deps -d WHEELS torchvision==... torchaudio==...      # the versions that the truth names
-    python benchmarks/library_accuracy.py WHEELS/*.whl [--lines]           # the tables of docs/accuracy.md
-    python benchmarks/library_accuracy.py WHEELS/*.whl --untouched         # of the libraries that are only counted
-    python benchmarks/library_accuracy.py WHEELS/*.whl --untouched --hot   # as if each function ran in every step
+    python benchmarks/scan/library_accuracy.py WHEELS/*.whl [--lines]           # the tables of docs/accuracy.md
+    python benchmarks/scan/library_accuracy.py WHEELS/*.whl --untouched         # of the libraries that are only counted
+    python benchmarks/scan/library_accuracy.py WHEELS/*.whl --untouched --hot   # as if each function ran in every step
 
 What --hot finds besides is in code that scan understands and does not hold for a step's. Nothing is changed in
 graphsafe for what the untouched libraries show.
@@ -26,7 +26,7 @@ from pathlib import Path
 from corpus import unpack
 from transformers_accuracy import Place, Truth, found_in
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 def row(name: str, truth: Truth, found: Sequence[Place]) -> str:

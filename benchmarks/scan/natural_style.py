@@ -1,8 +1,8 @@
-"""What `graphsafe scan` finds of tests/scan/corpus, and where it is noisy. Its labels: scan_corpus_labels.py.
+"""What `graphsafe scan` finds of tests/scan/corpus, and where it is noisy. Its labels: natural_style_labels.py.
 
-    python benchmarks/scan_corpus.py                  # the frozen part
-    python benchmarks/scan_corpus.py untouched
-    python benchmarks/scan_corpus.py --names          # also which hazards were missed and which twins were noisy
+    python benchmarks/scan/natural_style.py                  # the frozen part
+    python benchmarks/scan/natural_style.py untouched
+    python benchmarks/scan/natural_style.py --names          # also which hazards were missed and which twins were noisy
 
 Each project's package is scanned by itself, as it stands, without its targets. A hazard is found where an error or a
 warning stands at a line to blame with a code that says rightly why; `line` also counts other codes. A sound module is
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.gpu import hazards
 from tests.gpu.agreement import Mark, child_environment, on, share

@@ -1,8 +1,8 @@
 """The labels of scan's corpus of small modules, asked of the oracle and of `graphsafe capture`.
 
-python benchmarks/scan_corpus_labels.py --device none --out FOLDER       # a GPU; only the oracle is asked
-python benchmarks/scan_corpus_labels.py --device sim --no-oracle         # a machine without; a module takes seconds
-python benchmarks/scan_corpus_labels.py untouched --device none          # the part that is kept apart
+python benchmarks/scan/natural_style_labels.py --device none --out FOLDER  # a GPU; only the oracle is asked
+python benchmarks/scan/natural_style_labels.py --device sim --no-oracle  # a machine without; a module takes seconds
+python benchmarks/scan/natural_style_labels.py untouched --device none  # the part that is kept apart
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.gpu.agreement import carry_out, parser
 from tests.gpu.hazards import PARTS, hazards

@@ -4,9 +4,9 @@ The judgements are in docs/accuracy.md. The draw is by a hash of each finding's 
 when others come or go.
 
     pip download --no-deps sglang==0.5.23
-    python benchmarks/sample_findings.py sglang-0.5.23-*.whl 40
-    python benchmarks/sample_findings.py transformers-5.17.0-*.whl 40 20261124
-    python benchmarks/sample_findings.py vllm-0.33.0-*.whl 60 20261124     # less its marks and third_party
+    python benchmarks/scan/sample_findings.py sglang-0.5.23-*.whl 40
+    python benchmarks/scan/sample_findings.py transformers-5.17.0-*.whl 40 20261124
+    python benchmarks/scan/sample_findings.py vllm-0.33.0-*.whl 60 20261124     # less its marks and third_party
 
 Without a seed behind the count the draw is the first one of each package.
 """

@@ -1,6 +1,6 @@
 """Whether a scan says the same in whatever order files and roots are read.
 
-    python benchmarks/scan_shuffled.py FOLDER [--orders 3] [--seed 0]
+    python benchmarks/scan/shuffled_order.py FOLDER [--orders 3] [--seed 0]
 
 Scans FOLDER once as a user does, then with the files of the project, the files in which reading begins, and the roots
 that each of them holds in an order that is drawn. Prints each finding or limit that differs, and exits with 1 if any

@@ -1,7 +1,7 @@
 """Other linters and graphsafe on the same files, `vllm/v1`: what they cost and which of vLLM's own waits they name.
 
     pip download --no-deps vllm==0.33.0
-    python benchmarks/side_by_side.py vllm-0.33.0-*.whl --tools FOLDER     # the table of docs/performance.md
+    python benchmarks/scan/side_by_side.py vllm-0.33.0-*.whl --tools FOLDER     # the table of docs/performance.md
 
 Each tool is installed from PyPI into an environment of its own under FOLDER (kept for the next run), and runs once, as
 a process of its own, one after the other. The marks of vllm_recall.py are taken away first; a marked wait counts as
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpus import unpack
-from scan_speed import SCAN, measured
+from speed import SCAN, measured
 from vllm_recall import Block, prepare
 
 Line = tuple[str, int]

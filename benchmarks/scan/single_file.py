@@ -1,6 +1,6 @@
 """What a file of a large project costs to scan alone, without a cache, and how much of a whole scan's findings it has.
 
-    python benchmarks/scan_single.py FOLDER [COUNT] [SEED]
+    python benchmarks/scan/single_file.py FOLDER [COUNT] [SEED]
 
 FOLDER is scanned whole first. Then COUNT files (40) among those with findings, drawn with a seed (7), each alone.
 """
@@ -13,7 +13,7 @@ import random
 import statistics
 from pathlib import Path
 
-from scan_speed import SCAN, measured
+from speed import SCAN, measured
 
 
 def scan(path: Path) -> tuple[float, dict[Path, set[tuple[int, str]]]]:

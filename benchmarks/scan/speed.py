@@ -1,6 +1,6 @@
 """What a scan costs beside bare parsers on the same files, in one run on one machine.
 
-    python benchmarks/scan_speed.py FOLDER [--plot docs/scan_linear.svg] [--skip-parsers]
+    python benchmarks/scan/speed.py FOLDER [--plot docs/scan_linear.svg] [--skip-parsers]
 
 FOLDER is a large tree of Python files, such as an unpacked wheel of vLLM. Every measurement is a fresh process; CPU
 seconds are user and system together with those of its children. `ruff` is taken from PATH where it is there. Files are

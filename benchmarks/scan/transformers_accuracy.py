@@ -5,7 +5,7 @@ finding above note on lines that ran, none of which waited, counts as false if i
 GS2xx, GS3xx), and is listed apart if it speaks of something that sync debug mode cannot see.
 
     pip download --no-deps transformers==5.17.0
-    python benchmarks/transformers_accuracy.py transformers-5.17.0-*.whl [--lines]     # the tables of docs/accuracy.md
+    python benchmarks/scan/transformers_accuracy.py transformers-5.17.0-*.whl [--lines]  # tables of docs/accuracy.md
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 from corpus import findings_above_note, named_lines, unpack
 
-TRUTH = Path(__file__).parent / "data" / "transformers_truth.json"
+TRUTH = Path(__file__).resolve().parents[1] / "data" / "transformers_truth.json"
 
 
 @dataclass(frozen=True, slots=True)

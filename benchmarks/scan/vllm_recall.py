@@ -5,7 +5,7 @@ fails on any other. The marks are taken away (`if True:` in their place, the sam
 block counts as found where a finding above note, GS4xx aside, lies in it.
 
     pip download --no-deps vllm==0.33.0
-    python benchmarks/vllm_recall.py vllm-0.33.0-*.whl [--missed]     # the tables of docs/accuracy.md
+    python benchmarks/scan/vllm_recall.py vllm-0.33.0-*.whl [--missed]     # the tables of docs/accuracy.md
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from corpus import findings_above_note, named_lines, unpack
 
-SIGNALS = Path(__file__).parent / "data" / "vllm_signals.json"
+SIGNALS = Path(__file__).resolve().parents[1] / "data" / "vllm_signals.json"
 "The strongest signal in each block, judged by reading: file -> line of the mark -> signal."
 
 MARK = re.compile(r"^([ \t]*)with gpu_sync_allowed\([^)]*\):", re.M)

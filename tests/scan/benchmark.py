@@ -10,8 +10,10 @@ from types import ModuleType
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def benchmark(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+def benchmark(path: str) -> ModuleType:
+    """The script benchmarks/PATH.py as a module."""
+    name = path.rpartition("/")[2]
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{path}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Dataclasses look their module up there.

@@ -8,7 +8,7 @@ from graphsafe.rulebook import load_rulebook
 
 from .benchmark import ROOT, benchmark
 
-coverage = benchmark("coverage_table")
+coverage = benchmark("scan/coverage_table")
 ENTRIES = [(name, entry) for name, rows in coverage.entries().items() for entry in rows]
 
 

@@ -1,6 +1,6 @@
 """The corpus of small modules is what it says it is, and what counts what scan finds of it counts right.
 
-Whether its labels are true is asked on a GPU: benchmarks/scan_corpus_labels.py.
+Whether its labels are true is asked on a GPU: benchmarks/scan/natural_style_labels.py.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from graphsafe.rulebook import load_rulebook
 
 from .benchmark import benchmark
 
-scan_corpus = benchmark("scan_corpus")
-hazards = scan_corpus.hazards
+natural_style = benchmark("scan/natural_style")
+hazards = natural_style.hazards
 ALL = [hazard for part in hazards.PARTS for hazard in hazards.hazards(part)]
 PROJECTS = sorted({hazard.project for hazard in ALL})
 
@@ -111,7 +111,7 @@ def test_what_scan_finds_of_a_corpus(tmp_path: Path) -> None:
     (package / "__init__.py").touch()
     (package / "layers.py").write_text(PACKAGE, encoding="utf-8")
     (tmp_path / "frozen.yaml").write_text(LABELS, encoding="utf-8")
-    told = scan_corpus.outcomes(hazards.hazards("frozen", tmp_path))
+    told = natural_style.outcomes(hazards.hazards("frozen", tmp_path))
     assert [(one.hazard.case.name, one.found, one.line, one.noise) for one in told] == [
         ("read", True, True, ()),
         ("other", False, True, ()),
@@ -119,11 +119,11 @@ def test_what_scan_finds_of_a_corpus(tmp_path: Path) -> None:
         ("loud", False, False, ("GS101 layers.py:19",)),
         ("silent", False, False, ()),
     ]
-    said = {line.split("  ")[0]: line.split() for line in scan_corpus.table(told).splitlines() if line}
+    said = {line.split("  ")[0]: line.split() for line in natural_style.table(told).splitlines() if line}
     assert said["all"] == ["all", *"1 of 3 (33.3 %)".split(), *"2 of 3 (66.7 %)".split()]
     assert said["device read"][2:5] == ["1", "of", "2"]
     assert said["noisy sound modules: 1 of 2 (50.0 %)"]
-    assert scan_corpus.names(told).splitlines() == [
+    assert natural_style.names(told).splitlines() == [
         "code   project/other: layers.py:10",
         "missed project/hidden: layers.py:14",
         "noisy  project/loud: GS101 layers.py:19",

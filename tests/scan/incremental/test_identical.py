@@ -8,7 +8,7 @@ from ..benchmark import ROOT, benchmark
 
 
 def test_findings_do_not_depend_on_what_went_before(tmp_path: Path) -> None:
-    identical = benchmark("scan_identical")
+    identical = benchmark("scan/identical_reports")
     project = identical.project_of(str(ROOT / "examples"), tmp_path)
     (_, expected), *others = identical.reports(project)
     assert expected["findings"]

@@ -99,7 +99,7 @@ RINGS = {
 
 
 def differences(folder: Path, orders: int) -> list[str]:
-    shuffled = benchmark("scan_shuffled")
+    shuffled = benchmark("scan/shuffled_order")
     config = load_config(folder)
     expected = shuffled.scanned(folder, config)
     assert expected["findings"]
@@ -122,8 +122,8 @@ def test_a_project_in_any_order(tmp_path: Path, files: dict[str, str]) -> None:
 
 
 def test_the_measured_snippets_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    assert differences(benchmark("scan_identical").project_of("atlas", tmp_path), 2) == []
+    monkeypatch.syspath_prepend(ROOT / "benchmarks" / "scan")
+    assert differences(benchmark("scan/identical_reports").project_of("atlas", tmp_path), 2) == []
 
 
 def test_questions_have_the_same_answers_in_any_order() -> None:

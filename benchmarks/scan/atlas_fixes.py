@@ -3,8 +3,8 @@
 Each snippet of the atlas that could not be captured on a GPU becomes the `forward` of a module, is fixed, and where the
 fix changed it, captured and replayed.
 
-    python benchmarks/atlas_fixes.py                    # on the simulated device
-    python benchmarks/atlas_fixes.py --device cuda:0
+    python benchmarks/scan/atlas_fixes.py                    # on the simulated device
+    python benchmarks/scan/atlas_fixes.py --device cuda:0
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from graphsafe.capture.request import CaptureRequest
 from graphsafe.config import Config
 from graphsafe.report.model import Report
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "scripts"))
 
 from op_snippets import GROUPS, Snippet, catalogue, measured, measured_files  # noqa: E402
