@@ -5,8 +5,8 @@ embeddings, training loops and samplers. One whose library is missing, or has an
 not count; the log says why. Where a capture fails, the line to blame is the innermost of the target's file and its
 libraries in the trace of the first error; of silent errors no line is known.
 
-library_targets/untouched/ is the second part: steps of other libraries, by which only the accuracy of scan is counted
-(library_truth.py, library_accuracy.py). Nothing is changed in graphsafe for what they show.
+library_targets/untouched/ and library_targets/third/ hold steps of other libraries, by which only the accuracy of scan
+is counted (library_truth.py, scan/library_accuracy.py).
 
     python benchmarks/capture/library_steps.py --out FOLDER             # a GPU with 16 cores: three to five minutes
     python benchmarks/capture/library_steps.py --device sim --truth FOLDER/library-steps.json
@@ -52,6 +52,16 @@ UNTOUCHED = Part(
         *("vector_quantize_pytorch", "x_transformers", "torch_einops_utils", "torchsde", "pyro"),
     ),
 )
+THIRD = Part(
+    TARGETS / "third",
+    (
+        *("timm", "segmentation_models_pytorch", "open_clip", "lpips", "captum", "torchattacks", "monai", "auraloss"),
+        *("julius", "torch_audiomentations", "torch_pitch_shift", "asteroid_filterbanks", "ignite", "ema_pytorch"),
+        *("zuko", "nflows", "denoising_diffusion_pytorch", "geoopt", "egnn_pytorch", "torchcde", "geomloss"),
+        *("torch_kmeans", "torchcrf", "peft"),
+    ),
+)
+PARTS = {"nine": NINE, "ways": WAYS, "untouched": UNTOUCHED, "third": THIRD}
 STATEFUL = ("running_error", "policy_gradient")
 "Their outputs follow from earlier inputs too, as those of training steps do."
 

@@ -3,15 +3,15 @@
 The truth comes from `library_truth.py`, and is scored as transformers_accuracy.py scores that of transformers. The
 packages are scanned one by one with no configuration, from where wheels of the same versions are unpacked. What is
 false for these steps may wait in others: library_ways/ takes further ways through the same lines, and what waited
-there (`library_truth.py --ways`) is counted apart.
+there (`library_truth.py ways`) is counted apart.
 
-    pip download --no-deps -d WHEELS torchvision==... torchaudio==...      # the versions that the truth names
-    python benchmarks/scan/library_accuracy.py WHEELS/*.whl [--lines]           # the tables of docs/accuracy.md
-    python benchmarks/scan/library_accuracy.py WHEELS/*.whl --untouched         # of the libraries that are only counted
-    python benchmarks/scan/library_accuracy.py WHEELS/*.whl --untouched --hot   # as if each function ran in every step
+    pip download --no-deps -d WHEELS torchvision==... torchaudio==...     # the versions that the truth names
+    python benchmarks/scan/library_accuracy.py nine WHEELS/*.whl [--lines]  # the tables of docs/accuracy.md
+    python benchmarks/scan/library_accuracy.py untouched WHEELS/*.whl     # of the eleven
+    python benchmarks/scan/library_accuracy.py third WHEELS/*.whl         # of libraries that nothing was tuned on
+    python benchmarks/scan/library_accuracy.py third WHEELS/*.whl --hot   # as if each function ran in every step
 
-What --hot finds besides is in code that scan understands and does not hold for a step's. Nothing is changed in
-graphsafe for what the untouched libraries show.
+What --hot finds besides is in code that scan understands and does not hold for a step's.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ from corpus import unpack
 from transformers_accuracy import Place, Truth, found_in
 
 DATA = Path(__file__).resolve().parents[1] / "data"
+TRUTHS = {
+    "nine": "library_truth.json",
+    "untouched": "library_truth_untouched.json",
+    "third": "library_truth_third.json",
+}
 
 
 def row(name: str, truth: Truth, found: Sequence[Place]) -> str:
@@ -41,8 +46,8 @@ def row(name: str, truth: Truth, found: Sequence[Place]) -> str:
 
 
 def main() -> int:
-    file = DATA / ("library_truth_untouched.json" if "--untouched" in sys.argv else "library_truth.json")
-    truth = Truth(json.loads(file.read_text(encoding="utf-8")))
+    part = sys.argv[1]
+    truth = Truth(json.loads((DATA / TRUTHS[part]).read_text(encoding="utf-8")))
     wheels = [Path(name) for name in sys.argv[1:] if name.endswith(".whl")]
     everything: list[Place] = []
     print(f"{truth.versions}\n\n| | lines that wait, found | that a capture reaches | false | findings in all |")
@@ -58,7 +63,7 @@ def main() -> int:
     print(row("all", truth, everything))
     beside = truth.beside(everything)
     elsewhere: list[Place] = []
-    if "--untouched" not in sys.argv:
+    if part == "nine":
         ways = Truth(json.loads((DATA / "library_ways.json").read_text(encoding="utf-8")))
         elsewhere = [place for place in beside if any(place.covers(*wait) for wait in ways.waits)]
         print(f"\nOf the false ones wait on another way through the same line: {len(elsewhere)}")
