@@ -3,34 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from graphsafe.config import Config
-from graphsafe.scan.api import scan_paths
-
-Scan = Callable[[str], list[tuple[str, str]]]
-
-
-@pytest.fixture
-def scan(tmp_path: Path) -> Scan:
-    """Scan one source as a project of its own: code and text of the line of each finding above note, GS4xx aside."""
-
-    def run(source: str, name: str = "step.py") -> list[tuple[str, str]]:
-        text = "import torch\nfrom torch import nn\n\n" + textwrap.dedent(source)
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        lines = text.splitlines()
-        return [
-            (f.code, lines[f.location.line - 1].strip())
-            for f in scan_paths([path], Config(root=tmp_path)).findings
-            if f.level != "note" and not f.code.startswith("GS4")
-        ]
-
-    return run
+from .conftest import Scan
 
 
 def test_a_field_that_starts_as_none_may_be_filled(scan: Scan) -> None:
@@ -1320,3 +1297,66 @@ def test_what_is_written_to_a_pinned_tensor_is_pinned(scan: Scan) -> None:
         """
     assert scan(source) == []
     assert [code for code, _ in scan(source.replace("pin_memory=True", "device='cpu'"))] == ["GS304"]
+
+
+def test_what_follows_the_import_of_a_package_for_other_cards_is_a_note(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                from aiter import attention
+
+                return x * x.max().item()
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("aiter", "flash"))] == ["GS101"]
+    asked = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                try:
+                    from aiter import attention
+                except ImportError:
+                    attention = None
+                return x * x.max().item()
+        """
+    assert [code for code, _ in scan(asked)] == ["GS101"]
+
+
+def test_a_parameter_that_tells_of_a_capture_to_come_is_off_in_a_step(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, lengths: torch.Tensor, in_capture: bool = False):
+                if in_capture:
+                    return x[: lengths.max().item()]
+                return x
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("in_capture", "in_order"))] == ["GS101"]
+    assert [code for code, _ in scan(source.replace("if in_capture", "if not in_capture"))] == ["GS101"]
+
+
+def test_a_name_that_holds_a_test_of_a_type_tells_as_much_as_the_test(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, scale: torch.Tensor | float):
+                is_tensor = isinstance(scale, torch.Tensor)
+                x = x + 1
+                if is_tensor:
+                    return x * scale
+                return x * float(scale)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("x = x + 1", "scale = x.max()"))] == ["GS101"]
+
+
+def test_a_call_that_leaves_a_parameter_none_ends_where_that_is_asserted(scan: Scan) -> None:
+    source = """\
+        def routed(table, x, tokens):
+            assert tokens is not None
+            return table[torch.where(x > 0, 0, 1 if tokens is None else 2)].max().item()
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return x * routed(x, x, {tokens})
+        """
+    assert scan(source.format(tokens="None")) == []
+    assert [code for code, _ in scan(source.format(tokens="x"))] == ["GS101"]

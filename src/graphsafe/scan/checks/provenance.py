@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks import first_step
 from graphsafe.scan.domain.summary import StepInput
-from graphsafe.scan.domain.values import Instance, RuntimeObject, as_tensor
+from graphsafe.scan.domain.values import as_tensor
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted, statements_within
 
@@ -54,11 +52,17 @@ def _assignments(
 
 def identifies_object(frame: Frame, key: ast.expr) -> bool:
     """`id(weight)`, `(weight.data_ptr(), weight.dtype)`: a key that stands for one object, not for its value."""
+    return next(identified_by(frame, key), None) is not None
+
+
+def identified_by(frame: Frame, key: ast.expr) -> Iterator[ast.expr]:
+    """The objects that such a key stands for."""
     made = bound_expression(frame, key)
-    return made is not None and any(
-        isinstance(inner, ast.Call) and (dotted(inner.func) or "").rpartition(".")[2] in ("id", "data_ptr")
-        for inner in ast.walk(made)
-    )
+    for inner in ast.walk(made) if made is not None else ():
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "data_ptr":
+            yield inner.func.value
+        elif isinstance(inner, ast.Call) and dotted(inner.func) == "id" and inner.args:
+            yield inner.args[0]
 
 
 def is_born_here(frame: Frame, text: str) -> bool:
@@ -85,7 +89,7 @@ def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
             continue
         if isinstance(item, ast.Name) and test.target == item.id:
             return True
-        bound = _bound_to(frame, test)
+        bound = bound_to(frame, test)
         if owner and bound is not None and name in ast.unparse(bound):
             return True
     return False
@@ -96,12 +100,12 @@ def is_made_along(frame: Frame, text: str) -> bool:
     owner = text.partition("[")[0].rpartition(".")[0]
     return bool(owner) and any(
         test.target.rpartition(".")[0] == owner
-        or ("." not in test.target and (bound := _bound_to(frame, test)) is not None and _looked_up(bound, owner))
+        or ("." not in test.target and (bound := bound_to(frame, test)) is not None and _looked_up(bound, owner))
         for test in frame.lazy
     )
 
 
-def _bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
+def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
     """What a local name that is tested was bound to: `ready = hasattr(self, "table") and …`."""
     name = ast.Name(test.target, ast.Load())
     name.lineno = test.line
@@ -163,152 +167,6 @@ def is_rare(frame: Frame) -> bool:
     return any(test.target.startswith(CAPACITY) for test in frame.lazy)
 
 
-def first_step_only(frame: Frame) -> bool:
-    """Whether the current line runs where something is missing that it makes."""
-    return any(
-        "." in target or target in frame.globals or target not in frame.env
-        for target in map(partial(_missing, frame), frame.lazy)
-        if " " not in target
-    )
-
-
-def _missing(frame: Frame, test: LazyTest) -> str:
-    """What a test finds missing: `self.plan` also where it asks for `plan`, after `plan = self.plan`.
-
-    Of an entry, after `plan = self.plans.get(key)`, the table.
-    """
-    if not test.target.isidentifier():
-        return test.target
-    bound = _bound_to(frame, test)
-    if bound is None:
-        return test.target
-    if isinstance(bound, ast.Attribute):
-        return dotted(bound) or test.target
-    return first_step.attribute_asked(bound) or first_step.table_of(bound) or test.target
-
-
-def is_filled_here(engine: Engine, frame: Frame) -> bool:
-    """Whether the current line runs only where an attribute is missing, or not ready, that is then filled."""
-    return any(test.alone and _is_filled(engine, frame, test) for test in frame.lazy)
-
-
-def _is_filled(engine: Engine, frame: Frame, test: LazyTest) -> bool:
-    if _fills_table(frame, test):
-        return True
-    missing = _missing(frame, test)
-    if missing != "*" and not missing.startswith("self."):
-        return _is_filled_in_module(engine, frame, test, missing)
-    if frame.node is None:
-        return False
-    asked, assigned, called = _follows(frame.node, test.line)
-    wanted = {text for text in asked if first_step.READY_FLAG.search(text)} if missing == "*" else {missing}
-    here = {*called, frame.function.rpartition(".")[2], *CONSTRUCTORS}
-    for target in wanted:
-        writers = _writers(engine, frame, target.removeprefix("self."))
-        if writers <= here and (target in assigned or not writers.isdisjoint(called)):
-            return True
-    return False
-
-
-def _is_filled_in_module(engine: Engine, frame: Frame, test: LazyTest, missing: str) -> bool:
-    """`layer.scale` behind `if layer.scale is None: layer.scale = …`, where nothing else in the file assigns it."""
-    owner, _, name = missing.rpartition(".")
-    holder = frame.env.get(owner)
-    is_module = (type(holder) is RuntimeObject and holder.kind == "module") or (
-        type(holder) is Instance and engine.attributes.is_module(holder.ref)
-    )
-    if not is_module or frame.node is None or missing not in _follows(frame.node, test.line)[1]:
-        return False
-    here = sum(isinstance(n, ast.Attribute) and n.attr == name and _is_stored(n) for n in ast.walk(frame.node))
-    return len(engine.project.files.search(frame.path, re.compile(rf"\.{name}\b\s*[-+*/]?=(?!=)"))) == here
-
-
-def _is_stored(node: ast.Attribute) -> bool:
-    return isinstance(node.ctx, ast.Store)
-
-
-def turned_off(engine: Engine, frame: Frame, test: ast.If) -> str | None:
-    """The flag of this object that a step asks and turns off, and that is on before the first step only."""
-    flag = first_step.turned_off(test)
-    if flag is None or not flag.startswith("self."):
-        return None
-    here = {frame.function.rpartition(".")[2], *CONSTRUCTORS}
-    return flag if _writers(engine, frame, flag.removeprefix("self.")) <= here else None
-
-
-def _fills_table(frame: Frame, test: LazyTest) -> bool:
-    """`plan = tables.plans.get(key); if plan is None: …; tables.plans[key] = plan`, or the same by `not in`."""
-    if frame.node is None:
-        return False
-    bound = _bound_to(frame, test) if "." not in test.target else None
-    table = test.target if bound is None else first_step.table_of(bound)
-    if table is None or ("." not in table and table in frame.env and table not in frame.globals):
-        return False
-    keys = [key for held, line, key in _entries(frame.node) if held == table and line > test.line]
-    return bool(keys) and not any(identifies_object(frame, key) for key in keys)
-
-
-def is_own_entry(frame: Frame, node: ast.expr) -> bool:
-    """`self.tables[key]` in a function that fills this table: the entry is one of those that it made."""
-    if frame.node is None:
-        return False
-    table = first_step.table_of(node)
-    return table is not None and any(filled == table for filled, _, _ in _entries(frame.node))
-
-
-@memoize_on_node
-def _entries(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[tuple[str, int, ast.expr]]:
-    """The entries that a function puts into tables: table, line, key."""
-    return tuple(
-        (table, target.lineno, target.slice)
-        for inner in statements_within(function)
-        if isinstance(inner, ast.Assign)
-        for target in inner.targets
-        if isinstance(target, ast.Subscript) and (table := dotted(target.value)) is not None
-    )
-
-
-def _writers(engine: Engine, frame: Frame, attribute: str) -> set[str]:
-    """The methods that assign an attribute of the frame's own class, those that reset it included."""
-    if frame.owner is None:
-        return set()
-    known = (engine.project.class_facts(base) for base in engine.project.mro(frame.owner) if "::" in base)
-    return {method for facts in known if facts is not None for method in facts.writers.get(attribute, ())}
-
-
-@memoize_on_node
-def _follows(function: ast.AST, line: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """What the `if` on a line asks for, what its branches assign, and the methods that they call on `self`.
-
-    Where its own branch leaves the function, what comes after it is the other one.
-    """
-    test = next((node for node in ast.walk(function) if isinstance(node, ast.If) and node.lineno == line), None)
-    if test is None:
-        return frozenset(), frozenset(), frozenset()
-    asked = {dotted(node) or "" for node in ast.walk(test.test) if isinstance(node, ast.Attribute)}
-    leaves = isinstance(test.body[-1], ast.Return)
-    within = [node for node in ast.walk(function if leaves else test) if getattr(node, "lineno", 0) >= line]
-    assigned = {dotted(n) or "" for n in within if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-    called: set[str] = set()
-    for node in within:
-        if isinstance(node, ast.Call):
-            owner, _, name = (dotted(node.func) or "").rpartition(".")
-            if name in ("register_buffer", "setattr") and (key := _constant_key(node)) is not None:
-                assigned.add(f"self.{key}")
-            elif owner == "self":
-                called.add(name)
-            elif name.endswith("_"):
-                # `self.ready.data.fill_(True)`: a flag that is a buffer.
-                assigned.add(owner.removesuffix(".data"))
-    return frozenset(asked), frozenset(assigned), frozenset(called)
-
-
-def _constant_key(call: ast.Call) -> str | None:
-    """The name in `self.register_buffer("name", …)` and `setattr(self, "name", …)`."""
-    names = [argument.value for argument in call.args[:2] if isinstance(argument, ast.Constant)]
-    return next((name for name in names if isinstance(name, str)), None)
-
-
 def sources(engine: Engine, frame: Frame, node: ast.expr | None) -> frozenset[str]:
     """The attributes whose tensors an expression reads."""
 
@@ -340,15 +198,16 @@ def _takes_nothing(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 __all__ = [
+    "CONSTRUCTORS",
     "bound_expression",
+    "bound_to",
     "capacity_tests",
-    "first_step_only",
     "has_alternative",
+    "identified_by",
+    "identifies_object",
     "is_born_here",
-    "is_filled_here",
     "is_lazy",
     "is_made_along",
     "is_rare",
     "sources",
-    "turned_off",
 ]

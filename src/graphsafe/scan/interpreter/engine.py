@@ -14,7 +14,7 @@ from typing import Any
 from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
-from graphsafe.scan.checks.provenance import is_filled_here
+from graphsafe.scan.checks.filled_once import is_filled_here
 from graphsafe.scan.domain.arguments import Arguments, Call, unknown_result
 from graphsafe.scan.domain.events import Event, EventKind, precedence, span_of
 from graphsafe.scan.domain.frozen import replace

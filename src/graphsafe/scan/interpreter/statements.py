@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.scan.checks import branch_effects, capture_site, capturing_branch, first_step, side_stream
-from graphsafe.scan.checks.provenance import is_own_entry, turned_off
+from graphsafe.scan.checks.filled_once import is_own_entry, turned_off
 from graphsafe.scan.domain.arguments import TOP_LEVEL
 from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.held import held_in
@@ -31,7 +31,7 @@ from graphsafe.scan.interpreter.call_frame import Frame, LazyTest
 from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions import first_step_tests, guards
 from graphsafe.scan.interpreter.conditions.truth import truth
-from graphsafe.scan.models import protocols
+from graphsafe.scan.models import platforms, protocols
 from graphsafe.scan.symbols.imports import import_targets
 from graphsafe.scan.symbols.index import decorator_name, dotted
 from graphsafe.scan.symbols.kernels import is_kernel
@@ -79,6 +79,9 @@ def _import(engine: Engine, frame: Frame, node: ast.Import | ast.ImportFrom) -> 
     for local, target in import_targets(node, frame.file.module, frame.file.is_package):
         if local != "*":
             frame.env[local] = engine.globals.bound(engine.project.resolve_dotted(target, frame.path))
+    elsewhere = platforms.imported(frame, node) if frame.hot else None
+    if elsewhere is not None:
+        frame.guards.append(elsewhere)
 
 
 def _global(engine: Engine, frame: Frame, node: ast.Global) -> None:
@@ -131,8 +134,9 @@ def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> bool:
     known = truth(engine, frame, node.test, "assert", node) if frame.hot else None
     guards.narrow(engine, frame, frame.env, node.test, True)
     guards.place(engine, frame, node.test)
-    # `isinstance(x, list)` of what cannot be one: the branch does not run.
-    return known is None or known.overridable_by is not None or bool(known.const) or not isinstance(node.test, ast.Call)
+    # `isinstance(x, list)` of what cannot be one, a parameter that this call leaves None: the branch does not run.
+    decides = isinstance(node.test, ast.Call) or guards.asks_for_parameter(frame, node.test)
+    return known is None or known.overridable_by is not None or bool(known.const) or not decides
 
 
 # ways
@@ -152,6 +156,9 @@ def _if(engine: Engine, frame: Frame, node: ast.If) -> bool:
     lazy_count, missing = len(frame.lazy), list[LazyTest]()
     for branch, body in ((True, node.body), (False, node.orelse)):
         if verdict.dead is branch:
+            if frame.globals and body and isinstance(body[-1], ast.Return):
+                # `if plan is not None: return plan` of a global that is None until this function fills it.
+                missing += first_step_tests.after_leaving(node, branch)
             continue
         frame.env = dict(before)
         guards.narrow(engine, frame, frame.env, node.test, branch)

@@ -20,6 +20,7 @@ from graphsafe.scan.domain.values import (
     STR,
     UNKNOWN,
     UNSET,
+    DeviceValue,
     Dict,
     Function,
     Instance,
@@ -33,6 +34,7 @@ from graphsafe.scan.domain.values import (
     holds_device,
     number,
     of_elements,
+    options,
 )
 from graphsafe.scan.models import builtin_functions, formatting, named_tuples
 from graphsafe.scan.symbols.index import dotted
@@ -192,5 +194,19 @@ def cached_call(engine: Engine, frame: Frame, node: ast.Call, function: Function
     """A call of a function under `lru_cache`: the tensor it returns is kept from the first step on."""
     value = engine.read(Call(function.ref, function.bound, arguments, depth=1, level=frame.level))
     tensor, certain = as_tensor(value)
-    if tensor is not None and tensor.where != "host" and certain and may_drop_results(engine, function.ref):
+    if (
+        tensor is not None
+        and tensor.where != "host"
+        and certain
+        and not _is_one_entry(arguments)
+        and may_drop_results(engine, function.ref)
+    ):
         engine.emit(frame, "AttrWrite", "cached", node, value=f"`{function.ref.rpartition('::')[2]}`")
+
+
+def _is_one_entry(arguments: Arguments) -> bool:
+    """Whether a cache is asked for a device and constants alone: a process has one device, and so one entry."""
+    values = [option for value in arguments.values() for option in options(value)]
+    return any(type(value) is DeviceValue for value in values) and all(
+        type(value) is DeviceValue or (type(value) is Number and value.const is not UNSET) for value in values
+    )

@@ -22,6 +22,8 @@ OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
 "Functions that ask whether it runs on CUDA."
 NEXT_PLATFORM = re.compile(r"(^|\.)_?is_(rocm|hip|amd)(_available)?$")
 "Functions that ask whether it runs on AMD's cards, which have graphs as well, but are another machine."
+OTHER_PACKAGES = frozenset("aiter habana_frameworks intel_extension_for_pytorch torch_musa torch_npu torch_xla".split())
+"Packages that only machines with other cards have."
 _ON_ROCM = replace(ON_CUDA, const=False)
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
 "Functions that ask whether host memory can be pinned, which is so where there are CUDA graphs."
@@ -38,6 +40,13 @@ def tested(frame: Frame, test: ast.expr) -> Number | None:
     """`is_npu()`, the global `_is_xpu`, `platform.is_cuda()` as a condition."""
     name = _asked(frame, test)
     return None if name is None else _answer(name)
+
+
+def imported(frame: Frame, node: ast.Import | ast.ImportFrom) -> str | None:
+    """What keeps the lines behind an import off CUDA; one inside of a `try` only looks for the package."""
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    package = next((name for name in names if name.partition(".")[0] in OTHER_PACKAGES), None)
+    return None if package is None or frame.tries else f"the import of `{package}`, which is for other cards"
 
 
 def is_other(frame: Frame, test: ast.expr) -> bool:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from graphsafe.scan.checks.filled_once import is_filled_here
 from graphsafe.scan.checks.first_step import FIRST_STEP
-from graphsafe.scan.checks.provenance import is_filled_here
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.values import UNKNOWN, Dict, Function, Sequence, Value

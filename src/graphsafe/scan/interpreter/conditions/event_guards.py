@@ -6,8 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks import draws
+from graphsafe.scan.checks.filled_once import first_step_only, is_filled_here
 from graphsafe.scan.checks.first_step import FIRST_STEP
-from graphsafe.scan.checks.provenance import first_step_only, is_filled_here
 from graphsafe.scan.domain.events import EventKind
 
 if TYPE_CHECKING:

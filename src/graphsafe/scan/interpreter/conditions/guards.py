@@ -38,6 +38,8 @@ DEBUG_NAME = re.compile(
     r"(^|[._])(debug\w*|\w*_debug|verbose|verbosity|trace_\w+|log_level|profil\w+|sanity_check\w*|check_nan\w*|dump\w*|isEnabledFor)$",
     re.I,
 )
+MAKES_GRAPHS = re.compile(r"^_?(in|is|for|during)_(cuda_)?(graph_)?captur(e|ing)$")
+"Parameters that say, where they are off by default, that the call prepares a capture and is no step."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,9 @@ def _judge_value(test: ast.expr, known: Number | None) -> Verdict:
         if known.overridable_by is None:
             return Verdict(dead=not value)
         if not value and (known.overridable_by in ("environment", "platform") or _is_debug(test)):
+            return Verdict(guarded=True, text=_text(test))
+        is_off = known.overridable_by == "default" and not value
+        if is_off and isinstance(test, ast.Name) and MAKES_GRAPHS.search(test.id):
             return Verdict(guarded=True, text=_text(test))
         if value and known.overridable_by in ("environment", "platform"):
             return Verdict(guarded=False, text=_text(test))
@@ -180,8 +185,24 @@ def narrow(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.expr, 
         _narrow_none(engine, frame, env, test, branch)
     elif isinstance(test, ast.Call):
         _narrow_call(engine, frame, env, test, branch)
-    elif branch:
-        _update(engine, frame, env, test, without_none)
+    else:
+        answered = _type_test(frame, test)
+        if answered is not None:
+            _narrow_call(engine, frame, env, answered, branch)
+        if branch:
+            _update(engine, frame, env, test, without_none)
+
+
+def _type_test(frame: Frame, test: ast.expr) -> ast.Call | None:
+    """`isinstance(x, T)` of a local name that holds its answer, where `x` has not been bound again since."""
+    if not isinstance(test, ast.Name):
+        return None
+    bound = provenance.bound_expression(frame, test)
+    if not (isinstance(bound, ast.Call) and dotted(bound.func) == "isinstance" and bound.args):
+        return None
+    asked = ast.copy_location(ast.Name(dotted(bound.args[0]) or "", ast.Load()), test)
+    now = provenance.bound_expression(frame, asked)
+    return bound if now is None or now is asked or now.lineno <= bound.lineno else None
 
 
 def _is_fixed(engine: Engine, frame: Frame, node: ast.expr, truth: bool) -> bool:
@@ -197,6 +218,14 @@ def _narrow_none(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.
     is_none = isinstance(test.ops[0], (ast.Is, ast.Eq)) is branch
     if isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
         _update(engine, frame, env, test.left, (lambda value: NONE) if is_none else without_none)
+
+
+def asks_for_parameter(frame: Frame, test: ast.expr) -> bool:
+    """`x is not None` for a parameter `x`."""
+    if frame.node is None or not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.IsNot):
+        return False
+    asked = test.left.id if isinstance(test.left, ast.Name) else None
+    return any(isinstance(inner, ast.arg) and inner.arg == asked for inner in ast.walk(frame.node.args))
 
 
 def place(engine: Engine, frame: Frame, test: ast.expr) -> None:

@@ -1,0 +1,122 @@
+"""What a first step makes and keeps: later steps find it there, and a graph that is captured then holds none of it."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from .conftest import Scan
+
+GLOBAL = """\
+    _plan = None
+    _failed = False
+
+    def plan_of(width: int):
+        global _plan, _failed
+        if _plan is not None or _failed:
+            return _plan
+        torch.cuda.synchronize()
+        _plan = object()
+        _failed = _plan is None
+        return _plan
+
+    class Layer(nn.Module):
+        def forward(self, x: torch.Tensor):
+            plan_of(x.shape[1])
+            return x
+    """
+
+
+def test_a_global_that_is_none_at_first_is_filled_by_the_first_step(scan: Scan) -> None:
+    assert scan(GLOBAL) == []
+    dropped = "\ndef destroy():\n    global _plan\n    _plan = None\n"
+    assert scan(textwrap.dedent(GLOBAL) + dropped) == []
+
+
+@pytest.mark.parametrize("line", ["        _plan = object()\n", "        global _plan, _failed\n"])
+def test_a_global_that_nothing_fills_is_missing_in_every_step(scan: Scan, line: str) -> None:
+    assert [code for code, _ in scan(GLOBAL.replace(line, ""))] == ["GS105"]
+
+
+def test_a_global_that_something_else_fills_may_hold_what_is_not_wanted(scan: Scan) -> None:
+    elsewhere = "\ndef prepare(plan):\n    global _plan\n    _plan = plan\n"
+    assert [code for code, _ in scan(textwrap.dedent(GLOBAL) + elsewhere)] == ["GS105"]
+
+
+SEEN = """\
+    from engine import current_group
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen = set()
+
+        def forward(self, x: torch.Tensor):
+            group = current_group()
+            key = (id(group.ranks), 0)
+            if key in self.seen:
+                return x
+            torch.cuda.synchronize()
+            self.seen.add(key)
+            return x
+    """
+
+
+def test_a_set_of_what_was_seen_is_filled_by_the_first_step(scan: Scan) -> None:
+    assert scan(SEEN) == []
+    assert [code for code, _ in scan(SEEN.replace("self.seen.add(key)", "pass"))] == ["GS105"]
+
+
+@pytest.mark.parametrize("key", ["id(x)", "x.data_ptr()"])
+def test_a_set_of_what_each_step_makes_anew_is_not(scan: Scan, key: str) -> None:
+    assert [code for code, _ in scan(SEEN.replace("id(group.ranks)", key))] == ["GS105"]
+
+
+POSITION = """\
+    class Scheduler:
+        def __init__(self, timesteps: torch.Tensor):
+            self.timesteps = timesteps
+            self._turn = None
+
+        @property
+        def turn(self):
+            return self._turn
+
+        def restart(self):
+            self._turn = None
+
+        def _begin(self, timestep: torch.Tensor):
+            self._turn = int(timestep.item())
+
+        def step(self, sample: torch.Tensor, timestep: torch.Tensor):
+            if self.turn is None:
+                self._begin(timestep)
+            sample = sample * self.timesteps[self._turn]
+            self._turn += 1
+            return sample
+    """
+
+
+def test_a_position_that_steps_advance_is_worked_out_by_the_first_one(scan: Scan) -> None:
+    assert [code for code, _ in scan(POSITION) if code == "GS101"] == []
+    each = POSITION.replace("self._turn += 1", "self._turn = None")
+    assert [code for code, _ in scan(each) if code == "GS101"] == ["GS101"]
+
+
+CACHED = """\
+    import functools
+
+    @functools.lru_cache(maxsize=4)
+    def window(device, length=400):
+        return torch.hann_window(length).to(device)
+
+    class Layer(nn.Module):
+        def forward(self, x: torch.Tensor):
+            return x * window(x.device)
+    """
+
+
+def test_a_cache_that_is_asked_for_a_device_alone_keeps_its_one_entry(scan: Scan) -> None:
+    assert scan(CACHED) == []
+    assert [code for code, _ in scan(CACHED.replace("window(x.device)", "window(x.device, x.shape[1])"))] == ["GS705"]
