@@ -14,7 +14,7 @@ from graphsafe.scan.incremental.overviews import class_parts, declarations, over
 from graphsafe.scan.roots.candidate_files import RootPatterns
 from graphsafe.scan.sources.source import Unreadable, digest
 from graphsafe.scan.symbols.custom_ops import functions_by_operator
-from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
+from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.overrides import subclasses_by_base
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
@@ -192,16 +192,12 @@ class FactDigests:
     def first_line(self, ref: str) -> int:
         """Of the function `path::name`, or of the one around it. Raises Unkept where there is none.
 
-        Whoever uses what stands in no function, or in a lambda, uses the whole text.
+        Whoever uses what stands in no function uses the whole text.
         """
-        path, _, name = ref.partition("::")
+        name = ref.partition("::")[2]
         if not name or name.startswith("<lambda>"):
             return 0
-        index = self._files.indexed(path)
-        facts: FunctionFacts | None = None
-        while name and index is not None and facts is None:
-            facts = index.functions.get(name)
-            name = name.rpartition(".")[0]
+        facts = self._project.function_around(ref)
         if facts is None:
             raise Unkept(f"no function: {ref}")
         return facts.line

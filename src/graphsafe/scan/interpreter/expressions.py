@@ -76,7 +76,7 @@ def _call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
 
 
 def _lambda(engine: Engine, frame: Frame, node: ast.Lambda) -> Value:
-    return engine.closures.define(frame, node, f"<lambda>:{node.lineno}")
+    return engine.closures.define(frame, node)
 
 
 def _named(engine: Engine, frame: Frame, node: ast.NamedExpr) -> Value:

@@ -100,7 +100,7 @@ def _function(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.AsyncFun
     if node.decorator_list and is_kernel(filter(None, map(decorator_name, node.decorator_list))):
         frame.env[node.name] = UNKNOWN
     elif frame.function or frame.depth:
-        frame.env[node.name] = engine.closures.define(frame, node, node.name)
+        frame.env[node.name] = engine.closures.define(frame, node)
     else:
         frame.env[node.name] = engine.globals.value(frame.file, node.name)
 

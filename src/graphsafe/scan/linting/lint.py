@@ -29,6 +29,9 @@ from graphsafe.scan.symbols.project import Project
 COMPILE = re.compile(r"(^|[._])compile(\(|$)")
 "Of decorators: `torch.compile`, `torch.compile(reduce-overhead)`, `support_torch_compile`."
 
+LAMBDA = re.compile(r"(?<=<lambda>:)\d+")
+"The line by which a lambda is called, in the function around it."
+
 
 class Linter:
     def __init__(
@@ -226,6 +229,10 @@ class Linter:
         """The findings of a large project share most of the calls that lead to them."""
         if edge not in self._sites:
             path, _, function = edge.caller.partition("::")
+            around = self._project.function_around(edge.caller)
+            if around is not None:
+                first = around.line
+                function = LAMBDA.sub(lambda line: str(first + int(line[0])), function)
             self._sites[edge] = CallSite(self.display(path), edge.line, function or None)
         return self._sites[edge]
 

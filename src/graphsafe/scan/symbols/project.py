@@ -220,6 +220,19 @@ class Project:
         self._uses.now.add(known[1])
         return known[0]
 
+    def function_around(self, ref: str) -> FunctionFacts | None:
+        """The function `path::name`, or the one of which what is called so is a closure. No fact is noted.
+
+        Whoever asks knows its text already.
+        """
+        path, _, name = ref.partition("::")
+        index = self.files.indexed(path)
+        while name and index is not None and name not in index.classes:
+            if name in index.functions:
+                return index.functions[name]
+            name = name.rpartition(".")[0]
+        return None
+
     def function_node(self, ref: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         facts = self.function_facts(ref)
         if facts is None:

@@ -39,13 +39,19 @@ class Closures:
         self._count += 1
         return self._count
 
-    def define(self, frame: Frame, node: ast.AST, name: str) -> Function:
+    def define(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
         """A function or lambda defined inside another, with the names that it sees."""
+        name = self._lambda(frame, node) if isinstance(node, ast.Lambda) else node.name
         ref = f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}"
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            # A lambda is called by its line, which any edit above it changes.
-            self._engine.project.files.uses.note("text", frame.path)
         return Function(ref, node=node, closure=frame.env, closure_id=self.next_id(), kept=not frame.hot)
+
+    def _lambda(self, frame: Frame, node: ast.Lambda) -> str:
+        """A name that holds while the function around a lambda is the same, or else while the file is."""
+        project = self._engine.project
+        outer = project.function_around(frame.ref)
+        if outer is None:
+            project.files.uses.note("text", frame.path)
+        return f"<lambda>:{node.lineno - (outer.line if outer is not None else 0)}"
 
     @contextmanager
     def of_another_function(self) -> Iterator[None]:
