@@ -108,7 +108,11 @@ class Shared:
         self._events: dict[Place, Placed] = {}
 
     def item(self, item: Item) -> Item:
-        return self._items.setdefault(item, item)
+        try:
+            return self._items.setdefault(item, item)
+        except TypeError:
+            # It names a constant without a hash.
+            return item
 
     def call(self, callee: str, caller: str, line: int, guarded: bool, compile_test: CompileTest | None) -> CallEdge:
         key = callee, caller, line, guarded, compile_test
@@ -136,8 +140,15 @@ class Summary:
     has_uses: bool
     "Whether state of the host decides what the device does, here or in what is called."
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing about hot code: callers do not refer to such."""
+        return not (self.items or self.events or self.constructed)
+
     def stands_for(self, other: Summary) -> bool:
         """Whether all that callers see of the other one is in this; then it takes over the rest of what that says."""
+        if self.is_empty and not other.is_empty:
+            return False
         seen = (self.value, self.written, self.expected, self.constructed, self.has_uses)
         if seen != (other.value, other.written, other.expected, other.constructed, other.has_uses):
             return False

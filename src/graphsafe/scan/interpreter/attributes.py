@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from sys import intern
 from typing import TYPE_CHECKING
 
@@ -45,8 +46,8 @@ Marked = dict[str, tuple[Value, Value]]
 "Attribute -> a container, and the same as state of that name."
 
 
-class Constructed:
-    """What constructors leave in the attributes of an instance."""
+class UnderConstruction:
+    """What constructors leave in the attributes of an instance, as far as they have been read."""
 
     def __init__(self, ref: str, effects: Sequence[Effects]) -> None:
         self._ref = ref
@@ -65,6 +66,27 @@ class Constructed:
         """What an attribute that is None at first will hold, by its annotation."""
         found = [value for effects in self._effects for value in effects.expected.get((self._ref, name), ())]
         return join_all(found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Constructed:
+    """The same, of constructors that have been read."""
+
+    values: Mapping[str, Value | None]
+    promises: Mapping[str, Value | None]
+
+    def value(self, name: str) -> Value | None:
+        return self.values.get(name)
+
+    def promised(self, name: str) -> Value | None:
+        return self.promises.get(name)
+
+
+def _all_constructed(ref: str, effects: Effects) -> Constructed:
+    found = UnderConstruction(ref, [effects])
+    names = {name for of, name in (*effects.written, *effects.constructed) if of == ref}
+    promised = {name for of, name in effects.expected if of == ref}
+    return Constructed({name: found.value(name) for name in names}, {name: found.promised(name) for name in promised})
 
 
 class AttributeTables:
@@ -186,12 +208,12 @@ class AttributeTables:
             return None if type(of_class) is Unknown else of_class
         return value
 
-    def _constructed(self, ref: str) -> Constructed:
+    def _constructed(self, ref: str) -> Constructed | UnderConstruction:
         return self._engine.queries.ask(
             ("constructed", ref), lambda: self._construct(ref), lambda: self._constructed_so_far(ref)
         )
 
-    def _construct(self, ref: str) -> Constructed:
+    def _construct(self, ref: str) -> Constructed | UnderConstruction:
         engine = self._engine
         methods = [engine.project.find_method(ref, name) for name in CONSTRUCTORS]
         outer, engine.effects = engine.effects, Effects()
@@ -200,12 +222,12 @@ class AttributeTables:
             for method in (*methods, *self._factories(ref)):
                 if method is not None:
                     engine.read(Call(method, Instance(ref), level=0), out_of_scope=self._out_of_scope(method))
-            return Constructed(ref, [engine.effects])
+            return _all_constructed(ref, engine.effects)
         finally:
             engine.effects = outer
             del self._under_construction[ref]
 
-    def _constructed_so_far(self, ref: str) -> Constructed:
+    def _constructed_so_far(self, ref: str) -> UnderConstruction:
         """While constructors are being read: what they have done, and the functions that they are calling now."""
         calling: list[Effects] = []
         effects: Effects | None = self._engine.effects
@@ -213,7 +235,7 @@ class AttributeTables:
         while effects is not None and effects is not begun:
             calling.append(effects)
             effects = effects.outer
-        return Constructed(ref, [begun, *reversed(calling)] if effects is begun else [begun])
+        return UnderConstruction(ref, [begun, *reversed(calling)] if effects is begun else [begun])
 
     def _read(self, ref: str, method: str, level: int) -> Summary | None:
         """A method that assigns attributes."""

@@ -124,8 +124,8 @@ class Engine:
             self.effects.events[place] = self._shared.event(place, event)
 
     def note(self, item: Item) -> None:
-        """Something that a line does, at its place in the order of the step."""
-        self.effects.items.append(item)
+        """Something that a line does, at its place in the order of the step; all summaries share equal items."""
+        self.effects.items.append(self._shared.item(item))
 
     def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
         """Note that a host number which is state decides what the device does here."""
@@ -163,7 +163,7 @@ class Engine:
         state_writes.set_attribute(self, frame, node, owner, name, value)
 
     def note_once(self, item: Item) -> None:
-        """As `note`, where only the first of equal items counts; all summaries that have one share the object."""
+        """As `note`, where only the first of equal items counts."""
         self._note_shared(self._shared.item(item))
 
     def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = 1) -> None:
@@ -174,7 +174,7 @@ class Engine:
     def _note_shared(self, item: Item) -> None:
         if id(item) not in self.effects.noted:
             self.effects.noted.add(id(item))
-            self.note(item)
+            self.effects.items.append(item)
 
     # names
 
@@ -230,7 +230,8 @@ class Engine:
         summary = self.summary(call, out_of_scope)
         if summary is None:
             return self.declared(call.ref, call.arguments)
-        self.effects.items.append(Included(summary, guarded))
+        if not summary.is_empty:
+            self.effects.items.append(Included(summary, guarded))
         if not call.hot:
             self.attributes.include(summary, owner, ref)
         return summary.value
