@@ -117,7 +117,7 @@ def _named_class(project: Project, file: FileIndex, cls: ClassFacts, method: str
     if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Name):
         return None
     binding = project.resolve(file, last.value.id)
-    return f"{binding.path}::{binding.name}" if binding is not None and binding.kind == "class" else None
+    return binding.ref if binding is not None and binding.kind == "class" else None
 
 
 __all__ = ["events", "may_promise"]

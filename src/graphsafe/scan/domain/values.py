@@ -263,9 +263,11 @@ MASK = Tensor(dtype="bool")
 SIZE = Sequence("size", None, INT)
 
 
+_NUMBERS: Mapping[type, Literal["int", "float", "bool", "str"]] = {int: "int", float: "float", bool: "bool", str: "str"}
+
+
 def number(const: Any) -> Number:
-    kind = type(const).__name__
-    return Number(const, type=kind if kind in ("int", "float", "bool", "str") else None)  # type: ignore[arg-type]
+    return Number(const, type=_NUMBERS.get(type(const)))
 
 
 def of_elements(kind: SequenceKind, elem: Value) -> Sequence:

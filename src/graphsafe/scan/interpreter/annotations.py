@@ -138,7 +138,7 @@ def _resolved_type(engine: Engine, file: Module, name: str) -> Value:
         return UNKNOWN
     binding = engine.project.member(binding, rest)
     if binding.kind == "class":
-        ref = f"{binding.path}::{binding.name}"
+        ref = binding.ref
         bases = engine.project.mro(ref)
         if any(base in ("enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag") for base in bases):
             return Number()

@@ -44,9 +44,9 @@ class ModuleLevel:
         if binding.kind == "module":
             return ProjectModule(binding.name, binding.path)
         if binding.kind == "class":
-            return ClassValue(f"{binding.path}::{binding.name}")
+            return ClassValue(binding.ref)
         if binding.kind == "function":
-            return _function(self._engine, f"{binding.path}::{binding.name}")
+            return _function(self._engine, binding.ref)
         return self.assigned(binding.path, binding.name)
 
     def assigned(self, path: str, name: str) -> Value:

@@ -62,7 +62,7 @@ def _enters(project: Project, file: FileIndex, decorator: str) -> bool:
     binding = project.resolve(file, decorator) if "." not in decorator else None
     if binding is None or binding.kind != "function":
         return False
-    node = project.function_node(f"{binding.path}::{binding.name}")
+    node = project.function_node(binding.ref)
     return node is not None and _fills_table(node)
 
 

@@ -27,7 +27,7 @@ class CustomOps:
         path, function = functions_by_operator(files).get(parts[3], ("", ""))
         file = self._project.file(path) if path else None
         binding = self._project.resolve(file, function) if file is not None else None
-        return f"{binding.path}::{binding.name}" if binding is not None and binding.kind == "function" else None
+        return binding.ref if binding is not None and binding.kind == "function" else None
 
 
 def functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:

@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Protocol
 
 from graphsafe.scan.sources.source import Source, digest
@@ -50,8 +51,8 @@ class FunctionFacts:
     "Holds a `with` of a CUDA graph, or names a function that makes one."
     hands_over: bool = False
     "May hold a call that registers a hook, or an assignment to `forward`."
-    by_type: dict[str, str] = field(default_factory=dict)
-    "Of one under `singledispatch`: type -> the qualified name of its implementation, as far as this file holds it."
+    by_type: tuple[tuple[str, str], ...] = ()
+    "Of one under `singledispatch`: types, each with the qualified name of its implementation in this file."
     digest: str = ""
     "Of its text."
 
@@ -64,7 +65,7 @@ class ClassFacts:
     decorators: tuple[str, ...] = ()
     methods: dict[str, str] = field(default_factory=dict)
     "Name -> qualified name; of overloads the last."
-    writers: dict[str, list[str]] = field(default_factory=dict)
+    writers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     "Attribute of `self` -> the methods that assign it."
     fields: dict[str, tuple[int, int]] = field(default_factory=dict)
     "Names bound in the class body -> first and last line of the statement."
@@ -159,22 +160,22 @@ class _Builder:
             if local == "*":
                 self.index.stars.append(target)
             else:
-                imports[local] = target
+                imports[local] = intern(target)
 
     def _class(self, node: ast.ClassDef, prefix: str) -> None:
         name = f"{prefix}{node.name}"
-        bases = tuple(text for base in node.bases if (text := dotted(base)))
+        bases = tuple(intern(text) for base in node.bases if (text := dotted(base)))
         facts = ClassFacts(name, node.lineno, bases, tuple(filter(None, map(decorator_name, node.decorator_list))))
         self.index.classes[name] = facts
         for statement in _flat(node.body):
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 function = self._function(statement, f"{name}.", name)
-                method = function.name.removeprefix(f"{name}.")
+                method = intern(function.name.removeprefix(f"{name}."))
                 facts.methods[method] = function.name
                 for attribute in _written_attributes(statement):
-                    writers = facts.writers.setdefault(attribute, [])
+                    writers = facts.writers.get(attribute, ())
                     if method not in writers:
-                        writers.append(method)
+                        facts.writers[attribute] = (*writers, method)
             elif isinstance(statement, ast.ClassDef):
                 self._class(statement, f"{name}.")
             else:
@@ -187,7 +188,7 @@ class _Builder:
         above = first - 1
         if mark is None and above in self.marks and self.source.lines[above - 1].lstrip().startswith("#"):
             mark = self.marks[above]
-        decorators = tuple(filter(None, map(decorator_name, node.decorator_list)))
+        decorators = tuple(intern(text) for part in node.decorator_list if (text := decorator_name(part)))
         # A property's setter must not hide its getter.
         role = next((text for text in decorators if text in (f"{node.name}.setter", f"{node.name}.deleter")), node.name)
         base = self.index.functions.get(single_dispatch.base_name(decorators, prefix))
@@ -207,7 +208,8 @@ class _Builder:
         facts.digest = _digest(self.source, (facts.line, facts.end_line))
         self.index.functions[facts.name] = facts
         if base is not None and is_chosen_by_type:
-            base.by_type[single_dispatch.type_of(node, owner is not None)] = facts.name
+            named = {**dict(base.by_type), single_dispatch.type_of(node, owner is not None): facts.name}
+            base.by_type = tuple(named.items())
         if not node.name.startswith("test"):
             # What a test defines for itself is no engine's step.
             for statement in _flat(node.body):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from sys import intern
 from typing import Literal
 
 from graphsafe.scan.sources.source import Source, Unreadable
@@ -23,6 +24,11 @@ class Binding:
     name: str
     "Qualified name within the file; the dotted path for `lib` and `module`."
     path: str = ""
+
+    @property
+    def ref(self) -> str:
+        """`path::Qual.name`; values and questions that name it share the text."""
+        return intern(f"{self.path}::{self.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +129,7 @@ class Project:
         parts = dotted.split(".")
         if parts[0] not in self._packages:
             self._uses.note("package", parts[0])
-            return Binding("lib", dotted)
+            return Binding("lib", intern(dotted))
         for split in range(len(parts), 0, -1):
             module = ".".join(parts[:split])
             if module not in self._modules:
@@ -134,18 +140,18 @@ class Project:
                 break
             rest = parts[split:]
             if not rest:
-                return Binding("module", module, file.path)
+                return Binding("module", intern(module), file.path)
             binding = self.resolve(file, rest[0], depth + 1)
             if binding is None:
                 break
             return self.member(binding, rest[1:])
-        return Binding("lib", dotted)
+        return Binding("lib", intern(dotted))
 
     def member(self, binding: Binding, rest: list[str]) -> Binding:
         """What `binding.a.b` means."""
         for i, name in enumerate(rest):
             if binding.kind == "lib":
-                return Binding("lib", ".".join([binding.name, *rest[i:]]))
+                return Binding("lib", intern(".".join([binding.name, *rest[i:]])))
             if binding.kind == "module":
                 file = self.file(binding.path)
                 found = self.resolve(file, name) if file is not None else None
@@ -206,7 +212,7 @@ class Project:
             path, _, name = ref.partition("::")
             file = self.files.indexed(path)
             facts = file.classes.get(name) if file is not None else None
-            known = self._classes[ref] = facts, self._uses.number(("class", path, name))
+            known = self._classes[intern(ref)] = facts, self._uses.number(("class", path, name))
         self._uses.now.add(known[1])
         return known[0]
 
@@ -216,7 +222,7 @@ class Project:
             path, _, name = ref.partition("::")
             file = self.files.indexed(path)
             facts = file.functions.get(name) if file is not None else None
-            known = self._functions[ref] = facts, self._uses.number(("function", path, name))
+            known = self._functions[intern(ref)] = facts, self._uses.number(("function", path, name))
         self._uses.now.add(known[1])
         return known[0]
 
@@ -265,7 +271,7 @@ class Project:
                 continue
             binding = self.member(binding, rest)
             if binding.kind == "class":
-                order.extend(self.mro(f"{binding.path}::{binding.name}"))
+                order.extend(self.mro(binding.ref))
             else:
                 order.append(binding.name if binding.kind == "lib" else base)
         # Depth first with the last of repeated bases kept: C3's order wherever C3 differs from plain depth first.
@@ -278,7 +284,7 @@ class Project:
         methods = self._methods.setdefault(ref if after is None else (ref, after), {})
         if name not in methods:
             # It follows from the order of bases, and from what these declare: whoever asks has just asked for that.
-            methods[name] = self._uses.aside(lambda: self._find_method(order, name, after))
+            methods[intern(name)] = self._uses.aside(lambda: self._find_method(order, name, after))
         return methods[name]
 
     def _find_method(self, order: tuple[str, ...], name: str, after: str | None) -> str | None:
@@ -288,7 +294,7 @@ class Project:
             if "::" in base:
                 facts = self.class_facts(base)
                 if facts is not None and name in facts.methods:
-                    return f"{base.partition('::')[0]}::{facts.methods[name]}"
+                    return intern(f"{base.partition('::')[0]}::{facts.methods[name]}")
         return None
 
 

@@ -20,7 +20,7 @@ def functions(engine: Engine, function: Function, arguments: Arguments) -> list[
     path = function.ref.partition("::")[0]
     names: dict[str, None] = {}
     for option in options(arguments.positional[0]):
-        fitting = {name: _is_of(engine, option, type_) for type_, name in facts.by_type.items()}
+        fitting = {name: _is_of(engine, option, type_) for type_, name in facts.by_type}
         names.update(dict.fromkeys(name for name, fits in fitting.items() if fits is not False))
         if True not in fitting.values():
             names[facts.name] = None

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from sys import intern
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.checks.filled_once import is_filled_here
@@ -42,7 +43,7 @@ class Closures:
     def define(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
         """A function or lambda defined inside another, with the names that it sees."""
         name = self._lambda(frame, node) if isinstance(node, ast.Lambda) else node.name
-        ref = f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}"
+        ref = intern(f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}")
         return Function(ref, node=node, closure=frame.env, closure_id=self.next_id(), kept=not frame.hot)
 
     def _lambda(self, frame: Frame, node: ast.Lambda) -> str:

@@ -70,7 +70,7 @@ def _may_wrap(engine: Engine, ref: str, decorator: str) -> bool:
         binding = engine.project.member(binding, rest)
     if binding is None or binding.kind != "function":
         return False
-    node = engine.project.function_node(f"{binding.path}::{binding.name}")
+    node = engine.project.function_node(binding.ref)
     return node is not None and makes_function(node)
 
 
