@@ -285,7 +285,7 @@ def hard(loss, positive):
     return loss.topk(count_of(positive))
 
 
-def count_of(positive):
+def count_of(positive: torch.Tensor):
     return int(positive.sum())
 
 
@@ -295,19 +295,35 @@ def _private(loss):
 
 def described(text):
     return text.title()
+
+
+class Chain:
+    def sample(self, start):
+        place = torch.zeros_like(start["place"])
+        return place if place.sum() > 0 else -place
+
+    def plan(self, start):
+        return torch.zeros_like(start["place"]).item()
 """
 
 
 CAPTURES = "import torch\n\n\ndef capture(step):\n    return torch.cuda.make_graphed_callables(step, ())\n"
+PUBLIC = "a public function that works on tensors"
+RESULTS = "a public function that makes numbers of tensors"
 
 
-def test_public_functions_of_a_package_that_captures_nothing_itself(tmp_path: Path) -> None:
+def packaged(tmp_path: Path, source: str) -> Path:
     package = tmp_path / "losses"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    (package / "hard.py").write_text(LOSSES)
+    (package / "hard.py").write_text(source)
+    return package
+
+
+def test_public_functions_of_a_package_that_captures_nothing_itself(tmp_path: Path) -> None:
+    package = packaged(tmp_path, LOSSES)
     (tmp_path / "script.py").write_text(LOSSES)
-    expected = [("GS101", 9, "a public function that its package does not call itself")]
+    expected = [("GS101", 9, RESULTS), ("GS102", 23, "step of an optimizer, scheduler or sampler")]
     assert found(tmp_path) == expected
     (package / "model.py").write_text("import torch\n\n\nclass M(torch.nn.Module):\n    def forward(self, x): ...\n")
     assert found(tmp_path) == expected
@@ -315,12 +331,112 @@ def test_public_functions_of_a_package_that_captures_nothing_itself(tmp_path: Pa
     assert not found(tmp_path)
 
 
-def test_what_gives_no_tensor_back_is_no_step(tmp_path: Path) -> None:
-    package = tmp_path / "metrics"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "offline.py").write_text("import torch\n\n\ndef error(x, y):\n    return (x - y).abs().mean().item()\n")
+def test_what_a_package_calls_in_no_step_its_users_may_call_in_one(tmp_path: Path) -> None:
+    source = """\
+import torch
+
+
+def matched(x, y):
+    return x[y > 0.5]
+
+
+def report(path):
+    print(matched(*torch.load(path)))
+"""
+    packaged(tmp_path, source)
+    assert found(tmp_path) == [("GS202", 5, PUBLIC)]
+
+
+GATHERED = """\
+import time
+
+import torch
+
+
+class Errors:
+    def __init__(self):
+        self.scores, self.calls = [], 0
+
+    def append(self, x: torch.Tensor, y: torch.Tensor):
+        self.scores.append((x - y).abs().mean(-1))
+        self.calls += 1
+
+    def summary(self):
+        return {"mean": torch.cat(self.scores).mean().item()}
+
+    def count(self):
+        return len(self.scores)
+
+
+class Totals:
+    def __init__(self):
+        self.total = torch.zeros((), device="cuda:0")
+
+    def mean(self, steps):
+        return self.total.item() / steps
+
+
+def timed(model, x: torch.Tensor):
+    begun = time.perf_counter()
+    model(x).sum().item()
+    return time.perf_counter() - begun
+"""
+
+
+def test_what_a_metric_has_gathered_is_computed_with_in_a_step(tmp_path: Path) -> None:
+    packaged(tmp_path, GATHERED)
+    assert [place for place in found(tmp_path) if place[0] == "GS101"] == [("GS101", 15, RESULTS)]
+
+
+def test_what_a_step_of_a_package_calls_is_read_with_what_it_passes(tmp_path: Path) -> None:
+    source = """\
+import torch
+
+
+def width(size, sigma):
+    return int(size * sigma)
+
+
+class Blur(torch.nn.Module):
+    def forward(self, x):
+        return x[..., : width(x.shape[-1], 0.5)]
+"""
+    packaged(tmp_path, source)
     assert not found(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("end", "region"),
+    [
+        ("return worst.item()", "step"),
+        ("return {'worst': worst.item(), 'count': len(x)}", "step"),
+        ("return x / worst.item()", "captured"),
+        ("x.div_(worst.item())", "captured"),
+    ],
+)
+def test_who_asks_for_numbers_stands_around_graphs(tmp_path: Path, end: str, region: str) -> None:
+    packaged(
+        tmp_path, f"import torch\n\n\ndef error(x: torch.Tensor, y):\n    worst = (x - y).abs().amax()\n    {end}\n"
+    )
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert [(f.code, f.region, f.data["root"]) for f in findings if f.level != "note"] == [
+        ("GS101", region, RESULTS if region == "step" else PUBLIC)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "captures"),
+    [
+        ("def compiled(model):\n    return torch.compile(model, mode='reduce-overhead')\n", True),
+        ("MODES = {'default', 'reduce-overhead'}\n", False),
+        ("# with torch.compile(model, mode='reduce-overhead') it is faster\n", False),
+        ("def run(model):\n    '''\n    >>> torch.compile(model, mode='reduce-overhead')\n    '''\n", False),
+    ],
+)
+def test_an_option_or_example_captures_nothing(tmp_path: Path, text: str, captures: bool) -> None:
+    package = packaged(tmp_path, "import torch\n\n\ndef kept(x, y):\n    return x[y > 0]\n")
+    (package / "compiled.py").write_text(f"import torch\n\n\n{text}")
+    assert bool(found(tmp_path)) is not captures
 
 
 def test_an_edit_that_makes_a_public_function_a_root_is_seen(

@@ -78,7 +78,7 @@ class Sampler:
         return logits.max().item()
 
 
-def unused(x: torch.Tensor):
+def _unused(x: torch.Tensor):
     return x.item()
 """
 

@@ -21,13 +21,13 @@ from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.queries import Rests
 from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, Place, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Field, Summary
-from graphsafe.scan.domain.values import NONE, Function, Tensor, Value, holds_device, options
+from graphsafe.scan.domain.values import NONE, Function, Tensor, Value, holds_device, is_for_host, options
 from graphsafe.scan.incremental.root_readings import RootReadings
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.engine import Engine
 from graphsafe.scan.linting.gather import constructions, gather, included, joined, new_roots, passed_by_name
-from graphsafe.scan.roots.assumed_roots import FACTORY, PUBLIC, assumed_roots_of
+from graphsafe.scan.roots.assumed_roots import FACTORY, PERHAPS, PUBLIC, RESULTS, assumed_roots_of
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.hot_roots import COLD_PATHS, HotnessRules, capture_sites, roots_of, target_roots
 from graphsafe.scan.sources.source import parse
@@ -40,12 +40,17 @@ Reason = tuple[int, int, str]
 NO_REASON: Reason = (0, 0, "")
 
 
+StepKind = Literal["root", "public", "perhaps", "factory", "site", "targets", "file"]
+"""`public`: a root; reading it tells of what kind. `perhaps`: one if it gives tensors back. `factory`: what it makes is
+a root. `file`: of a file."""
+_ASSUMED_KINDS: Mapping[str, StepKind] = {PUBLIC: "public", PERHAPS: "perhaps", FACTORY: "factory"}
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """Where reading begins: a root, a function that captures, or what configured targets return."""
 
-    kind: Literal["root", "public", "factory", "site", "targets", "file"]
-    "`public`: a root if it gives tensors back. `factory`: the function that it makes is a root. `file`: of a file."
+    kind: StepKind
     ref: str
     receiver: Value | None = None
     guarded: bool = False
@@ -222,18 +227,19 @@ class Driver:
         self.record = joined(self.project, [outcome.record for outcome in outcomes], texts)
 
     def _assumed(self, reached: Set[str]) -> Iterator[Step]:
-        # A function that is added there may be a root, and a call that is added may make another one none.
+        # A function that is added there may be a root.
         for path in self._candidates.public:
             self.project.files.uses.note("text", path)
         for path in self._looked_for_roots:
             file = self.project.files.overview(path)
             if file is None:
                 continue
-            called_in_package = self._candidates.public.get(path)
-            for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, called_in_package):
+            with_public = path in self._candidates.public
+            for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, with_public):
                 if ref not in reached and ref not in self._whys and self._engine.budget.holds(ref):
-                    if why in (PUBLIC, FACTORY):
-                        yield Step("public" if why == PUBLIC else "factory", ref, receiver)
+                    kind = _ASSUMED_KINDS.get(why)
+                    if kind is not None:
+                        yield Step(kind, ref, receiver)
                     else:
                         self._note_why(ref, why, 1)
                         yield Step("root", ref, receiver)
@@ -268,11 +274,10 @@ class Driver:
             if step in self._read or (step.kind == "root" and self._engine.budget.is_spent()):
                 continue
             summary = self._summary(step)
-            if step.kind == "public":
-                if not holds_device(summary.value):
-                    # Steps compute tensors; what gives a number or nothing is for whoever looks at results.
-                    continue
-                self._note_why(step.ref, PUBLIC, 1)
+            if step.kind == "perhaps" and not holds_device(summary.value):
+                continue
+            if step.kind in ("public", "perhaps"):
+                self._note_why(step.ref, RESULTS if is_for_host(summary.value) else PUBLIC, 1)
             self._read[step] = summary
             for found in included([summary], self._looked_into):
                 for root in new_roots([found]):
@@ -309,7 +314,7 @@ class Driver:
 
     def _take(self, step: Step) -> Value:
         engine = self._engine
-        if step.kind in ("root", "public"):
+        if step.kind in ("root", "public", "perhaps"):
             told = Arguments(keywords=self._told(step.ref))
             return engine.read(Call(step.ref, step.receiver, told, hot=True), guarded=step.guarded)
         if step.kind == "factory":
@@ -354,7 +359,7 @@ class Driver:
 
 def _name(step: Step) -> str:
     """A name by which later scans know it; empty for what is always read."""
-    if step.kind in ("root", "public", "site"):
+    if step.kind in ("root", "public", "perhaps", "site"):
         return f"{step.kind} {step.ref} {step.receiver!r} {step.guarded}"
     return ""
 

@@ -365,6 +365,16 @@ def holds_device(value: Value, depth: int = 0) -> bool:
     return False
 
 
+def is_for_host(value: Value, depth: int = 0) -> bool:
+    """Whether it is made of numbers and texts alone, None aside."""
+    if isinstance(value, (Number, Array)):
+        return True
+    if depth <= 4 and isinstance(value, (Sequence, Dict)):
+        return is_for_host(value.elem, depth + 1)
+    found = options(value) if isinstance(value, Union) else ()
+    return bool(found) and all(is_for_host(option, depth + 1) for option in found)
+
+
 def named(value: Value, name: str) -> Value:
     """The same value under the name by which the code knows it now."""
     if type(value) is Tensor and value.name != name:

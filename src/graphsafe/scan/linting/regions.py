@@ -9,7 +9,7 @@ from graphsafe.report.model import Region
 from graphsafe.scan.checks.replay_site import is_capture, own_nodes
 from graphsafe.scan.domain.record import AROUND_GRAPHS, Record
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.assumed_roots import BY_FORM
+from graphsafe.scan.roots.assumed_roots import BY_FORM, RESULTS
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
@@ -33,7 +33,10 @@ class Regions:
         begun = [
             ref
             for ref, why in record.roots.items()
-            if ref not in replaying and not (why in around and ref.partition("::")[0] in with_graphs)
+            if ref not in replaying
+            # What gives the host numbers waits for them: nobody captures it as a whole.
+            and why != RESULTS
+            and not (why in around and ref.partition("::")[0] in with_graphs)
         ]
         for ref in hot:
             facts = project.function_facts(ref)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.record import HOOK
 from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.roots.hot_roots import HotnessRules
+from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
@@ -26,9 +27,12 @@ METRIC = "update or compute of a metric"
 OPERATOR = "the implementation of a custom operator"
 ENTRY = "entered in a table or registry"
 FACTORY = "made by a public function"
-PUBLIC = "a public function that its package does not call itself"
+PUBLIC = "a public function that works on tensors"
+RESULTS = "a public function that makes numbers of tensors"
+PERHAPS = "a public function that computes with what it takes"
+"Public, if it gives tensors back; else no root."
 
-BY_FORM = (STEP, CALLABLE, METRIC, ENTRY, FACTORY, PUBLIC)
+BY_FORM = (STEP, CALLABLE, METRIC, ENTRY, FACTORY, PUBLIC, RESULTS)
 "Those of which only the form says that a step runs them."
 
 _WORDS = (
@@ -65,13 +69,10 @@ def hooks_in(data: bytes) -> Iterator[str]:
 
 
 def assumed_roots_of(
-    engine: Engine, file: FileIndex, paths: HotnessRules, called: Set[str] | None
+    engine: Engine, file: FileIndex, paths: HotnessRules, with_public: bool
 ) -> Iterator[tuple[str, Value | None, str]]:
-    """Function, receiver and reason of each.
-
-    Public functions are among them where `called` is given: the names that the file's package calls itself.
-    """
-    forms = _Forms(engine, file, called)
+    """Function, receiver and reason of each; public functions may be among them (`with_public`)."""
+    forms = _Forms(engine, file, with_public)
     for facts in file.functions.values():
         why = forms.why(facts)
         if why is not None and not paths.is_cold(file.path, file.module, facts):
@@ -83,10 +84,10 @@ def assumed_roots_of(
 class _Forms:
     """By what form the functions of a file are roots."""
 
-    def __init__(self, engine: Engine, file: FileIndex, called: Set[str] | None) -> None:
+    def __init__(self, engine: Engine, file: FileIndex, with_public: bool) -> None:
         self._engine = engine
         self._file = file
-        self._called = called
+        self._with_public = with_public
         data = engine.project.files.data(file.path) or b""
         self._operators = frozenset(operators_of(file, data))
         self._entries = frozenset(entries_of(engine.project, file))
@@ -106,8 +107,11 @@ class _Forms:
             return found
         if facts.name in self._entries and self._takes_tensors(facts):
             return ENTRY
-        if self._called is not None and name not in self._called and _is_public(facts):
-            return FACTORY if self._makes_step(facts) else PUBLIC if self._takes_tensors(facts) else None
+        if self._with_public and is_public(facts):
+            if self._makes_step(facts):
+                return FACTORY
+            works = works_on_tensors(self._engine, self._file, facts)
+            return PUBLIC if works else PERHAPS if works is None else None
         return None
 
     def _makes_step(self, facts: FunctionFacts) -> bool:
@@ -134,7 +138,12 @@ class _Forms:
         return None
 
     def _is_step(self, name: str, facts: FunctionFacts, cls: str) -> bool:
-        """By what the class derives from or works on, or by what the method takes or passes on."""
+        """By what the class derives from or works on, or by what the method takes or passes on.
+
+        Where public functions are roots, its name says enough: some take tensors in a dict, or a model that makes them.
+        """
+        if self._with_public:
+            return True
         if name == "step" and (self._derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)):
             return True
         return self._takes_tensors(facts) or any(map(self._takes_tensors, self._passed_on(facts, cls)))
@@ -180,7 +189,3 @@ class _Forms:
         node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
         is_method = facts.owner is not None and "staticmethod" not in facts.decorators
         return node is not None and takes_tensors(node, self._engine.ops, is_method, self._imports_torch)
-
-
-def _is_public(facts: FunctionFacts) -> bool:
-    return all(part == "__call__" or not part.startswith("_") for part in facts.name.split("."))

@@ -21,19 +21,18 @@ MODULE = b"forward"
 DERIVED = re.compile(rb"\bclass[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
 "What a torch module is: a class that has a base."
 CAPTURES: tuple[bytes, ...] = (
-    *(b"cuda.graph", b"CUDAGraph", b"make_graphed_callables", b"capture_begin", b"reduce-overhead", b".replay()"),
+    *(b"cuda.graph", b"CUDAGraph", b"make_graphed_callables", b"capture_begin", b".replay()"),
     *(b"import vllm", b"from vllm", b"import sglang", b"from sglang"),
 )
-"One of these is in every text that captures, replays, or is built on an engine that does."
+"One of these is in every other text that captures, replays, or is built on an engine that does."
+COMPILES = re.compile(rb"""^[^#>\n]*\bmode=["']reduce-overhead""", re.M)
+"What asks torch.compile for graphs, in code: an option that users may set, and an example, capture nothing."
 CHOOSES_DEVICE = b"set_device(", b"set_device_index("
 "One of these is in every text that makes another device the current one."
 OUTSIDE_STEPS = frozenset("tests test testing conftest benchmarks examples scripts tools docs setup".split())
 "Modules and packages whose functions nobody calls in a step."
-CALLED = re.compile(rb"(?<!def )\b(\w+)\(")
-"The names that a text calls."
-OTHERS_TOO = frozenset(name for kind in (list, dict, set, str) for name in dir(kind)) | {"apply", "step"}
-"Methods that containers and torch's classes have: that a package calls one does not say whose it means."
-DEFINED = re.compile(rb"\bdef (\w+)\(")
+PUBLIC = re.compile(rb"\bdef ([A-Za-z]\w*|__call__)\(")
+"The definition of a public function."
 FEW = 10
 "The files to report on are few if they are less than one in so many of the project."
 MAX_READINGS = 2700
@@ -44,8 +43,8 @@ MAX_READINGS = 2700
 class Candidates:
     paths: tuple[str, ...]
     "In the order of reading, those to report on first; TARGETS among them stands for configured targets."
-    public: Mapping[str, frozenset[str]]
-    "Those whose public functions may be roots, since nothing in their package captures -> what the package calls."
+    public: frozenset[str]
+    "Those whose public functions may be roots, since nothing in their package captures."
     with_graphs: frozenset[str]
     "The files of packages that capture or replay graphs themselves, or are built on an engine that does."
     chooses_device: bool
@@ -104,17 +103,17 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
         scope = None
     packages = _by_package(files)
     capturing = frozenset(_with(packages, files, may_capture))
-    public: dict[str, frozenset[str]] = {}
-    for package, paths in packages.items() if not (config.hot_paths or config.targets) else ():
-        if package and package not in capturing:
-            public.update(_public_files(files, package, paths))
+    public: frozenset[str] = frozenset()
+    if not (config.hot_paths or config.targets):
+        others = (package for package in packages if package and package not in capturing)
+        public = frozenset(path for package in others for path in _using_torch(files, package, packages[package]))
     found: list[str] = []
     for path in candidates:
         data = files.data(path)
         if data is not None and (
             root_patterns.anywhere
             or root_patterns.may_be_in(data)
-            or (path in public and not public[path].issuperset(_defined(data)))
+            or (path in public and PUBLIC.search(data) is not None)
         ):
             found.append(path)
     with_graphs = frozenset(path for package in capturing for path in packages[package])
@@ -143,30 +142,17 @@ def _is_outside(path: str, package: str) -> bool:
     return not OUTSIDE_STEPS.isdisjoint(inside)
 
 
-def _public_files(files: Files, package: str, paths: Sequence[str]) -> dict[str, frozenset[str]]:
-    """The files of a package that use torch, with the names that it calls."""
-    using = [path for path in paths if not _is_outside(path, package) and b"torch" in (files.data(path) or b"")]
-    called = frozenset(name.decode() for path in using for name in CALLED.findall(files.data(path) or b""))
-    return dict.fromkeys(using, called - OTHERS_TOO - _exported(files, package)) if using else {}
+def _using_torch(files: Files, package: str, paths: Sequence[str]) -> Iterator[str]:
+    """The files of a package that use torch, without its tests, examples and the like."""
+    return (path for path in paths if not _is_outside(path, package) and b"torch" in (files.data(path) or b""))
 
 
 def may_capture(data: bytes) -> bool:
-    return any(word in data for word in CAPTURES)
+    return any(word in data for word in CAPTURES) or (b"reduce-overhead" in data and COMPILES.search(data) is not None)
 
 
 def may_choose_device(data: bytes) -> bool:
     return any(call in data for call in CHOOSES_DEVICE)
-
-
-def _exported(files: Files, package: str) -> frozenset[str]:
-    """What a package imports into its `__init__`: its interface, whoever calls it inside."""
-    index = files.index(str(Path(package, "__init__.py")))
-    return frozenset(index.imports) if index is not None else frozenset()
-
-
-def _defined(data: bytes) -> frozenset[str]:
-    """The public names that a text defines as functions."""
-    return frozenset(name.decode() for name in DEFINED.findall(data) if not name.startswith(b"_"))
 
 
 def _outermost(path: str, files: Files) -> str:

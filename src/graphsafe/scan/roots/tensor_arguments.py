@@ -63,6 +63,8 @@ def _operands(function: ast.AST) -> Set[str]:
     found = set(_copied(function))
     for inner in ast.walk(function):
         operands: list[ast.expr] = []
+        if isinstance(inner, ast.BinOp) and (_is_number(inner.left) or _is_number(inner.right)):
+            continue
         if isinstance(inner, ast.BinOp) and not isinstance(inner.left, (ast.Constant, ast.JoinedStr)):
             operands = [inner.left, inner.right]
         elif isinstance(inner, ast.BinOp) and isinstance(inner.left, ast.Constant):
@@ -77,6 +79,11 @@ def _operands(function: ast.AST) -> Set[str]:
             operands = [inner.value]
         found.update(operand.id for operand in operands if isinstance(operand, ast.Name))
     return frozenset(found)
+
+
+def _is_number(operand: ast.expr) -> bool:
+    """`x.item()`: who computes with the number computes with numbers."""
+    return isinstance(operand, ast.Call) and isinstance(operand.func, ast.Attribute) and operand.func.attr == "item"
 
 
 def _parts_of(node: ast.expr) -> list[ast.expr]:

@@ -1,0 +1,90 @@
+"""Public functions of a library, as far as their form shows that its users call them in a step.
+
+Who calls them inside of the library says little: a metric's own report calls what a training step of its users calls.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from graphsafe.scan.interpreter.engine import Engine
+from graphsafe.scan.roots.tensor_arguments import Definition, takes_tensors
+from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
+
+_CLOCKS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time")
+_GATHERING = ("append", "extend", "update", "add")
+
+
+def is_public(facts: FunctionFacts) -> bool:
+    return all(part == "__call__" or not part.startswith("_") for part in facts.name.split("."))
+
+
+def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> bool | None:
+    """Whether a public function takes tensors, or computes with those that a step has put into its object.
+
+    None where it may: what a function computes with may as well be numbers. Then it is for what it returns to say.
+    """
+    node = engine.project.function_node(f"{file.path}::{facts.name}")
+    if node is None or _asks_clock(node):
+        # Who measures steps waits for them, and is none.
+        return False
+    if _takes_tensors(engine, facts, node) or _computes_with_gathered(engine, file, facts, node):
+        return True
+    uses_torch = any(target.partition(".")[0] == "torch" for target in file.imports.values())
+    return None if uses_torch and _takes_tensors(engine, facts, node, with_arithmetic=True) else False
+
+
+def _takes_tensors(engine: Engine, facts: FunctionFacts, node: Definition, with_arithmetic: bool = False) -> bool:
+    is_method = facts.owner is not None and "staticmethod" not in facts.decorators
+    return takes_tensors(node, engine.ops, is_method, with_arithmetic)
+
+
+def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:
+    """Whether it reads what another public method that takes tensors has put into its object."""
+    if facts.owner is None or facts.decorators:
+        return False
+    read = _reads(node)
+    for other in file.functions.values():
+        if other.owner == facts.owner and other.name != facts.name and is_public(other):
+            beside = engine.project.function_node(f"{file.path}::{other.name}")
+            if beside is not None and not _fills(beside).isdisjoint(read) and _takes_tensors(engine, other, beside):
+                return True
+    return False
+
+
+@memoize_on_node
+def _asks_clock(function: ast.AST) -> bool:
+    calls = (dotted(inner.func) or "" for inner in ast.walk(function) if isinstance(inner, ast.Call))
+    return any(called.endswith(_CLOCKS) for called in calls)
+
+
+@memoize_on_node
+def _reads(method: ast.AST) -> frozenset[str]:
+    """The attributes of `self` that it reads."""
+    return frozenset(
+        inner.attr
+        for inner in ast.walk(method)
+        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Load) and _is_self(inner.value)
+    )
+
+
+@memoize_on_node
+def _fills(method: ast.AST) -> frozenset[str]:
+    """The attributes of `self` that it assigns, or whose list, set or dict it adds to."""
+    found = set()
+    for inner in ast.walk(method):
+        held: ast.AST | None = None
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _GATHERING:
+            held = inner.func.value
+        elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
+            held = inner.value
+        elif isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
+            held = inner
+        if isinstance(held, ast.Attribute) and _is_self(held.value):
+            found.add(held.attr)
+    return frozenset(found)
+
+
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
