@@ -146,7 +146,7 @@ def schema_row(name: str, schemas: list[Any]) -> Row:
         "mutates": [a.name for a in widest.arguments if a.alias_info is not None and a.alias_info.is_write],
         "view": is_view(widest),
         "pointwise": "pointwise" in tags,
-        "takes_tensor": any(s.arguments and "Tensor" in str(s.arguments[0].type) for s in schemas),
+        "takes_tensor": takes_tensor(schemas),
         "basis": "tag" if effects else "schema",
     }
     if row["mutates"] == ["self"]:
@@ -158,6 +158,13 @@ def schema_row(name: str, schemas: list[Any]) -> Row:
     if "dtype" in options and row["result"] == "tensor":
         row["cases"] = [DTYPE_CASE]
     return row
+
+
+def takes_tensor(schemas: list[Any]) -> bool:
+    """Whether the first argument is a tensor. What makes tensors of numbers (`linspace`) may take 0-d ones."""
+    first = [str(schema.arguments[0].type) for schema in schemas if schema.arguments]
+    makes = any(argument.name == "pin_memory" for schema in schemas for argument in schema.arguments)
+    return any("Tensor" in kind for kind in first) and not (makes and "number" in first)
 
 
 def number_parameters(schemas: list[Any]) -> list[str]:

@@ -242,6 +242,21 @@ def test_steps_of_numbers_are_not_hot(tmp_path: Path) -> None:
     assert not found(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "body"),
+    [
+        ("self, image", "h, w = image.size\n        return torch.eye(3) * torch.rand([]) * h / w * image"),
+        ("self, start, stop", "return torch.linspace(start, stop, 8).cpu()"),
+    ],
+    ids="image numbers".split(),
+)
+def test_callables_that_take_no_tensors_are_not_hot(tmp_path: Path, parameters: str, body: str) -> None:
+    """The size of an image is a pair, that of a tensor is asked for by a call; `linspace` takes numbers."""
+    source = f"import torch\n\n\nclass Turn:\n    def __call__({parameters}):\n        {body}\n"
+    (tmp_path / "code.py").write_text(source)
+    assert not found(tmp_path)
+
+
 def test_kernels_that_are_callables_are_not_hot(tmp_path: Path) -> None:
     source = PROCESSOR.replace("import torch", "import torch\nfrom cutlass import cute")
     (tmp_path / "code.py").write_text(source.replace("    def __call__", "    @cute.jit\n    def __call__"))

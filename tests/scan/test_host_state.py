@@ -194,6 +194,16 @@ def test_an_alias_of_an_attribute_is_no_swap(tmp_path: Path) -> None:
     assert found(tmp_path, module("self.current = self.front\nreturn x + self.current", made)) == []
 
 
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [("self.total = 0.0", [("GS703", "self.total += x.sum()")]), ("self.add_state('total', torch.zeros(()))", [])],
+    ids="number of-a-base".split(),
+)
+def test_a_running_total(tmp_path: Path, made: str, expected: list[tuple[str, str]]) -> None:
+    """`+=` makes a tensor of a number, and adds in place to a tensor."""
+    assert found(tmp_path, module("self.total += x.sum()\nreturn x", made)) == expected
+
+
 def test_a_global_that_steps_blend(tmp_path: Path) -> None:
     source = """\
         _level = None

@@ -27,6 +27,7 @@ Fact = tuple[str | int, ...]
     ("package", name)               whether a package of this name is in the project
     ("subclasses", name)            the classes written with a base of this name
     ("operator", name)              the function registered for an operator
+    ("default-device", path)        whether tensors without `device=` may be made on a device there
     ("constructions", class)        what calls of a class put into its fields, known when all roots have been read
 """
 Memo = MutableMapping[Key, tuple[Answer, frozenset[int]]]

@@ -85,6 +85,9 @@ def augmented(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
         if isinstance(target, ast.Name):
             frame.env[target.id] = held
         return
+    if type(held) is Unknown and type(value) is Tensor:
+        # If that is a tensor it works in place, too.
+        value = replace(value, certain=False)
     assign(engine, frame, target, value, node, augmented=True)
 
 

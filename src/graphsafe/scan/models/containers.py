@@ -201,7 +201,8 @@ def cached_call(engine: Engine, frame: Frame, node: ast.Call, function: Function
         and not _is_one_entry(arguments)
         and may_drop_results(engine, function.ref)
     ):
-        engine.emit(frame, "AttrWrite", "cached", node, value=f"`{function.ref.rpartition('::')[2]}`")
+        confidence = confidence_of(tensor, certain)
+        engine.emit(frame, "AttrWrite", "cached", node, confidence, value=f"`{function.ref.rpartition('::')[2]}`")
 
 
 def _is_one_entry(arguments: Arguments) -> bool:

@@ -41,6 +41,7 @@ from graphsafe.scan.domain.values import (
     options,
     together,
 )
+from graphsafe.scan.symbols.default_device import may_be_on_device
 
 if TYPE_CHECKING:
     from graphsafe.scan.domain.arguments import Arguments
@@ -148,6 +149,11 @@ def _may_be_host(device: Value | None) -> bool:
     return type(device) is DeviceValue and device.maybe_host
 
 
+def _is_somewhere(op: Op, where: Where, arguments: Arguments) -> bool:
+    """Whether what is made of no tensor may be on the host: its device may be, or the default device is not known."""
+    return _may_be_host(arguments.keywords.get("device")) or (where == "any" and op.placement == "argument")
+
+
 def _placement(
     engine: Engine, frame: Frame, op: Op, involved: list[Tensor], values: Seq[Value], arguments: Arguments
 ) -> Where:
@@ -165,7 +171,8 @@ def _placement(
         # A tensor among the sizes does not decide where the result is.
         if frame.contexts and frame.contexts[-1] in ("device", "host"):
             return frame.contexts[-1]  # type: ignore[return-value]
-        return "host"
+        makes_model = not frame.hot and (frame.owner is None or engine.attributes.is_module(frame.owner))
+        return "any" if may_be_on_device(engine.project.files, frame.path, makes_model) else "host"
     if involved:
         return together(involved)
     if values and all(type(value) in (Number, DtypeValue, NoneValue) for value in values):
@@ -330,7 +337,7 @@ def _result(
             literal=op.copies_values and where == "host",
             # torch takes nothing but tensors: what it was given is one, whatever suggested it.
             certain=receiver is None or receiver.certain,
-            maybe_host=all_maybe_host(involved) or (not involved and _may_be_host(arguments.keywords.get("device"))),
+            maybe_host=all_maybe_host(involved) or (not involved and _is_somewhere(op, where, arguments)),
         )
 
     if result.kind == "none":

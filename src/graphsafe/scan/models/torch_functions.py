@@ -115,7 +115,7 @@ def parameter(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments
     value = arguments.get(0, "data")
     tensor, _ = as_tensor(value) if value is not None else (None, False)
     if tensor is not None:
-        return replace(tensor, where="device", literal=False, fresh=False, pinned=False)
+        return replace(tensor, where="device", literal=False, fresh=False, pinned=False, maybe_host=False)
     return Tensor(dtype="float")
 
 

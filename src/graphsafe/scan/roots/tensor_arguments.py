@@ -23,6 +23,8 @@ def takes_tensors(function: Definition, ops: OpTable, is_method: bool, with_arit
     otherwise. Numbers and arrays are treated so as well, which is for the caller to judge.
     """
     for parameter, default in [*_parameters(function)][1 if is_method else 0 :]:
+        if parameter.arg in _with_sides(function):
+            continue
         if parameter.annotation is not None:
             if _names_tensor(parameter.annotation):
                 return True
@@ -84,6 +86,17 @@ def _operands(function: ast.AST) -> Set[str]:
 def _is_number(operand: ast.expr) -> bool:
     """`x.item()`: who computes with the number computes with numbers."""
     return isinstance(operand, ast.Call) and isinstance(operand.func, ast.Attribute) and operand.func.attr == "item"
+
+
+@memoize_on_node
+def _with_sides(function: ast.AST) -> Set[str]:
+    """Names whose `size` is unpacked, as that of an image is: a tensor's is a method."""
+    return frozenset(
+        inner.value.value.id
+        for inner in ast.walk(function)
+        if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Attribute) and inner.value.attr == "size"
+        if isinstance(inner.value.value, ast.Name) and any(isinstance(target, ast.Tuple) for target in inner.targets)
+    )
 
 
 def _parts_of(node: ast.expr) -> list[ast.expr]:

@@ -365,7 +365,7 @@ def _register(
     tensor, _ = as_tensor(value)
     if tensor is not None:
         # A registered tensor moves with its module, and the module is on the device when it steps.
-        value = replace(tensor, where="device", literal=False, fresh=False)
+        value = replace(tensor, where="device", literal=False, fresh=False, maybe_host=False)
     elif type(value) is Unknown:
         value = Tensor()
     engine.attributes.record(receiver.ref, name.const, value)
