@@ -485,6 +485,30 @@ def test_a_constructor_runs_that_of_the_librarys_class(tmp_path: Path) -> None:
     assert found(tmp_path, source.replace("{checked}", "checked")) == []
 
 
+def test_a_distribution_checks_what_it_is_asked_about_unless_told_not_to(tmp_path: Path) -> None:
+    source = """\
+        from torch.distributions.normal import Normal
+
+        class Step(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.prior = torch.distributions.Gamma(torch.ones(3, device="cuda"), 1.0{checked})
+                self.noise = Normal(torch.zeros(3, device="cuda"), 1.0{checked})
+
+            def forward(self, x: torch.Tensor):
+                shift = self.prior.rsample() + self.noise.mean + self.prior.entropy()
+                likely = self.prior.log_prob(x)
+                return self.noise.sample() + shift + likely
+        """
+    likely, drawn = (
+        ("GS106", "likely = self.prior.log_prob(x)"),
+        ("GS106", "return self.noise.sample() + shift + likely"),
+    )
+    assert found(tmp_path, source.replace("{checked}", "")) == [likely, drawn]
+    # The sampler itself asks whether the spread is negative.
+    assert found(tmp_path, source.replace("{checked}", ", validate_args=False")) == [drawn]
+
+
 def test_where_one_of_two_annotations_is_wrong_nothing_is_said(tmp_path: Path) -> None:
     source = """\
         from typing import Optional

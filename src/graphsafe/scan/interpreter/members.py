@@ -220,6 +220,8 @@ def _of_runtime_object(owner: RuntimeObject, name: str) -> Value:
         return Number(overridable_by="environment")
     if name == "device":
         return DeviceValue("device")
+    if owner.kind == "library" and (owner.detail or "").startswith("torch.distributions."):
+        return Unknown(device=True)
     return UNKNOWN
 
 

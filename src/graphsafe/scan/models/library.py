@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,8 @@ _ITERATING = frozenset(
     for name in "list tuple set enumerate zip map filter sum max min any all sorted iter reversed".split()
 )
 "What goes through its arguments."
+_DISTRIBUTION = re.compile(r"distributions\.\w+\.[A-Z]\w+$")
+"One by the module that defines it: `torch.distributions.normal.Normal`."
 _NUMPY = ("numpy", "np", "scipy", "cupy")
 
 
@@ -89,6 +92,8 @@ def constant(name: str) -> Value:
             return FLOAT
         if last in ("__version__", "version.cuda", "version.hip"):
             return STR
+        if _DISTRIBUTION.match(last):
+            return Lib(f"torch.distributions.{name.rpartition('.')[2]}")
     elif name in ("math.inf", "math.pi", "math.nan", "math.e", "numpy.inf", "numpy.nan", "sys.maxsize"):
         return FLOAT
     elif name in ("typing.TYPE_CHECKING", "builtins.TYPE_CHECKING"):

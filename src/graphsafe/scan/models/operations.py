@@ -61,6 +61,9 @@ EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
 }
 """The kind of event by which scan shows an effect of the op table."""
 
+_DISTRIBUTIONS = "torch.distributions."
+UNCHECKED = "[validate_args=False]"
+"What follows the name of a distribution whose methods check no values."
 SIZE_READS = frozenset(("size", "narrow", "split"))
 "For these effects the host reads the size arguments, not the tensor itself."
 
@@ -117,6 +120,10 @@ def by_table(
         _emit_effects(engine, frame, node, op, call, name, where, receiver, involved, everything, arguments)
     if any(effect.kind == "host-value" for effect in op.effects):
         return host_clock.read(engine, frame, node)
+    if name.startswith(_DISTRIBUTIONS) and any(tensor.where != "host" for tensor in involved):
+        return RuntimeObject(
+            "library", name if any(hit.effect.rule for hit in op.effects_of(call)) else f"{name}{UNCHECKED}"
+        )
     return _result(op.result_of(call), op, where, involved, receiver, values, arguments, call)
 
 
