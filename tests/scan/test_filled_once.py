@@ -120,3 +120,24 @@ CACHED = """\
 def test_a_cache_that_is_asked_for_a_device_alone_keeps_its_one_entry(scan: Scan) -> None:
     assert scan(CACHED) == []
     assert [code for code, _ in scan(CACHED.replace("window(x.device)", "window(x.device, x.shape[1])"))] == ["GS705"]
+
+
+VIEW = """\
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.buffer = torch.zeros(32, device="cuda:0")
+            self.view = None
+
+        def forward(self, x: torch.Tensor):
+            count = x.shape[0]
+            self.buffer[:count].copy_(x)
+            if self.view is None or self.view.shape[0] != count:
+                self.view = self.buffer[:count]
+            return self.view * 2
+    """
+
+
+def test_a_view_of_a_buffer_that_each_step_fills_shows_what_is_in_it(scan: Scan) -> None:
+    assert scan(VIEW) == []
+    assert [code for code, _ in scan(VIEW.replace("= self.buffer[:count]", "= self.buffer[:count] * 2"))] == ["GS701"]

@@ -318,3 +318,33 @@ def test_a_table_that_a_helper_makes_larger(tmp_path: Path, writes: str, test: s
             {writes}
         """
     assert found(tmp_path, module(step, made, more)) == ([(code, writes)] if code else [])
+
+
+def test_a_list_of_an_object_that_the_step_makes_is_no_state(tmp_path: Path) -> None:
+    source = """\
+        from dataclasses import dataclass
+
+        @dataclass
+        class Rows:
+            values: list[torch.Tensor]
+            masks: list[list[int]] | None = None
+
+        class Making(nn.Module):
+            def forward(self, x: torch.Tensor):
+                rows = Rows([], [])
+                for i in range(3):
+                    rows.masks.append([1] * i)
+                return x * torch.tensor(rows.masks[0], device="cpu").sum()
+
+        class Keeping(nn.Module):
+            def __init__(self, kept: Rows):
+                super().__init__()
+                self.kept = kept
+
+            def forward(self, x: torch.Tensor):
+                kept = self.kept
+                for i in range(3):
+                    kept.masks.append([2] * i)
+                return x * torch.tensor(kept.masks[0], device="cpu").sum()
+        """
+    assert found(tmp_path, source) == [("GS702", "kept.masks.append([2] * i)")]

@@ -114,7 +114,7 @@ def growing(write: Write, flow: StateFlow) -> Event | None:
 
 def lazy_init(write: Write, log: StateLog) -> Event | None:
     """Filled where it was missing: the first step computes it, and a graph captured after a warm-up does not."""
-    if not write.lazy or not holds_anything(write.value) or write.key in log.inputs:
+    if not write.lazy or not holds_anything(write.value) or write.key in log.inputs or _is_view(write.value):
         return None
     if depends_on_step(write.value):
         # A container is more often filled anew by every step than left as it was.
@@ -131,6 +131,11 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
         # Computed from the module's own tensors: stale only if code outside the step writes these later.
         return _event(write, "AttrWrite", "lazy-init", "likely", "note")
     return None
+
+
+def _is_view(value: Value) -> bool:
+    """`self.buffer[:n]`: nothing is computed, and what is written to the buffer later is seen."""
+    return all(type(option) is Tensor and option.attr is not None and not option.fresh for option in options(value))
 
 
 def holds_anything(value: Value) -> bool:

@@ -47,7 +47,7 @@ def not_held(container: Value) -> Value:
     """A new container of the same elements; any other value as it is."""
     if isinstance(container, (Sequence, Dict)) and container.held_by is not None:
         return replace(container, held_by=None)
-    return container
+    return join_all(map(not_held, container.options)) if type(container) is Union else container
 
 
 def kept(value: Value) -> Value:
