@@ -1321,6 +1321,31 @@ def test_what_follows_the_import_of_a_package_for_other_cards_is_a_note(scan: Sc
     assert [code for code, _ in scan(asked)] == ["GS101"]
 
 
+@pytest.mark.parametrize(
+    ("cls", "name", "codes"),
+    [
+        ("Kernel", "step.py", ["GS101"]),
+        ("ROCmKernel", "step.py", []),
+        ("AiterKernel", "step.py", []),
+        ("Rocmino", "step.py", ["GS101"]),
+        ("Kernel", "rocm_step.py", []),
+        ("Kernel", "procm.py", ["GS101"]),
+    ],
+)
+def test_what_is_named_for_the_cards_of_another_maker_is_a_note(
+    scan: Scan, cls: str, name: str, codes: list[str]
+) -> None:
+    source = f"""\
+        def longest(lengths):
+            return lengths.max().item()
+
+        class {cls}(nn.Module):
+            def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+                return x[: longest(lengths)]
+        """
+    assert [code for code, _ in scan(source, name)] == codes  # type: ignore[call-arg]
+
+
 def test_a_parameter_that_tells_of_a_capture_to_come_is_off_in_a_step(scan: Scan) -> None:
     source = """\
         class Layer(nn.Module):

@@ -56,7 +56,7 @@ from graphsafe.scan.interpreter.calls.closures import Closures
 from graphsafe.scan.interpreter.calls.name_based_arguments import passed_by
 from graphsafe.scan.interpreter.conditions import event_guards
 from graphsafe.scan.interpreter.module_level import ModuleLevel
-from graphsafe.scan.models import named_calls
+from graphsafe.scan.models import named_calls, platforms
 from graphsafe.scan.sources.node_memo import expression_text
 from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
@@ -323,10 +323,9 @@ class Engine:
         file = self.project.file(path)
         assert file is not None and facts is not None
         owner = f"{path}::{facts.owner}" if facts.owner is not None else None
-        frame = Frame(
-            file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope, level=call.level
-        )
-        frame.captured = call.captured
+        frame = Frame(file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope)
+        frame.level, frame.captured = call.level, call.captured
+        frame.guards += platforms.named_for_amd(file.module, facts.name)
         parameters.bind(self, frame, node, facts, call.bound, arguments)
         wrapper = decorators.wrapper(self, call, facts)
         result = self.run(frame, node) if wrapper is None else decorators.call_wrapper(self, frame, node, wrapper)

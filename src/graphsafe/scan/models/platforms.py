@@ -24,6 +24,8 @@ NEXT_PLATFORM = re.compile(r"(^|\.)_?is_(rocm|hip|amd)(_available)?$")
 "Functions that ask whether it runs on AMD's cards, which have graphs as well, but are another machine."
 OTHER_PACKAGES = frozenset("aiter habana_frameworks intel_extension_for_pytorch torch_musa torch_npu torch_xla".split())
 "Packages that only machines with other cards have."
+AMD_NAME = re.compile(r"(?<![^_.])(rocm|aiter|forward_hip)(?![^_.])|(ROCM|ROCm|Rocm|Aiter)(?![a-z])")
+"Words in the name of a module, class or function by which it is for AMD's cards."
 _ON_ROCM = replace(ON_CUDA, const=False)
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
 "Functions that ask whether host memory can be pinned, which is so where there are CUDA graphs."
@@ -47,6 +49,13 @@ def imported(frame: Frame, node: ast.Import | ast.ImportFrom) -> str | None:
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
     package = next((name for name in names if name.partition(".")[0] in OTHER_PACKAGES), None)
     return None if package is None or frame.tries else f"the import of `{package}`, which is for other cards"
+
+
+@lru_cache(maxsize=4096)
+def named_for_amd(module: str, function: str) -> tuple[str, ...]:
+    """What keeps all lines of a function off CUDA, if its name or its module's does."""
+    named = next((name for name in (function, module) if AMD_NAME.search(name)), None)
+    return () if named is None else (f"the name `{named}`, which is for AMD's cards",)
 
 
 def is_other(frame: Frame, test: ast.expr) -> bool:
