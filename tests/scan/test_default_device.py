@@ -84,9 +84,10 @@ def test_a_script_beside_the_model_that_does_not_use_it(tmp_path: Path) -> None:
     assert reads(tmp_path, "import torch\ntorch.set_default_device('cuda')\n") == ON_THE_HOST
 
 
-def test_a_test_that_sets_a_default_says_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["tests/model.py", "test_model.py"])
+def test_a_test_that_sets_a_default_says_nothing(tmp_path: Path, where: str) -> None:
     start = "import torch\nimport model\n\ndef test_decoder():\n    torch.set_default_device('cuda')\n"
-    assert reads(tmp_path, start, where="tests/test_model.py") == ON_THE_HOST
+    assert reads(tmp_path, start, where=where) == ON_THE_HOST
 
 
 def test_an_edit_of_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

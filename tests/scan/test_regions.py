@@ -179,3 +179,41 @@ def test_a_generator_of_its_own_matters_where_a_graph_may_hold_the_sampler(folde
     assert [finding.code for finding in scan(folder, SAMPLER).findings] == ["GS502"]
     # The project's graph holds the model alone, and a sampler beside it may draw as it likes.
     assert "GS502" not in [finding.code for finding in scan(folder, SAMPLER + GRAPH).findings]
+
+
+POOL = """\
+import torch
+from torch import nn
+
+class Pool:
+    def __init__(self):
+        self.turn = 0
+
+    def take(self, x: torch.Tensor):
+        self.turn = (self.turn + 1) % 4
+        return x[: x.max().item()] * self.turn
+"""
+LAYER = """
+class Layer(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return x * 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (POOL, {("GS101", "error", "captured"), ("GS702", "error", "captured")}),
+        (POOL + LAYER, {("GS101", "warning", "step")}),
+    ],
+    ids="alone beside-a-module".split(),
+)
+def test_public_functions_stand_around_the_modules_of_their_package(
+    folder: Path, source: str, expected: set[tuple[str, str, str]]
+) -> None:
+    """Nothing shows that a graph holds them; without modules they are all that users may capture."""
+    (folder / "library").mkdir()
+    (folder / "library" / "__init__.py").write_text("")
+    (folder / "library" / "pool.py").write_text(source)
+    found = scan_paths([folder], load_config(folder)).findings
+    assert {(f.code, f.level, f.region) for f in found if f.level != "note"} == expected

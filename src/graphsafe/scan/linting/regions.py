@@ -9,7 +9,8 @@ from graphsafe.report.model import Region
 from graphsafe.scan.checks.replay_site import is_capture, own_nodes
 from graphsafe.scan.domain.record import AROUND_GRAPHS, Record
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.assumed_roots import BY_FORM, RESULTS
+from graphsafe.scan.roots.assumed_roots import BY_FORM, PUBLIC, RESULTS
+from graphsafe.scan.roots.hot_roots import FORWARD
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
@@ -30,12 +31,15 @@ class Regions:
         # Where nothing captures, an engine's entry point is what its users may capture.
         # Where something captures, what only looks like a step is not what is captured; elsewhere users may capture it.
         around = (AROUND_GRAPHS, *BY_FORM)
+        # What users of a package with modules capture is these; its public functions may as well stand around them.
+        with_modules = {self._package(ref) for ref, why in record.roots.items() if why == FORWARD}
         begun = [
             ref
             for ref, why in record.roots.items()
             if ref not in replaying
             # What gives the host numbers waits for them: nobody captures it as a whole.
             and why != RESULTS
+            and not (why == PUBLIC and self._package(ref) in with_modules)
             and not (why in around and ref.partition("::")[0] in with_graphs)
         ]
         for ref in hot:
@@ -51,6 +55,10 @@ class Regions:
         if ref in self._captured or any(first <= line <= last for first, last in self._blocks.get(ref, ())):
             return "captured"
         return "step" if ref in self._hot else None
+
+    def _package(self, ref: str) -> str:
+        """The outermost package of a function's module, or the module itself."""
+        return self._project.files.names[ref.partition("::")[0]][0].partition(".")[0]
 
     def _replays(self, ref: str) -> bool:
         file = self._project.files.overview(ref.partition("::")[0])

@@ -29,7 +29,9 @@ COMPILES = re.compile(rb"""^[^#>\n]*\bmode=["']reduce-overhead""", re.M)
 "What asks torch.compile for graphs, in code: an option that users may set, and an example, capture nothing."
 CHOOSES_DEVICE = b"set_device(", b"set_device_index("
 "One of these is in every text that makes another device the current one."
-OUTSIDE_STEPS = frozenset("tests test testing conftest benchmarks examples scripts tools docs setup".split())
+OUTSIDE_STEPS = frozenset(
+    "tests test testing conftest benchmarks examples scripts tools docs setup eval evals conversion convert".split()
+)
 "Modules and packages whose functions nobody calls in a step."
 PUBLIC = re.compile(rb"\bdef ([A-Za-z]\w*|__call__)\(")
 "The definition of a public function."

@@ -50,6 +50,7 @@ COLD_BEGINNINGS = (
     "_warmup",
     "_warm_up",
 )
+FORWARD = "forward of a torch module"
 COLD_PATHS = "cold-paths names it"
 COLD_ENDINGS = ("weight_loader", "_load_weights")
 COLD_WORDS = re.compile(
@@ -135,7 +136,7 @@ def roots_of(
             if method is not None and _own(engine, ref, method, cls.methods):
                 facts = engine.project.function_facts(method)
                 if facts is not None and not paths.is_cold(file.path, file.module, facts):
-                    yield method, Instance(ref), "forward of a torch module"
+                    yield method, Instance(ref), FORWARD
     for facts in file.functions.values():
         ref = f"{file.path}::{facts.name}"
         # Whoever calls it may call it on an instance of a subclass.

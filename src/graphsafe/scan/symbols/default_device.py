@@ -88,4 +88,5 @@ def _beside(files: Files, folder: Path, modules: Iterable[str]) -> Iterator[str]
 
 def _is_test(files: Files, path: str) -> bool:
     module, _ = files.names[path]
-    return not TESTS.isdisjoint((*module.split("."), Path(path).parent.name))
+    *packages, name = module.split(".")
+    return name.startswith("test_") or not TESTS.isdisjoint((*packages, name, Path(path).parent.name))
