@@ -348,3 +348,17 @@ def test_a_list_of_an_object_that_the_step_makes_is_no_state(tmp_path: Path) -> 
                 return x * torch.tensor(kept.masks[0], device="cpu").sum()
         """
     assert found(tmp_path, source) == [("GS702", "kept.masks.append([2] * i)")]
+
+
+def test_what_a_step_puts_back_before_it_ends_is_no_state(tmp_path: Path) -> None:
+    step = """\
+        old = self.scale
+        try:
+            self.scale = self.scale + 1
+            return x * self.scale
+        finally:
+            self.scale = old
+        """
+    assert found(tmp_path, module(textwrap.dedent(step), "self.scale = 4")) == []
+    left = textwrap.dedent(step).replace("self.scale = old", "old = None")
+    assert found(tmp_path, module(left, "self.scale = 4")) == [("GS702", "self.scale = self.scale + 1")]

@@ -1328,6 +1328,8 @@ def test_what_follows_the_import_of_a_package_for_other_cards_is_a_note(scan: Sc
         ("ROCmKernel", "step.py", []),
         ("AiterKernel", "step.py", []),
         ("Rocmino", "step.py", ["GS101"]),
+        ("Kernel", "paged_aiter.py", []),
+        ("Kernel", "aiter.py", ["GS101"]),
         ("Kernel", "rocm_step.py", []),
         ("Kernel", "procm.py", ["GS101"]),
     ],

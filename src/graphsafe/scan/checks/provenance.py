@@ -75,6 +75,24 @@ def is_born_here(frame: Frame, text: str) -> bool:
     return isinstance(bound_expression(frame, name), ast.Call)
 
 
+def is_put_back(frame: Frame, text: str) -> bool:
+    """Whether a function leaves an attribute as it was: `old = self.scale; try: … finally: self.scale = old`."""
+    return frame.node is not None and text in _put_back(frame.node)
+
+
+@memoize_on_node
+def _put_back(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
+    ends = [part for node in ast.walk(function) if isinstance(node, ast.Try) for part in node.finalbody]
+    stores = [node for part in ends for node in ast.walk(part) if isinstance(node, ast.Assign)]
+    assigned = _assignments(function) if stores else {}
+    found = set()
+    for store in stores:
+        bound = assigned.get(store.value.id, ()) if isinstance(store.value, ast.Name) else ()
+        before = {dotted(old.value) for old in bound if old.value is not None}
+        found |= before.intersection(map(dotted, store.targets))
+    return frozenset(filter(None, found))
+
+
 def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
     """Whether a write stands under a test that what it writes is missing.
 
@@ -208,6 +226,7 @@ __all__ = [
     "is_born_here",
     "is_lazy",
     "is_made_along",
+    "is_put_back",
     "is_rare",
     "sources",
 ]

@@ -13,6 +13,7 @@ from graphsafe.scan.checks.provenance import (
     is_born_here,
     is_lazy,
     is_made_along,
+    is_put_back,
     is_rare,
     sources,
 )
@@ -169,7 +170,7 @@ def write(
             guard=guard,
             compile_test=frame.compile_test,
             grows=grows(frame, assigned, text) or first_step.too_small(frame, base),
-            borrowed=borrowed or is_born_here(frame, text),
+            borrowed=borrowed or is_born_here(frame, text) or is_put_back(frame, text),
             alone=all(test.alone for test in frame.lazy),
             rare=converts(assigned, text)
             or is_made_along(frame, text)

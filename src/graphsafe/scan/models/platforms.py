@@ -24,8 +24,10 @@ NEXT_PLATFORM = re.compile(r"(^|\.)_?is_(rocm|hip|amd)(_available)?$")
 "Functions that ask whether it runs on AMD's cards, which have graphs as well, but are another machine."
 OTHER_PACKAGES = frozenset("aiter habana_frameworks intel_extension_for_pytorch torch_musa torch_npu torch_xla".split())
 "Packages that only machines with other cards have."
-AMD_NAME = re.compile(r"(?<![^_.])(rocm|aiter|forward_hip)(?![^_.])|(ROCM|ROCm|Rocm|Aiter)(?![a-z])")
-"Words in the name of a module, class or function by which it is for AMD's cards."
+AMD_NAME = re.compile(
+    r"(?<![^_.])(rocm|forward_hip|aiter(?=_[a-z])|(?<=[a-z]_)aiter)(?![^_.])|(ROCM|ROCm|Rocm|Aiter)(?![a-z])"
+)
+"Words in the name of a module, class or function by which it is for AMD's cards. `aiter` alone is Python's."
 _ON_ROCM = replace(ON_CUDA, const=False)
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
 "Functions that ask whether host memory can be pinned, which is so where there are CUDA graphs."
