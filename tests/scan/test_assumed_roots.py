@@ -346,6 +346,16 @@ def test_public_functions_of_a_package_that_captures_nothing_itself(tmp_path: Pa
     assert not found(tmp_path)
 
 
+@pytest.mark.parametrize("where", ["tests/data/losses.py", "data/test_losses.py", "data/eval/losses.py"])
+def test_public_functions_of_tests_and_the_like_are_not_hot(tmp_path: Path, where: str) -> None:
+    path = tmp_path / where
+    path.parent.mkdir(parents=True)
+    for folder in (path.parent, tmp_path / "data") if "tests" not in where else (path.parent,):
+        (folder / "__init__.py").write_text("")
+    path.write_text("import torch\n\n\ndef matched(x, y):\n    return x[y > 0.5]\n")
+    assert not found(tmp_path)
+
+
 def test_what_a_package_calls_in_no_step_its_users_may_call_in_one(tmp_path: Path) -> None:
     source = """\
 import torch

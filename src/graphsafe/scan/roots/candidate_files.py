@@ -139,9 +139,12 @@ def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[b
 
 
 def _is_outside(path: str, package: str) -> bool:
-    """Whether a file of a package holds tests, examples or the like."""
-    inside = Path(path).relative_to(Path(package).parent).with_suffix("").parts if package else ()
-    return not OUTSIDE_STEPS.isdisjoint(inside)
+    """Whether a file of a package holds tests, examples or the like; the folder around the package counts, too."""
+    if not package:
+        return False
+    around = Path(package).parent
+    inside = Path(path).relative_to(around).with_suffix("").parts
+    return inside[-1].startswith("test_") or not OUTSIDE_STEPS.isdisjoint((around.name, *inside))
 
 
 def _using_torch(files: Files, package: str, paths: Sequence[str]) -> Iterator[str]:
