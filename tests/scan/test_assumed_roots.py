@@ -430,6 +430,51 @@ class Blur(torch.nn.Module):
     assert not found(tmp_path)
 
 
+def test_a_public_function_may_only_hand_on_what_it_takes(tmp_path: Path) -> None:
+    source = """\
+import torch
+
+from losses import helpers
+
+
+def interpolated(x, times=None):
+    return _checked(x, times)
+
+
+def _checked(x, times):
+    if times is None:
+        times = list(range(len(x)))
+    return helpers.known(values=x)
+
+
+def named(text, options=None):
+    return _spelt(text, options)
+
+
+def _spelt(text, options):
+    return text.title()
+
+
+class Path:
+    def __init__(self, coefficients):
+        self.coefficients = coefficients
+
+    def evaluate(self, t):
+        return self._at(t)
+
+    def _at(self, t):
+        t = torch.as_tensor(t, device="cuda:0").flatten()
+        return t[t > 0]
+"""
+    package = packaged(tmp_path, source)
+    (package / "helpers.py").write_text(
+        "import torch\n\n\ndef known(values):\n    return values[~torch.isnan(values)]\n"
+    )
+    assert {place for place in found(tmp_path) if place[0] == "GS202"} == {("GS202", 5, PUBLIC), ("GS202", 33, PUBLIC)}
+    (package / "helpers.py").write_text("def known(values):\n    return [value.real for value in values]\n")
+    assert {place for place in found(tmp_path) if place[0] == "GS202"} == {("GS202", 33, PUBLIC)}
+
+
 @pytest.mark.parametrize(
     ("end", "region"),
     [

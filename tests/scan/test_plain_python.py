@@ -509,6 +509,23 @@ def test_a_distribution_checks_what_it_is_asked_about_unless_told_not_to(tmp_pat
     assert found(tmp_path, source.replace("{checked}", ", validate_args=False")) == [drawn]
 
 
+def test_a_cast_promises_what_an_annotation_promises(tmp_path: Path) -> None:
+    source = """\
+        from typing import cast
+
+        class Step(nn.Module):
+            def __init__(self, shared):
+                super().__init__()
+                self.shared = shared
+
+            def forward(self, x: torch.Tensor):
+                share = cast(torch.Tensor, self.shared)
+                count = cast(torch.Tensor, 3)
+                return x * share.item() * float(count)
+        """
+    assert found(tmp_path, source) == [("GS101", "return x * share.item() * float(count)")]
+
+
 def test_where_one_of_two_annotations_is_wrong_nothing_is_said(tmp_path: Path) -> None:
     source = """\
         from typing import Optional

@@ -22,6 +22,8 @@ from graphsafe.scan.domain.values import (
     Function,
     Lib,
     RuntimeObject,
+    Tensor,
+    Unknown,
     Value,
     confidence_of,
     describe,
@@ -150,6 +152,14 @@ def _numpy(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: A
     return ARRAY
 
 
+def _promised(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """`cast(T, value)`: what is not known of the value is what the type says."""
+    kind, value = arguments.get(0, "typ"), arguments.get(1, "val")
+    if type(value) is Unknown and type(kind) is Lib and kind.name == "torch.Tensor":
+        return Tensor(step=value.step)
+    return UNKNOWN if value is None else value
+
+
 def _serialised(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     _numpy(engine, frame, node, "", arguments)
     return STR
@@ -175,6 +185,8 @@ def _reduce(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) 
 
 
 _FUNCTIONS: dict[str, Handler] = {
+    "typing.cast": _promised,
+    "typing_extensions.cast": _promised,
     "torch.device": torch_functions.device,
     "torch.cuda.is_current_stream_capturing": runtime_objects.capturing,
     "torch.cuda.graphs.is_current_stream_capturing": runtime_objects.capturing,

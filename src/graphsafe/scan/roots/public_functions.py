@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 
 from graphsafe.scan.interpreter.engine import Engine
+from graphsafe.scan.roots.passed_on import is_method, takes_tensors_at_last
 from graphsafe.scan.roots.tensor_arguments import Definition, takes_tensors
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
@@ -29,15 +30,10 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
     if node is None or _asks_clock(node):
         # Who measures steps waits for them, and is none.
         return False
-    if _takes_tensors(engine, facts, node) or _computes_with_gathered(engine, file, facts, node):
+    if takes_tensors_at_last(engine, facts, file.path, False) or _computes_with_gathered(engine, file, facts, node):
         return True
     uses_torch = any(target.partition(".")[0] == "torch" for target in file.imports.values())
-    return None if uses_torch and _takes_tensors(engine, facts, node, with_arithmetic=True) else False
-
-
-def _takes_tensors(engine: Engine, facts: FunctionFacts, node: Definition, with_arithmetic: bool = False) -> bool:
-    is_method = facts.owner is not None and "staticmethod" not in facts.decorators
-    return takes_tensors(node, engine.ops, is_method, with_arithmetic)
+    return None if uses_torch and takes_tensors_at_last(engine, facts, file.path, True) else False
 
 
 def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:
@@ -48,7 +44,9 @@ def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFact
     for other in file.functions.values():
         if other.owner == facts.owner and other.name != facts.name and is_public(other):
             beside = engine.project.function_node(f"{file.path}::{other.name}")
-            if beside is not None and not _fills(beside).isdisjoint(read) and _takes_tensors(engine, other, beside):
+            if beside is None or _fills(beside).isdisjoint(read):
+                continue
+            if takes_tensors(beside, engine.ops, is_method(other), with_arithmetic=False):
                 return True
     return False
 

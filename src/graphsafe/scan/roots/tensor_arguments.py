@@ -17,23 +17,38 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def takes_tensors(function: Definition, ops: OpTable, is_method: bool, with_arithmetic: bool) -> bool:
-    """Whether one of the parameters is a tensor; a method's receiver is none.
+    """Whether one of the parameters is a tensor."""
+    return any(True for _ in tensor_parameters(function, ops, is_method, with_arithmetic))
+
+
+def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_arithmetic: bool) -> Iterator[str]:
+    """The parameters that are tensors; a method's receiver is none.
 
     `with_arithmetic`: what is multiplied, compared or indexed counts as one, too, unless its annotation or default says
     otherwise. Numbers and arrays are treated so as well, which is for the caller to judge.
     """
     for parameter, default in [*_parameters(function)][1 if is_method else 0 :]:
-        if parameter.arg in _with_sides(function):
+        name = parameter.arg
+        if name in _with_sides(function):
             continue
         if parameter.annotation is not None:
             if _names_tensor(parameter.annotation):
-                return True
-        elif default is None or (isinstance(default, ast.Constant) and default.value is None):
-            if is_used_as_tensor(function, parameter.arg, ops, "step-input" if with_arithmetic else "parameter"):
-                return True
-            if parameter.arg in (_operands(function) if with_arithmetic else _copied(function)):
-                return True
-    return False
+                yield name
+        elif _is_undeclared(parameter, default) and (
+            is_used_as_tensor(function, name, ops, "step-input" if with_arithmetic else "parameter")
+            or name in (_operands(function) if with_arithmetic else _copied(function))
+        ):
+            yield name
+
+
+def undeclared(function: Definition) -> Iterator[str]:
+    """The parameters of which neither an annotation nor a default says what they are."""
+    return (parameter.arg for parameter, default in _parameters(function) if _is_undeclared(parameter, default))
+
+
+def _is_undeclared(parameter: ast.arg, default: ast.expr | None) -> bool:
+    is_none = isinstance(default, ast.Constant) and default.value is None
+    return parameter.annotation is None and (default is None or is_none)
 
 
 def _parameters(function: Definition) -> Iterator[tuple[ast.arg, ast.expr | None]]:

@@ -1,0 +1,91 @@
+"""Parameters that are tensors because a function hands them to another one of the project that takes tensors there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from graphsafe.scan.interpreter.engine import Engine
+from graphsafe.scan.roots.tensor_arguments import Definition, tensor_parameters, undeclared
+from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.symbols.index import FunctionFacts, dotted
+
+MAX_CALLS = 3
+"So many calls deep: what users call checks its arguments, and hands them to what checks once more, and then computes."
+
+_Call = tuple[str, tuple[tuple[int | str, str], ...]]
+"What is called, and the parameters that it is given by name: at which position, or as which keyword."
+
+
+def takes_tensors_at_last(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: bool) -> bool:
+    """Whether a function hands one of its parameters on until it is taken for a tensor."""
+    return bool(_tensors(engine, facts, path, with_arithmetic, MAX_CALLS))
+
+
+def _tensors(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: bool, calls: int) -> frozenset[str]:
+    node = engine.project.function_node(f"{path}::{facts.name}")
+    if node is None:
+        return frozenset()
+    found = {*tensor_parameters(node, engine.ops, is_method(facts), with_arithmetic)}
+    for called, given in _handed_on(node) if calls else ():
+        ref = _meant(engine, facts, path, called)
+        other = engine.project.function_facts(ref) if ref is not None else None
+        if ref is None or other is None:
+            continue
+        taken = _tensors(engine, other, ref.partition("::")[0], with_arithmetic, calls - 1)
+        names = _positional(engine, ref, other)
+        for place, name in given:
+            if isinstance(place, int):
+                place = names[place] if place < len(names) else ""
+            if place in taken:
+                found.add(name)
+    return frozenset(found)
+
+
+def is_method(facts: FunctionFacts) -> bool:
+    return facts.owner is not None and "staticmethod" not in facts.decorators
+
+
+def _meant(engine: Engine, facts: FunctionFacts, path: str, called: str) -> str | None:
+    """The function of the project that a name, `module.name` or `self.name` means in a function."""
+    project = engine.project
+    file = project.files.overview(path)
+    head, *rest = called.split(".")
+    if file is None:
+        return None
+    if head in ("self", "cls") and facts.owner is not None:
+        return project.find_method(f"{path}::{facts.owner}", rest[0]) if len(rest) == 1 else None
+    binding = project.resolve(file, head)
+    if binding is not None and rest:
+        binding = project.member(binding, rest) if binding.kind == "module" else None
+    return binding.ref if binding is not None and binding.kind == "function" else None
+
+
+def _positional(engine: Engine, ref: str, facts: FunctionFacts) -> list[str]:
+    node = engine.project.function_node(ref)
+    names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)] if node is not None else []
+    return names[1:] if is_method(facts) else names
+
+
+@memoize_on_node
+def _handed_on(function: ast.AST) -> tuple[_Call, ...]:
+    return tuple(_calls_with(function)) if isinstance(function, Definition) else ()
+
+
+def _calls_with(function: Definition) -> Iterator[_Call]:
+    own = {*undeclared(function)}
+    for inner in ast.walk(function):
+        called = dotted(inner.func) if isinstance(inner, ast.Call) else None
+        if called is None or not isinstance(inner, ast.Call):
+            continue
+        given: list[tuple[int | str, str]] = []
+        for position, argument in enumerate(inner.args):
+            if isinstance(argument, ast.Starred):
+                break
+            if isinstance(argument, ast.Name) and argument.id in own:
+                given.append((position, argument.id))
+        for keyword in inner.keywords:
+            if keyword.arg is not None and isinstance(keyword.value, ast.Name) and keyword.value.id in own:
+                given.append((keyword.arg, keyword.value.id))
+        if given:
+            yield called, tuple(given)
