@@ -39,7 +39,10 @@ Place = tuple[str, int]
 
 
 class Blame:
-    """Notes the innermost frame of some packages, as a path that begins with the package's name, and a line."""
+    """Notes the innermost frame of some packages, as a path that begins with the package's name, and a line.
+
+    Where a class of tensors of its own hands an operation on, it is whoever asked for that.
+    """
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._roots = tuple(f"{folder}{os.sep}" for folder in folders)
@@ -52,7 +55,7 @@ class Blame:
     def place(self, frame: FrameType | None) -> Place | None:
         while frame is not None:
             path = self.path(frame.f_code.co_filename)
-            if path is not None:
+            if path is not None and frame.f_code.co_name != "__torch_function__":
                 return path, frame.f_lineno
             frame = frame.f_back
         return None
