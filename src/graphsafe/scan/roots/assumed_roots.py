@@ -48,7 +48,7 @@ _WORDS = (
     b"op_func",
 )
 "One of these is in every file that holds such a function, unless it is a hook, registered or public."
-_HOOK_TEXT = re.compile(rb"\bdef (\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
+_HOOK_TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
 _HOOK_WORDS = (b"(module", b"(self, module")
 _HOOK = (("module",), ("args", "input", "inputs"), ("output", "outputs"))
 "The parameters that torch's documentation gives a forward hook."

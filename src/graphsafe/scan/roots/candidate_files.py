@@ -18,7 +18,8 @@ from graphsafe.scan.symbols.project_files import Files
 TARGETS = ""
 "In place of a file's path: what configured targets return."
 MODULE = b"forward"
-DERIVED = re.compile(rb"\bclass[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
+# A search that begins with plain text, and looks back from there to the start of the word, is three times as fast.
+DERIVED = re.compile(rb"class(?<!\wclass)[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
 "What a torch module is: a class that has a base."
 CAPTURES: tuple[bytes, ...] = (
     *(b"cuda.graph", b"CUDAGraph", b"make_graphed_callables", b"capture_begin", b".replay()"),
@@ -33,7 +34,7 @@ OUTSIDE_STEPS = frozenset(
     "tests test testing conftest benchmarks examples scripts tools docs setup eval evals conversion convert".split()
 )
 "Modules and packages whose functions nobody calls in a step."
-PUBLIC = re.compile(rb"\bdef ([A-Za-z]\w*|__call__)\(")
+PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
 "The definition of a public function."
 FEW = 10
 "The files to report on are few if they are less than one in so many of the project."
@@ -72,8 +73,8 @@ class RootPatterns:
     def may_be_in(self, data: bytes) -> bool:
         """Whether a file's text may hold a root: to search for each word is three times as fast as a pattern."""
         return (
-            any(word in data for word in self.words)
-            or (MODULE in data and DERIVED.search(data) is not None)
+            (MODULE in data and DERIVED.search(data) is not None)
+            or any(word in data for word in self.words)
             or (any(name in data for name in self.named) and self.defined.search(data) is not None)
             or may_be_assumed(data)
         )
@@ -82,7 +83,7 @@ class RootPatterns:
 def root_patterns(config: Config, rulebook: Rulebook) -> RootPatterns:
     names = sorted({entry.partition("(")[0].rpartition(".")[2] for entry in rulebook.entry_points})
     words = ("cuda_graph", "cudagraph", *CAPTURE_WORDS, *HANDING_OVER, ".replay(", "graphsafe:")
-    defined = re.compile(rf"\bdef[\s\\]+(?:{'|'.join(map(re.escape, names))})\b".encode())
+    defined = re.compile(rf"def(?<!\wdef)[\s\\]+(?:{'|'.join(map(re.escape, names))})\b".encode())
     return RootPatterns(
         ("forward", *names),
         tuple(word.encode() for word in words),

@@ -224,8 +224,12 @@ def asks_for_parameter(frame: Frame, test: ast.expr) -> bool:
     """`x is not None` for a parameter `x`."""
     if frame.node is None or not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.IsNot):
         return False
-    asked = test.left.id if isinstance(test.left, ast.Name) else None
-    return any(isinstance(inner, ast.arg) and inner.arg == asked for inner in ast.walk(frame.node.args))
+    return isinstance(test.left, ast.Name) and test.left.id in _parameters(frame.node)
+
+
+@memoize_on_node
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
+    return frozenset(inner.arg for inner in ast.walk(function.args) if isinstance(inner, ast.arg))
 
 
 def place(engine: Engine, frame: Frame, test: ast.expr) -> None:
