@@ -107,6 +107,22 @@ def test_files_that_come_or_go_are_read_again(root: Path, again: Again) -> None:
     assert again()[1]
 
 
+def test_a_function_holds_its_lambdas_when_it_moves(root: Path, again: Again) -> None:
+    edit(root, "helper.py", "return x * x.sum()", "add = lambda y: y + 1\n    return add(x) * x.sum()")
+    again()
+    edit(root, "helper.py", "def unused", "# Above.\ndef unused")
+    assert not again()[1]
+
+
+def test_a_call_from_a_lambda_is_named_by_the_line_of_today(root: Path, again: Again) -> None:
+    edit(root, "model.py", "return scaled(x)", "return (lambda y: scaled(y))(x)")
+    (finding,) = again()[0].findings
+    edit(root, "model.py", "def describe", "# Above.\ndef describe")
+    (moved,) = again()[0].findings
+    assert [site.function for site in finding.call_chain] == ["Step.forward", "Step.forward.<lambda>:13"]
+    assert [site.function for site in moved.call_chain] == ["Step.forward", "Step.forward.<lambda>:14"]
+
+
 def test_a_finding_that_names_other_lines_names_those_of_today(root: Path, again: Again) -> None:
     counting = MODEL.replace(
         "        return scaled(x)\n",
