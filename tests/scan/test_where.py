@@ -166,6 +166,7 @@ FOR_SOME_DEVICE = """\
         ("attention.py", 1),
         ("cpu_attention.py", 0),
         ("xpu.py", 0),
+        ("gaudi/attention.py", 0),
         ("intel_amx_backend.py", 0),
         ("cpu_gpu_copies.py", 1),
         ("image_processing_x.py", 0),

@@ -155,17 +155,17 @@ def test_a_module_that_was_missing_is_found(root: Path, again: Again, read: set[
 
 
 def test_a_package_that_comes_changes_the_names_of_its_files(root: Path, again: Again) -> None:
-    (root / "cpu").mkdir()
-    (root / "cpu" / "sixth_model.py").write_text(
+    (root / "processors").mkdir()
+    (root / "processors" / "sixth_model.py").write_text(
         ROOT.format(name="sixth", title="Sixth").replace("from sixth_helper", "from .sixth_helper")
     )
-    (root / "cpu" / "sixth_helper.py").write_text(HELPER.format(name="sixth"))
+    (root / "processors" / "sixth_helper.py").write_text(HELPER.format(name="sixth"))
     before, _ = again()
-    (root / "cpu" / "__init__.py").write_text("")
+    (root / "processors" / "__init__.py").write_text("")
     report, _ = again()
-    # In a package of that name it is for another device.
+    # A package of that name makes the inputs of steps.
     assert {finding.location.path for finding in before.findings} > {f.location.path for f in report.findings}
-    (root / "cpu" / "__init__.py").unlink()
+    (root / "processors" / "__init__.py").unlink()
     assert text(again()[0]) == text(before)
 
 

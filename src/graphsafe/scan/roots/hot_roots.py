@@ -31,7 +31,7 @@ COLD_NAMES = frozenset(
 )
 "Functions that run once, before the first step."
 OTHER_HARDWARE = re.compile(
-    r"(?<![^_.])(npu|xpu|hpu|tpu|musa|mlx|amx|mindspore|forward_cpu)(?![^_.])"
+    r"(?<![^_.])(npu|xpu|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
     r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"
 )
 "Words in the name of a module, class or function by which it is for other hardware than CUDA graphs are."
@@ -91,6 +91,11 @@ class HotnessRules:
             self._relative[path] = text
         return self._relative[path]
 
+    def _in_project(self, path: str, module: str) -> str:
+        """The file's place in the project, with dots: a folder above its package may say what it is for."""
+        place = self.relative(path)
+        return module if place.startswith(("/", "..")) else place.removesuffix(".py").replace("/", ".")
+
     def is_cold(self, path: str, module: str, facts: FunctionFacts) -> bool:
         return self.cold_because(path, module, facts) is not None
 
@@ -103,7 +108,7 @@ class HotnessRules:
             return f"functions of a name such as `{name}` run before the first step"
         if COLD_WORDS.search(name):
             return f"functions of a name such as `{name}` run beside the steps"
-        if is_for_other_hardware(facts.name) or is_other_module(module):
+        if is_for_other_hardware(facts.name) or is_other_module(self._in_project(path, module)):
             return "its name says that it is for other hardware than CUDA graphs are"
         if is_preparing(module):
             return "modules of such a name make a step's inputs before there is a step"
