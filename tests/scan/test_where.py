@@ -1103,6 +1103,21 @@ def test_a_parameter_declared_to_be_a_list_of_numbers_holds_the_numbers(scan: Sc
     assert [code for code, _ in scan(source.replace("list[int] | torch.Tensor", "list"))] == ["GS101"]
 
 
+@pytest.mark.parametrize(("key", "count"), [("str | None", 0), ("int", 1)])
+def test_a_tensor_holds_no_text(scan: Scan, key: str, count: int) -> None:
+    """`params` is taken for a dict of tensors; what a text is looked for in is no tensor, though."""
+    source = f"""\
+        class Layer(nn.Module):
+            def __init__(self, key: {key}):
+                super().__init__()
+                self.key = key
+
+            def forward(self, x: torch.Tensor, params: dict[str, torch.Tensor]):
+                return x * 2 if self.key in params["replaced"] else x
+        """
+    assert len(scan(source)) == count
+
+
 def test_a_field_may_be_declared_to_stay_on_the_host_by_an_entry_of_a_table(scan: Scan) -> None:
     source = """\
         ROWS = {"audio": "audio_rows", "video": "video_rows"}

@@ -35,6 +35,7 @@ from graphsafe.scan.domain.values import (
     may_be_none,
     number,
     of_elements,
+    options,
     together,
 )
 from graphsafe.scan.interpreter.conditions.truth import truth
@@ -296,12 +297,19 @@ def _identity(op: ast.cmpop, left: Value, right: Value) -> Value:
     return BOOL
 
 
+def _may_be_text(value: Value) -> bool:
+    numbers = [option for option in options(value) if type(option) is Number]
+    return any(number.type == "str" or isinstance(number.const, str) for number in numbers)
+
+
 def _contains(engine: Engine, frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
     tensor, certain = as_tensor(right)
     if tensor is not None:
         # A tensor holds no text: what is asked is a dict, if anything.
-        if tensor.where != "host" and not (type(left) is Number and isinstance(left.const, str)):
-            engine.emit(frame, "Branch", "in", node, confidence_of(tensor, certain), value=describe(right))
+        if tensor.where != "host" and not _may_be_text(left):
+            # What nothing is known of is a key more often than an element.
+            confidence = "possible" if type(left) is Unknown else confidence_of(tensor, certain)
+            engine.emit(frame, "Branch", "in", node, confidence, value=describe(right))
         return BOOL
     item, certain = as_tensor(left)
     # A dict or set asks for a hash, which is the tensor's identity; a list compares values.
