@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from sys import intern
 from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import TOP_LEVEL, Call
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import held_in
-from graphsafe.scan.domain.joins import join, join_all
+from graphsafe.scan.domain.joins import join
 from graphsafe.scan.domain.naming import MASK_NAME, placed, where_of
 from graphsafe.scan.domain.summary import Effects, Summary
 from graphsafe.scan.domain.uses import Memo
@@ -31,6 +30,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
 from graphsafe.scan.symbols.declared_fields import declared_in
 from graphsafe.scan.symbols.project import is_module_base
 
@@ -44,49 +44,6 @@ Key = tuple[str, str]
 "Class and attribute."
 Marked = dict[str, tuple[Value, Value]]
 "Attribute -> a container, and the same as state of that name."
-
-
-class UnderConstruction:
-    """What constructors leave in the attributes of an instance, as far as they have been read."""
-
-    def __init__(self, ref: str, effects: Sequence[Effects]) -> None:
-        self._ref = ref
-        self._effects = effects
-
-    def value(self, name: str) -> Value | None:
-        value: Value | None = None
-        for effects in self._effects:
-            key = (self._ref, name)
-            for written in (*effects.written.get(key, ()), *effects.constructed.get(key, ())):
-                # Known values count, unknown ones beside them do not.
-                value = written if value is None or type(value) is Unknown else join(value, written)
-        return value
-
-    def promised(self, name: str) -> Value | None:
-        """What an attribute that is None at first will hold, by its annotation."""
-        found = [value for effects in self._effects for value in effects.expected.get((self._ref, name), ())]
-        return join_all(found) if found else None
-
-
-@dataclass(frozen=True, slots=True)
-class Constructed:
-    """The same, of constructors that have been read."""
-
-    values: Mapping[str, Value | None]
-    promises: Mapping[str, Value | None]
-
-    def value(self, name: str) -> Value | None:
-        return self.values.get(name)
-
-    def promised(self, name: str) -> Value | None:
-        return self.promises.get(name)
-
-
-def _all_constructed(ref: str, effects: Effects) -> Constructed:
-    found = UnderConstruction(ref, [effects])
-    names = {name for of, name in (*effects.written, *effects.constructed) if of == ref}
-    promised = {name for of, name in effects.expected if of == ref}
-    return Constructed({name: found.value(name) for name in names}, {name: found.promised(name) for name in promised})
 
 
 class AttributeTables:
@@ -222,7 +179,7 @@ class AttributeTables:
             for method in (*methods, *self._factories(ref)):
                 if method is not None:
                     engine.read(Call(method, Instance(ref), level=0), out_of_scope=self._out_of_scope(method))
-            return _all_constructed(ref, engine.effects)
+            return all_constructed(ref, engine.effects)
         finally:
             engine.effects = outer
             del self._under_construction[ref]

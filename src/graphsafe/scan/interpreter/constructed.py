@@ -1,0 +1,54 @@
+"""What constructors leave in the attributes of an instance: while they are being read, and when they have been."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from graphsafe.scan.domain.joins import join, join_all
+from graphsafe.scan.domain.summary import Effects
+from graphsafe.scan.domain.values import Unknown, Value
+
+
+class UnderConstruction:
+    """What constructors leave in the attributes of an instance, as far as they have been read."""
+
+    def __init__(self, ref: str, effects: Sequence[Effects]) -> None:
+        self._ref = ref
+        self._effects = effects
+
+    def value(self, name: str) -> Value | None:
+        value: Value | None = None
+        for effects in self._effects:
+            key = (self._ref, name)
+            for written in (*effects.written.get(key, ()), *effects.constructed.get(key, ())):
+                # Known values count, unknown ones beside them do not.
+                value = written if value is None or type(value) is Unknown else join(value, written)
+        return value
+
+    def promised(self, name: str) -> Value | None:
+        """What an attribute that is None at first will hold, by its annotation."""
+        found = [value for effects in self._effects for value in effects.expected.get((self._ref, name), ())]
+        return join_all(found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Constructed:
+    """The same, of constructors that have been read."""
+
+    values: Mapping[str, Value | None]
+    promises: Mapping[str, Value | None]
+
+    def value(self, name: str) -> Value | None:
+        return self.values.get(name)
+
+    def promised(self, name: str) -> Value | None:
+        return self.promises.get(name)
+
+
+def all_constructed(ref: str, effects: Effects) -> Constructed:
+    """What the constructors of class `ref` leave, once all of them have been read."""
+    found = UnderConstruction(ref, [effects])
+    names = {name for of, name in (*effects.written, *effects.constructed) if of == ref}
+    promised = {name for of, name in effects.expected if of == ref}
+    return Constructed({name: found.value(name) for name in names}, {name: found.promised(name) for name in promised})
