@@ -14,7 +14,7 @@ from graphsafe.scan.incremental.overviews import class_parts, declarations, over
 from graphsafe.scan.roots.candidate_files import RootPatterns
 from graphsafe.scan.sources.source import Unreadable, digest
 from graphsafe.scan.symbols.custom_ops import functions_by_operator
-from graphsafe.scan.symbols.default_device import default_devices
+from graphsafe.scan.symbols.default_device import default_device_covers
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.overrides import subclasses_by_base
 from graphsafe.scan.symbols.project import Project
@@ -188,7 +188,7 @@ class FactDigests:
         return _of_value(functions_by_operator(self._files).get(name))
 
     def _default_device(self, path: str) -> str:
-        return _of_value(default_devices(self._files).cover(path))
+        return _of_value(default_device_covers(self._files, path))
 
     def _constructions(self, cls: str) -> str:
         return self._constructed.get(cls, NOTHING)

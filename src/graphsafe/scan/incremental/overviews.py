@@ -6,7 +6,7 @@ from graphsafe.scan.roots.assumed_roots import hooks_in
 from graphsafe.scan.roots.candidate_files import RootPatterns, may_capture, may_choose_device
 from graphsafe.scan.sources.source import digest
 from graphsafe.scan.symbols.custom_ops import operators_in
-from graphsafe.scan.symbols.default_device import enters_device, imported_by, sets_default
+from graphsafe.scan.symbols.default_device import default_device_in
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.overrides import subclasses_in
 
@@ -18,11 +18,7 @@ def words(data: bytes, root_patterns: RootPatterns) -> str:
     """A digest of what a file's text is searched for in every scan."""
     parts = (
         (root_patterns.may_be_in(data), may_capture(data), may_choose_device(data), b"torch" in data),
-        (
-            sets_default(data),
-            enters_device(data),
-            imported_by(data) if sets_default(data) or enters_device(data) else (),
-        ),
+        default_device_in(data),
         ([*subclasses_in(data)], [*operators_in(data)], [*hooks_in(data)]),
         digest(data) if OWN_COMMENT in data else "",
     )
@@ -35,7 +31,7 @@ def overview(data: bytes, index: FileIndex, root_patterns: RootPatterns) -> str:
     lines = data.split(b"\n")
     parts = (
         (index.module, index.is_package, index.captures, index.replays),
-        any(target.partition(".")[0] == "torch" for target in index.imports.values()),
+        index.imports_torch,
         [class_parts(facts) for facts in index.classes.values()],
         [
             (facts.name, facts.decorators, facts.owner, facts.mark, facts.captures, facts.hands_over)

@@ -188,7 +188,7 @@ def _is_optimizer(engine: Engine, owner: Instance) -> bool:
 
 def _is_method(engine: Engine, ref: str) -> bool:
     facts = engine.project.function_facts(ref)
-    return facts is not None and facts.owner is not None and "staticmethod" not in facts.decorators
+    return facts is not None and facts.is_method
 
 
 def _of_class(engine: Engine, owner: ClassValue, name: str) -> Value:

@@ -41,7 +41,7 @@ from graphsafe.scan.domain.values import (
     options,
     together,
 )
-from graphsafe.scan.symbols.default_device import may_be_on_device
+from graphsafe.scan.symbols.default_device import default_device_covers
 
 if TYPE_CHECKING:
     from graphsafe.scan.domain.arguments import Arguments
@@ -178,8 +178,9 @@ def _placement(
         # A tensor among the sizes does not decide where the result is.
         if frame.contexts and frame.contexts[-1] in ("device", "host"):
             return frame.contexts[-1]  # type: ignore[return-value]
-        makes_model = not frame.hot and (frame.owner is None or engine.attributes.is_module(frame.owner))
-        return "any" if may_be_on_device(engine.project.files, frame.path, makes_model) else "host"
+        of_models, of_all = default_device_covers(engine.project.files, frame.path)
+        makes_model = of_models and not frame.hot and (frame.owner is None or engine.attributes.is_module(frame.owner))
+        return "any" if of_all or makes_model else "host"
     if involved:
         return together(involved)
     if values and all(type(value) in (Number, DtypeValue, NoneValue) for value in values):

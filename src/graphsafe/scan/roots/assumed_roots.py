@@ -92,7 +92,7 @@ class _Forms:
         self._operators = frozenset(operators_of(file, data))
         self._entries = frozenset(entries_of(engine.project, file))
         self._hooks = {*hooks_in(data)}
-        self._imports_torch = any(target.partition(".")[0] == "torch" for target in file.imports.values())
+        self._imports_torch = file.imports_torch
 
     def why(self, facts: FunctionFacts) -> str | None:
         if is_kernel(facts.decorators):
@@ -187,5 +187,4 @@ class _Forms:
     def _takes_tensors(self, facts: FunctionFacts) -> bool:
         """What a file computes with that does not import torch may as well be numbers."""
         node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
-        is_method = facts.owner is not None and "staticmethod" not in facts.decorators
-        return node is not None and takes_tensors(node, self._engine.ops, is_method, self._imports_torch)
+        return node is not None and takes_tensors(node, self._engine.ops, facts.is_method, self._imports_torch)

@@ -81,6 +81,7 @@ class HotnessRules:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._relative: dict[str, str] = {}
+        self._places: dict[str, str] = {}
 
     def relative(self, path: str) -> str:
         if path not in self._relative:
@@ -93,8 +94,11 @@ class HotnessRules:
 
     def _in_project(self, path: str, module: str) -> str:
         """The file's place in the project, with dots: a folder above its package may say what it is for."""
-        place = self.relative(path)
-        return module if place.startswith(("/", "..")) else place.removesuffix(".py").replace("/", ".")
+        if path not in self._places:
+            place = self.relative(path)
+            is_outside = place.startswith(("/", ".."))
+            self._places[path] = module if is_outside else place.removesuffix(".py").replace("/", ".")
+        return self._places[path]
 
     def is_cold(self, path: str, module: str, facts: FunctionFacts) -> bool:
         return self.cold_because(path, module, facts) is not None

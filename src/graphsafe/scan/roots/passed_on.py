@@ -26,7 +26,7 @@ def _tensors(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: b
     node = engine.project.function_node(f"{path}::{facts.name}")
     if node is None:
         return frozenset()
-    found = {*tensor_parameters(node, engine.ops, is_method(facts), with_arithmetic)}
+    found = {*tensor_parameters(node, engine.ops, facts.is_method, with_arithmetic)}
     for called, given in _handed_on(node) if calls else ():
         ref = _meant(engine, facts, path, called)
         other = engine.project.function_facts(ref) if ref is not None else None
@@ -40,10 +40,6 @@ def _tensors(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: b
             if place in taken:
                 found.add(name)
     return frozenset(found)
-
-
-def is_method(facts: FunctionFacts) -> bool:
-    return facts.owner is not None and "staticmethod" not in facts.decorators
 
 
 def _meant(engine: Engine, facts: FunctionFacts, path: str, called: str) -> str | None:
@@ -64,7 +60,7 @@ def _meant(engine: Engine, facts: FunctionFacts, path: str, called: str) -> str 
 def _positional(engine: Engine, ref: str, facts: FunctionFacts) -> list[str]:
     node = engine.project.function_node(ref)
     names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)] if node is not None else []
-    return names[1:] if is_method(facts) else names
+    return names[1:] if facts.is_method else names
 
 
 @memoize_on_node

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 
 from graphsafe.scan.interpreter.engine import Engine
-from graphsafe.scan.roots.passed_on import is_method, takes_tensors_at_last
+from graphsafe.scan.roots.passed_on import takes_tensors_at_last
 from graphsafe.scan.roots.tensor_arguments import Definition, takes_tensors
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
@@ -32,8 +32,7 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
         return False
     if takes_tensors_at_last(engine, facts, file.path, False) or _computes_with_gathered(engine, file, facts, node):
         return True
-    uses_torch = any(target.partition(".")[0] == "torch" for target in file.imports.values())
-    return None if uses_torch and takes_tensors_at_last(engine, facts, file.path, True) else False
+    return None if file.imports_torch and takes_tensors_at_last(engine, facts, file.path, True) else False
 
 
 def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:
@@ -46,7 +45,7 @@ def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFact
             beside = engine.project.function_node(f"{file.path}::{other.name}")
             if beside is None or _fills(beside).isdisjoint(read):
                 continue
-            if takes_tensors(beside, engine.ops, is_method(other), with_arithmetic=False):
+            if takes_tensors(beside, engine.ops, other.is_method, with_arithmetic=False):
                 return True
     return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,8 @@ class DefaultDevices:
     """Files, and folders with a separator at the end, in which tensors without `device=` may be made on a device."""
 
     of_models: tuple[str, ...] = ()
-    "A default device is set there, or a device entered around calls, as one does to make a model."
+    """A default device is set there, or a device entered around calls, as one does to make a model: it may hold in what
+    is called for that, a module's method outside of steps or a function of no class."""
     of_all: tuple[str, ...] = ()
     "It is set there: it may hold for any line."
 
@@ -32,46 +33,31 @@ class DefaultDevices:
         return path.startswith(self.of_models), path.startswith(self.of_all)
 
 
-def may_be_on_device(files: Files, path: str, makes_model: bool) -> bool:
-    """Whether a tensor that the code of a file makes without `device=` may be on a device.
-
-    `makes_model`: in what may be called to make a model, and in no step: a module's method, a function of no class.
-    """
+def default_device_covers(files: Files, path: str) -> tuple[bool, bool]:
+    """Whether tensors that the code of a file makes without `device=` may be on a device: those of models, and all."""
     files.uses.note("default-device", path)
-    of_models, of_all = default_devices(files).cover(path)
-    return of_all or (of_models and makes_model)
+    return files.table("default-devices", lambda: _read(files)).cover(path)
 
 
-def default_devices(files: Files) -> DefaultDevices:
-    return files.table("default-devices", lambda: _read(files))
-
-
-def sets_default(data: bytes) -> bool:
-    return b"set_default_" in data and _SET.search(data) is not None
-
-
-def enters_device(data: bytes) -> bool:
-    return b"device" in data and _ENTERED.search(data) is not None
-
-
-def imported_by(data: bytes) -> list[str]:
-    """The modules that a text imports, by their dotted names."""
-    return [name.decode() for name in _IMPORTED.findall(data)]
+def default_device_in(data: bytes) -> tuple[bool, bool, Sequence[str]]:
+    """Whether a text sets a default device, and whether it enters a device; if it does, the modules that it imports."""
+    sets = b"set_default_" in data and _SET.search(data) is not None
+    enters = b"device" in data and _ENTERED.search(data) is not None
+    return sets, enters, [name.decode() for name in _IMPORTED.findall(data)] if sets or enters else ()
 
 
 def _read(files: Files) -> DefaultDevices:
     of_models, of_all = set[str](), set[str]()
     packages: dict[Path, Path | None] = {}
     for path in files.paths:
-        data = files.data(path) or b""
-        is_set = sets_default(data)
-        if (is_set or enters_device(data)) and not _is_test(files, path):
+        sets, enters, imported = default_device_in(files.data(path) or b"")
+        if (sets or enters) and not _is_test(files, path):
             folder = Path(path).parent
             package = outermost_package(folder, packages)
             # A package may reach any of its modules; a script those that it imports.
-            reached = [path, *_beside(files, folder, imported_by(data))] if package is None else [f"{package}{os.sep}"]
+            reached = [path, *_beside(files, folder, imported)] if package is None else [f"{package}{os.sep}"]
             of_models.update(reached)
-            if is_set:
+            if sets:
                 of_all.update(reached if package is None else [f"{folder}{os.sep}"])
     return DefaultDevices(tuple(sorted(of_models)), tuple(sorted(of_all)))
 

@@ -56,6 +56,11 @@ class FunctionFacts:
     digest: str = ""
     "Of its text."
 
+    @property
+    def is_method(self) -> bool:
+        """Whether its first parameter is its receiver: an instance, or the class."""
+        return self.owner is not None and "staticmethod" not in self.decorators
+
 
 @dataclass(slots=True)
 class ClassFacts:
@@ -90,6 +95,10 @@ class FileIndex:
     "Something named `replay` is called."
     texts: dict[str, str] = field(default_factory=dict)
     "Names bound by statements at module level, and in classes (`Decoder.size`) -> a digest of the statements."
+
+    @property
+    def imports_torch(self) -> bool:
+        return any(target.partition(".")[0] == "torch" for target in self.imports.values())
 
 
 def build_index(source: Source, tree: ast.Module, module: str, is_package: bool) -> FileIndex:

@@ -161,7 +161,7 @@ def _fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
         return True
     facts = engine.project.function_facts(value.ref)  # type: ignore[union-attr]
     names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
-    if facts is not None and facts.owner is not None and "staticmethod" not in facts.decorators:
+    if facts is not None and facts.is_method:
         names = names[1:]
     required = set(names[: len(names) - len(node.args.defaults)])
     taken = {*names, *(parameter.arg for parameter in node.args.kwonlyargs)}

@@ -52,7 +52,7 @@ def bind(
     positional = [*spec.posonlyargs, *spec.args]
     given = list(arguments.positional)
     decorators = facts.decorators if facts is not None else ()
-    if facts is not None and facts.owner is not None and "staticmethod" not in decorators and positional:
+    if facts is not None and facts.is_method and positional:
         receiver = positional.pop(0)
         # `Base.method(self, x)` passes the receiver itself.
         passed_receiver = given.pop(0) if bound is None and given else None
