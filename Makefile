@@ -4,10 +4,17 @@ JOBS ?= 2
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-gpu docs clean
+.PHONY: demo quick test test-gpu docs clean
 
 demo: .venv/demo-ready
 	@examples/demo.sh
+
+# Lint, types and the tests that take no time; for every edit. The rest is for `test`.
+quick: .venv/test-ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict src
+	$(BIN)/pytest -q -n $(JOBS) -m "not child and not gpu"
 
 test: .venv/test-ready
 	$(BIN)/ruff format --check .
@@ -30,7 +37,9 @@ clean:
 	@touch $@
 
 .venv/demo-ready: .venv/pip-ready pyproject.toml constraints.txt
-	$(INSTALL) -e '.[capture]'
+	@echo "Installing graphsafe with PyTorch into .venv, once. On Linux PyTorch brings NVIDIA's CUDA libraries, gigabytes;"
+	@echo "pip says how large each file is. Without a GPU the CPU build is enough: set PIP_INDEX_URL to PyTorch's CPU index."
+	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[capture]'
 	@touch $@
 
 .venv/test-ready: .venv/pip-ready pyproject.toml constraints.txt

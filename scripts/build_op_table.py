@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FACTS = ROOT / "rules" / "ops" / "torch.yaml"
 SAMPLES = ROOT / "tests" / "data" / "op_samples.jsonl"
 TABLE = ROOT / "rules" / "ops" / "torch.json"
+NO_KERNEL = ROOT / "rules" / "ops" / "no-cuda-kernel-2.11.json"
 KNOWN = ROOT / "rules" / "ops" / "aten-known.json"
 
 NAMESPACES = {
@@ -51,7 +52,16 @@ DTYPE_CASE = {"when": {"literals": {"dtype": ["bool", "uint8"]}}, "result": "mas
 NUMBERS = {"number", "int", "float", "Optional[number]", "Optional[int]", "Optional[float]", "List[int]", "List[float]"}
 "Schema types for which PyTorch's argument parser reads a 0-d tensor."
 PLAIN_FIELDS = ("placement", "mutates", "view", "pointwise", "valueless", "host_arguments", "host_results")
-PLAIN_FIELDS += ("checks_on_cpu", "sums_in_any_order", "inside", "ndim", "attribute", "tensor_hint", "copies_values")
+PLAIN_FIELDS += (
+    "no_kernel",
+    "checks_on_cpu",
+    "sums_in_any_order",
+    "inside",
+    "ndim",
+    "attribute",
+    "tensor_hint",
+    "copies_values",
+)
 TRUE_FIELDS = ("launches", "takes_tensor")
 "Written where they are false."
 FIELDS = ("params", "numbers", "effects", "result", "cases", "evidence", *TRUE_FIELDS, *PLAIN_FIELDS)
@@ -88,6 +98,7 @@ def table_text() -> str:
     lay_facts_over(rows, {name for run in runs for name in run["entries"]})
     add_samples(rows, json_lines(SAMPLES))
     give_inplace_their_base(rows)
+    add_missing_kernels(rows)
     head = {
         "schema": "graphsafe/ops/1",
         "name": f"torch-{plain_version(runs[-1])}",
@@ -319,9 +330,17 @@ def give_inplace_their_base(rows: list[Row]) -> None:
             row["evidence"] = base.get("evidence", [])
 
 
+def add_missing_kernels(rows: list[Row]) -> None:
+    """Name the dtypes that CUDA has no kernel for, as scripts/measure_dtypes.py found them."""
+    missing = json.loads(NO_KERNEL.read_text(encoding="utf-8"))["no_kernel"]
+    for row in rows:
+        if row["aten"] in missing:
+            row["no_kernel"] = missing[row["aten"]]
+
+
 def worth_a_line(row: Row) -> bool:
     """An op that no Python caller names and of which nothing is said is in aten-known.json only."""
-    return bool(row["python"] or row["effects"] or row.get("by_hand"))
+    return bool(row["python"] or row["effects"] or row.get("by_hand") or row.get("no_kernel"))
 
 
 def finished(row: Row) -> Row:

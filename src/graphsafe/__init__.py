@@ -1,44 +1,75 @@
 """graphsafe: can one step of PyTorch code be captured and replayed as a CUDA graph?"""
+# ruff: noqa: E402
+
+import os
+import sys
+
+_is_main = sys.argv[:1] == ["-m"] and ("-m", "graphsafe") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
+if _is_main and sys.path[:1] in ([""], [os.getcwd()]):
+    # `python -m` has put the working directory first on the path, and a project may have a `typing.py` of its own.
+    del sys.path[0]
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.plan.call import Planned, plan
 from graphsafe.capture.step import Step
+from graphsafe.version import __version__
 
 if TYPE_CHECKING:
-    from graphsafe.api import capture, scan
+    from graphsafe.api import assert_ready, capture, scan
     from graphsafe.errors import RequestError
+    from graphsafe.failed import NotReady
+    from graphsafe.guard.findings import Forbidden
+    from graphsafe.guard.regions import allow, forbid
+    from graphsafe.report.ledger.model import Ledger
     from graphsafe.report.model import Finding, Limit, Location, Report
+    from graphsafe.run.watching import ledger, watch
 else:
     from graphsafe import capture, scan  # the packages: they can be called
 
 __all__ = [
     "Finding",
+    "Forbidden",
+    "Ledger",
     "Limit",
     "Location",
+    "NotReady",
     "Planned",
     "Report",
     "RequestError",
     "Step",
     "__version__",
+    "allow",
+    "assert_ready",
     "capture",
+    "forbid",
+    "ledger",
     "plan",
     "scan",
+    "watch",
 ]
-__version__ = "0.1.0"
 
 _ON_FIRST_USE = {
     "Finding": "graphsafe.report.model",
+    "Forbidden": "graphsafe.guard.findings",
+    "Ledger": "graphsafe.report.ledger.model",
     "Limit": "graphsafe.report.model",
     "Location": "graphsafe.report.model",
     "Report": "graphsafe.report.model",
+    "NotReady": "graphsafe.failed",
     "RequestError": "graphsafe.errors",
+    "allow": "graphsafe.guard.regions",
+    "assert_ready": "graphsafe.api",
+    "forbid": "graphsafe.guard.regions",
+    "ledger": "graphsafe.run.watching",
+    "watch": "graphsafe.run.watching",
 }
-"What costs time to import, and where it lies."
+"Name -> the module that defines it, for names that cost time to import."
 
 
 def __getattr__(name: str) -> Any:
     if name in _ON_FIRST_USE:
-        return getattr(import_module(_ON_FIRST_USE[name]), name)
+        value = globals()[name] = getattr(import_module(_ON_FIRST_USE[name]), name)
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,6 +2,6 @@
 
 import sys
 
-from graphsafe.cli import run
+from graphsafe.entry import run
 
 sys.exit(run())

@@ -1,15 +1,16 @@
-"""What the command line does, as functions: `graphsafe.scan` and `graphsafe.capture`."""
+"""Functions that do what the commands do: `graphsafe.scan` and `graphsafe.capture`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphsafe.errors import RequestError
 from graphsafe.files import with_real_folder
-from graphsafe.report.model import Confidence, Level, Region, Report
+from graphsafe.report.model import Confidence, Level, Limit, Region, Report
 
 if TYPE_CHECKING:
     from graphsafe.capture.request import CaptureRequest
@@ -35,9 +36,9 @@ def scan(
 ) -> Report:
     """Lint files and folders, without importing or running any of them; without paths, the working directory.
 
-    The options are those of `graphsafe scan`. `buffers` are what an editor holds of files in place of what is saved;
-    nothing is cached of such a scan. Each finding holds its fixes as `edits`. Suppressed findings are in the report,
-    with `suppressed` set. `jobs` processes read files, None means one a core where there is enough to do.
+    The options are those of `graphsafe scan`. `buffers` holds an editor's unsaved contents, by path; such a scan caches
+    nothing. Each finding holds its fixes as `edits`. Suppressed findings are in the report, with `suppressed` set.
+    `jobs` is the number of processes that read files; None means one per core if there is enough to read.
 
     Raises RequestError for a path that does not exist, a bad configuration, an unknown rule or git revision.
     """
@@ -64,11 +65,17 @@ def scan(
 
 
 def _encoded(text: str | bytes) -> bytes:
-    return text.encode("utf-8") if isinstance(text, str) else text
+    if isinstance(text, bytes):
+        return text
+    from graphsafe.scan.sources.source import encoded
+
+    return encoded(text)
 
 
 def capture(
-    target: str,
+    target: str | Callable[..., object],
+    args: Sequence[object] | None = None,
+    kwargs: Mapping[str, object] | None = None,
     *,
     device: str | Sequence[str] = (),
     buckets: Mapping[str, Sequence[AxisValue]] | None = None,
@@ -79,33 +86,73 @@ def capture(
     nproc: int | None = None,
     seed: int = 0,
     plan: bool = False,
+    timeline: bool = False,
 ) -> Report:
     """Run one step of a target, capture it, replay it on changed inputs, and say whether it is ready.
 
-    `target` is `FILE.py:FACTORY`, `package.module:FACTORY`, or the name of a configured target. The options are those
-    of `graphsafe capture`; `inputs` are texts such as `ids:i64[4,1]=0..31999`. Everything runs in processes of its
-    own: this one neither imports the target nor touches a GPU. Nothing is written.
+    `target` is `FILE.py:FACTORY`, `package.module:FACTORY`, or the name of a configured target; or an object: with
+    `args` or `kwargs` the step itself, a function or a module, without them a factory, or a module with
+    `example_inputs`. An object is sent to processes of its own (cloudpickle), with its tensors. If all tensors are on
+    the host, they are put on the device; otherwise the default device is theirs.
 
-    Whatever the target does is an answer: `report.verdict`, and a limit of kind `bad-request` where it cannot be
-    imported, built or stepped. Raises RequestError for a malformed option and where there is no torch.
+    The options are those of `graphsafe capture`; `inputs` are texts such as `ids:i64[4,1]=0..31999`. Everything runs in
+    separate processes: this one neither imports the target nor touches a GPU. Nothing is written.
+
+    Every failure of the target is an answer: `report.verdict`, and a limit of kind `bad-request` if it cannot be
+    imported, built or stepped. Raises RequestError for a malformed option, for an object that cannot be sent, and where
+    there is no torch.
     """
     from graphsafe.capture.api import capture_target
+    from graphsafe.capture.given import written
     from graphsafe.capture.request import parse_device, parse_input
 
     devices = (device,) if isinstance(device, str) else tuple(device)
-    (request,) = capture_requests(
-        target,
-        devices=tuple(map(parse_device, devices)),
-        buckets={axis: tuple(values) for axis, values in (buckets or {}).items()},
-        inputs=tuple(map(parse_input, inputs)),
-        warmup=warmup,
-        timeout=timeout,
-        replays=replays,
-        nproc=nproc,
-        seed=seed,
-        plan=plan,
-    )
+    options = {
+        "devices": tuple(map(parse_device, devices)),
+        "buckets": {axis: tuple(values) for axis, values in (buckets or {}).items()},
+        "inputs": tuple(map(parse_input, inputs)),
+        "warmup": warmup,
+        "timeout": timeout,
+        "replays": replays,
+        "nproc": nproc,
+        "seed": seed,
+        "plan": plan,
+        "timeline": timeline,
+    }
+    if not isinstance(target, str):
+        with written(target, args, kwargs) as given:
+            if not devices and given.device is not None:
+                options["devices"] = (given.device,)
+            (request,) = capture_requests(given.target, shown=given.shown, **options)
+            report = capture_target(request)
+        if not given.is_on_host:
+            return report
+        moved = Limit("moved", given.shown, "its tensors were all on the host, and were put on the device")
+        return replace(report, limits=(*report.limits, moved))
+    if args is not None or kwargs is not None:
+        raise RequestError(f"capture: args and kwargs go with a function or a module, not with the target {target!r}")
+    (request,) = capture_requests(target, **options)
     return capture_target(request)
+
+
+def assert_ready(
+    target: str | Callable[..., object],
+    args: Sequence[object] | None = None,
+    kwargs: Mapping[str, object] | None = None,
+    **options: Any,
+) -> Report:
+    """Prove a step or a factory ready, for tests; takes what `graphsafe.capture` takes.
+
+    Raises NotReady (an AssertionError) with the lines that stand in the way, the user's own first; also where the
+    verdict is inconclusive.
+    """
+    from graphsafe.failed import NotReady, failure_text
+
+    __tracebackhide__ = True
+    report = capture(target, args, kwargs, **options)
+    if report.verdict != "ready":
+        raise NotReady(failure_text(report), report)
+    return report
 
 
 def capture_requests(text: str | None, **options: object) -> list[CaptureRequest]:
@@ -125,7 +172,7 @@ def capture_requests(text: str | None, **options: object) -> list[CaptureRequest
         targets = list(config.targets.values())
     else:
         file = Path(text.rpartition(":")[0])
-        config = config_over(file if file.is_file() else Path.cwd())
+        config = config_over(file if file.is_file() and "shown" not in options else Path.cwd())
         target = configured_target(text, config)
         if target is None:
             return [CaptureRequest(text, config, **options)]  # type: ignore[arg-type]

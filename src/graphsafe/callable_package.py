@@ -1,4 +1,4 @@
-"""Packages that can be called: `graphsafe.scan` is a package of modules and the function that uses them."""
+"""Makes packages callable: `graphsafe.scan` is both a package of modules and the function that uses them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    """Python puts every package that it imports in the place of a function of that name, so the package is callable."""
+    """A package that can be called: Python binds every imported package to its name, so it would hide the function of
+    that name."""
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         return _function(self)(*args, **keywords)
@@ -26,5 +27,5 @@ def _function(package: ModuleType) -> Any:
 
 
 def make_callable(name: str) -> None:
-    """Let a call of a package be one of the function of graphsafe.api with its name."""
+    """Make a call of a package run the function of graphsafe.api with the same name."""
     sys.modules[name].__class__ = _CallablePackage

@@ -1,71 +1,141 @@
-"""Which lines of a repository's files have changed since a revision, as git tells it."""
+"""Finds the lines of a repository's files that have changed since a git revision."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from graphsafe import git
 from graphsafe.errors import RequestError
-from graphsafe.report.model import Finding, Report
+from graphsafe.report.model import Report
 
+Content = Callable[[str], "bytes | None"]
+"""Returns a file's content by its absolute path, or None if it cannot be read."""
 Lines = Sequence[range]
+EVERY_LINE: Lines = (range(0, 1 << 62),)
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
-_ESCAPED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
-_OF_ANOTHER_PLACE = frozenset(("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"))
-"Git sets these for hooks, relative to a folder that need not be ours."
-_EXACT = (
-    "--unified=0 --inter-hunk-context=0 --text --no-color --no-ext-diff --no-textconv --no-relative --find-renames "
-    "--diff-filter=d --ignore-submodules --src-prefix=a/ --dst-prefix=b/"
-).split()
-"One hunk a change and nothing else, whatever a user's git is configured to show."
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    lines: Mapping[str, Lines]
-    "By absolute path."
-    new: frozenset[str]
-    "Files that git does not know yet."
+    """A revision of a repository, to compare files with."""
 
-    def touch(self, finding: Finding) -> bool:
-        at = finding.location
-        path = os.path.abspath(at.path)
-        return path in self.new or any(
-            at.line < lines.stop and lines.start <= at.end_line for lines in self.lines.get(path, ())
-        )
+    repository: git.Repository
+    revision: str
+    before: Mapping[str, git.Entry]
+    "The files of the revision, by path from the top."
+    tracked: Mapping[str, str]
+    "The files that git tracks now: path -> mode."
+
+    def lines(self, paths: Iterable[str], content: Content) -> dict[str, Lines]:
+        """Return the changed lines of files, by their absolute paths. Raises RequestError.
+
+        All lines of a file that git does not track are changed, and none of a submodule's. A tracked file that the
+        revision lacks is compared with the most similar file that has disappeared since, as git finds renames.
+        """
+        found: dict[str, Lines] = dict.fromkeys(paths, ())
+        old: dict[str, str] = {}
+        new: dict[str, tuple[str, bytes]] = {}
+        for path in found:
+            name = self._name(path)
+            entry = self.before.get(name)
+            if self._is_in_submodule(name) or (entry is not None and self._is_same_link(path, entry)):
+                continue
+            data = content(path)
+            is_new = entry is None and name not in self.tracked
+            if data is None or is_new or (entry is not None and entry.mode == git.LINK):
+                found[path] = EVERY_LINE
+            elif entry is None or _hash(data, entry.blob) != entry.blob:
+                key = f"{len(new)}.py"
+                new[key] = path, data
+                if entry is not None:
+                    old[key] = entry.blob
+        if len(old) < len(new):
+            gone = (entry.blob for name, entry in self.before.items() if name.endswith(".py") and self._is_gone(name))
+            old.update((f"gone{number}.py", blob) for number, blob in enumerate(gone))
+        found.update(self._compared(old, new))
+        return found
+
+    def _compared(self, old: Mapping[str, str], new: Mapping[str, tuple[str, bytes]]) -> dict[str, Lines]:
+        blobs = self.repository.blobs(old.values())
+        if any(blob not in blobs for blob in old.values()):
+            raise RequestError(
+                f"--diff: this partial clone lacks files of {self.revision}; `git diff {self.revision}` fetches them"
+            )
+        before = {name: _with_line_feeds(blobs[blob]) for name, blob in old.items()}
+        after = {name: _with_line_feeds(data) for name, (_, data) in new.items()}
+        changed = dict(changed_lines(git.diff(before, after))) if after else {}
+        return {path: changed.get(f"after/{name}", ()) for name, (path, _) in new.items()}
+
+    def _name(self, path: str) -> str:
+        folder, name = os.path.split(path)
+        return Path(os.path.relpath(os.path.join(os.path.realpath(folder), name), self.repository.top)).as_posix()
+
+    def _is_in_submodule(self, name: str) -> bool:
+        for folder in map(str, PurePosixPath(name).parents):
+            entry = self.before.get(folder)
+            if self.tracked.get(folder, entry.mode if entry is not None else "") == git.SUBMODULE:
+                return True
+        return False
+
+    def _is_same_link(self, path: str, entry: git.Entry) -> bool:
+        if entry.mode != git.LINK:
+            return False
+        try:
+            target = os.readlink(path)
+        except OSError:
+            return False
+        return _hash(os.fsencode(target), entry.blob) == entry.blob
+
+    def _is_gone(self, name: str) -> bool:
+        return not os.path.lexists(os.path.join(self.repository.top, name))
 
 
-def only_changed(report: Report, changes: Changes) -> Report:
-    """The report without findings on lines that have not changed."""
-    return replace(report, findings=tuple(filter(changes.touch, report.findings)))
+def only_changed(report: Report, changes: Changes, content: Content) -> Report:
+    """Return the report without findings on lines that have not changed. Raises RequestError."""
+    paths = {finding.location.path: os.path.abspath(finding.location.path) for finding in report.findings}
+    lines = changes.lines(sorted({*paths.values()}), content)
+
+    def touch(path: str, first: int, last: int) -> bool:
+        return any(first < changed.stop and changed.start <= last for changed in lines[paths[path]])
+
+    findings = (one for one in report.findings if touch(one.location.path, one.location.line, one.location.end_line))
+    return replace(report, findings=tuple(findings))
 
 
 def changes_since(revision: str, paths: Sequence[Path]) -> Changes:
-    """What differs between the files in the work tree and `revision`, or the commit where this branch left it.
+    """Return the changes since `revision`, or since the commit where this branch left it.
 
-    Raises RequestError where `paths` do not lie in one repository, and for what is no revision of it.
+    Raises RequestError if `paths` do not lie in one repository, and for a revision that it does not have.
     """
     folders = [path.resolve() if path.is_dir() else path.resolve().parent for path in paths]
-    top = os.fsdecode(_git(folders[0], "rev-parse", "--show-toplevel").rstrip(b"\n"))
+    repository = git.Repository.over(folders[0])
     for folder in folders:
-        if not folder.is_relative_to(top):
-            raise RequestError(f"--diff: {folder} is not in the git repository {top}")
-    commit = _commit(Path(top), revision)
-    diff = _git(Path(top), "-c", "core.quotePath=false", "diff", *_EXACT, commit, "--")
-    new = _git(Path(top), "ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
-    return Changes(
-        {os.path.join(top, path): lines for path, lines in changed_lines(diff)},
-        frozenset(os.path.join(top, os.fsdecode(path)) for path in new if path),
-    )
+        if not folder.is_relative_to(repository.top):
+            raise RequestError(f"--diff: {folder} is not in the git repository {repository.top}")
+    commit = repository.commit(revision)
+    if commit is None:
+        raise RequestError(f'--diff: no revision "{revision}" in the git repository {repository.top}')
+    commit = repository.merge_base(commit) or commit
+    return Changes(repository, revision, repository.tree(commit), repository.index())
+
+
+def changes_since_last_of(file: Path) -> Changes | None:
+    """Return the changes since the commit that last changed a file; None if that commit is not known."""
+    try:
+        repository = git.Repository.over(file.parent)
+        commit = repository.last_change(file.resolve().relative_to(repository.top).as_posix())
+        return None if commit is None else Changes(repository, commit, repository.tree(commit), repository.index())
+    except (RequestError, ValueError):
+        return None
 
 
 def changed_lines(diff: bytes) -> Iterator[tuple[str, Lines]]:
-    """The lines that each file of a diff without context has gained, by its path in the repository."""
+    """Yield the lines that each file of a diff without context has gained, by its path in the diff."""
     path = ""
     lines: list[range] = []
     rest = iter(diff.split(b"\n"))
@@ -74,49 +144,24 @@ def changed_lines(diff: bytes) -> Iterator[tuple[str, Lines]]:
         if line.startswith(b"+++ "):
             if lines:
                 yield path, lines
-            path, lines = _unquoted(line[4:].rstrip(b"\t")).removeprefix("b/"), []
+            path, lines = os.fsdecode(line[4:].rstrip(b"\t")).removeprefix("b/"), []
         elif hunk is not None:
             removed, start, added = (int(1 if number is None else number) for number in hunk.groups())
             if added:
                 lines.append(range(start, start + added))
-            for _ in range(removed + added):  # these may look like anything
+            for _ in range(removed + added):  # the content of these lines may look like a header
                 next(rest, b"")
     if lines:
         yield path, lines
 
 
-def _unquoted(path: bytes) -> str:
-    if path.startswith(b'"'):
-        path = _ESCAPE.sub(lambda found: _character(found[1]), path[1:-1])
-    return os.fsdecode(path)
+def _with_line_feeds(data: bytes) -> bytes:
+    """Return the content with the line ends that a scan counts and that git stores: line ends of a work tree are no
+    change."""
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
 
 
-def _character(escaped: bytes) -> bytes:
-    return bytes([int(escaped, 8)]) if len(escaped) == 3 else _ESCAPED.get(escaped, escaped)
-
-
-def _commit(top: Path, revision: str) -> str:
-    try:
-        commit = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    except RequestError:
-        raise RequestError(f'--diff: no revision "{revision}" in the git repository {top}') from None
-    found = commit.decode("ascii").strip()
-    try:
-        return _git(top, "merge-base", found, "HEAD").decode("ascii").strip()
-    except RequestError:  # no common past, or a clone that does not reach back to it
-        return found
-
-
-def _git(folder: Path, *arguments: str) -> bytes:
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_PLACE}
-    environment["LC_ALL"] = "C"
-    try:
-        done = subprocess.run(["git", *arguments], cwd=folder, env=environment, capture_output=True, check=False)
-    except FileNotFoundError:
-        raise RequestError("--diff: git is not installed") from None
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
-        if "not a git repository" in said:
-            raise RequestError(f"--diff: {folder} is not in a git repository")
-        raise RequestError(f"--diff: git {arguments[0]}: {said}")
-    return done.stdout
+def _hash(data: bytes, like: str) -> str:
+    """Return git's hash of a content, of the same kind as the hash `like`."""
+    algorithm = hashlib.sha1 if len(like) == 40 else hashlib.sha256
+    return algorithm(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,6 @@ from pathlib import Path
 
 import click
 
-from graphsafe import __version__
 from graphsafe.commands.capture import capture
 from graphsafe.commands.diff import diff
 from graphsafe.commands.options import (
@@ -30,12 +30,14 @@ from graphsafe.commands.options import (
     put_outputs,
     rule_texts,
 )
+from graphsafe.commands.run import run as run_command
 from graphsafe.commands.scan import scan
-from graphsafe.console import complain, put_page, put_settings
+from graphsafe.console import complain, put_page, put_settings, say
 from graphsafe.errors import RequestError
+from graphsafe.version import __version__
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"What a write to a full or failing disk ends in."
+"The OSError numbers of a write to a full or failing disk."
 
 
 def run() -> int:
@@ -45,7 +47,7 @@ def run() -> int:
     """
     gc.disable()
     code = main()
-    # Python's own last collection leaves alone what is frozen.
+    # Python's last collection at exit skips frozen objects.
     gc.freeze()
     return code
 
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: nothing stands in the way. 1: something does. 2: the request is wrong. 3: graphsafe itself failed.
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # closed by the process that started graphsafe
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif hasattr(getattr(sys, name), "reconfigure"):
             getattr(sys, name).reconfigure(errors="backslashreplace")
@@ -66,8 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return int(code or OK)
     except click.ClickException as error:
+        shown = io.StringIO()
+        error.show(shown)
         with contextlib.suppress(OSError):
-            error.show()
+            say(shown.getvalue().removesuffix("\n"), err=True)
         return BAD_REQUEST
     except RequestError as error:
         complain(str(error))
@@ -86,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from graphsafe.failure import what_to_report
 
         with contextlib.suppress(OSError):
-            click.echo(what_to_report(error, list(sys.argv[1:] if argv is None else argv)), err=True)
+            say(what_to_report(error, list(sys.argv[1:] if argv is None else argv)), err=True)
         return INTERNAL_ERROR
 
 
@@ -97,13 +101,14 @@ def _discard_output() -> None:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, message="graphsafe %(version)s")
+@click.version_option(__version__, "-V", "--version", message="graphsafe %(version)s")
 def commands() -> None:
     """Can one step of your PyTorch code be captured and replayed as a CUDA graph?
 
     \b
     graphsafe scan src/                 name the lines that stand in the way
     graphsafe capture model.py:build    run the step and prove it
+    graphsafe run -- python serve.py    watch the graphs of a running program
     graphsafe explain GS101             what a rule means and what to write
 
     scan needs neither torch nor a GPU. Without a GPU, capture runs on a simulated device.
@@ -116,6 +121,7 @@ def commands() -> None:
 
 commands.add_command(scan)
 commands.add_command(capture)
+commands.add_command(run_command)
 commands.add_command(diff)
 
 
@@ -147,7 +153,7 @@ def rules(context: click.Context) -> None:
         listed = load_rulebook(config_here().rule_packs).rules.values()
         width = max(len(rule.name) for rule in listed)
         for rule in listed:
-            click.echo(f"{rule.code}  {rule.level:<7}  {rule.name:<{width}}  {rule.summary}")
+            say(f"{rule.code}  {rule.level:<7}  {rule.name:<{width}}  {rule.summary}")
 
 
 @rules.command("test")
@@ -165,38 +171,43 @@ def rules_test(packs: tuple[Path, ...]) -> int:
         ran += 1
         if outcome.problem:
             failed += 1
-            click.echo(f"{outcome.code} {outcome.kind} case {outcome.title!r}: {outcome.problem}")
-    click.echo(f"{ran - failed} of {ran} cases passed")
+            say(f"{outcome.code} {outcome.kind} case {outcome.title!r}: {outcome.problem}")
+    say(f"{ran - failed} of {ran} cases passed")
     return FINDINGS if failed else OK
 
 
-@commands.command()
-@click.argument("file", type=PATH)
+@commands.command(short_help="Turn saved reports into another form, or join them.")
+@click.argument("files", metavar="[merge] FILE...", nargs=-1, required=True, type=PATH)
 @form_option
 @outputs_option
-def report(file: Path, form: str | None, outputs: tuple[Output, ...]) -> None:
-    """Turn a saved JSON report into another form.
+def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...]) -> None:
+    """Turn a saved JSON report or ledger into another form.
+
+    `report merge` joins several reports, as those of `capture --shard`.
 
     \b
     graphsafe report graphsafe-report.json
     graphsafe report graphsafe-report.json --format html -o report.html
+    graphsafe report merge shard-*.json -o graphsafe-report.json
     """
-    from graphsafe.report.json_form import ReportError, read_reports
+    from graphsafe.report.json_form import read_saved
+    from graphsafe.report.model import Report
+    from graphsafe.report.source import lines_inside
 
-    try:
-        reports = read_reports(file)
-    except ReportError as error:
-        raise RequestError(str(error)) from None
+    is_merge = str(files[0]) == "merge" and len(files) > 1
+    if not is_merge and len(files) > 1:
+        raise RequestError("report: give one FILE, or `merge` before several")
+    saved = [each for file in files[1:] for each in Report.load_all(file)] if is_merge else read_saved(files[0])
     check_outputs(outputs)
-    put_outputs(reports, form, outputs, "terminal", rule_texts(config_here()))
+    put_outputs(saved, form, outputs, "terminal", rule_texts(config_here()), lines_inside(Path.cwd()))
 
 
 @commands.command()
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=PATH)
 def config(paths: tuple[Path, ...]) -> None:
-    """Show what is in force for PATH, and where each value comes from.
+    """Show the settings for PATH, and where each value comes from.
 
-    Without PATH, for the working directory. `graphsafe scan --show-settings` says it with the options of a scan.
+    Without PATH, for the working directory. `graphsafe scan --show-settings` also counts the options of a scan.
     """
     from graphsafe.scan_request import ScanRequest, parts_of
 
@@ -206,10 +217,10 @@ def config(paths: tuple[Path, ...]) -> None:
 
 @commands.command()
 def schema() -> None:
-    """Print the JSON Schema of reports."""
-    from graphsafe.report.schema import SCHEMA_PATH
+    """Print the JSON Schema of reports and ledgers."""
+    from graphsafe.report.schema import schema_text
 
-    click.echo(SCHEMA_PATH.read_text(encoding="utf-8"), nl=False)
+    click.echo(schema_text(), nl=False)
 
 
 @commands.command()

@@ -20,8 +20,8 @@ AxisValue = int | float | str | bool
 "A value that a factory's keyword argument takes in one bucket."
 
 SUPPORT_LEVELS = ("NEVER", "UNIFORM_SINGLE_TOKEN_DECODE", "UNIFORM_BATCH", "ALWAYS")
-"""How far CUDA graphs are supported, in vLLM's terms. Each holds for all batches of the one before: none, those of one
-token a request, of equally many tokens a request, any."""
+"""Levels of support for CUDA graphs, in vLLM's terms. Each holds for all batches of the one before: none, batches of
+one token per request, of equally many tokens per request, any."""
 
 DEVICE = re.compile(r"(cuda|sim)(:\d+)?|all")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?")
@@ -44,10 +44,13 @@ class FunctionPattern:
     where: str
     function: str = "*"
     compiled: bool = False
-    "Of a hot path: torch.compile is at work there, so that `is_compiling()` answers yes."
+    "Whether torch.compile is at work in this hot path, so that `is_compiling()` answers yes."
+    region: Region = "captured"
+    "The region of this hot path: `step` for host code around the graphs."
 
     def matches(self, path: str, module: str, function: str) -> bool:
-        """`path` is relative to the project root with forward slashes, `function` the qualified name."""
+        """Return whether the pattern names a function. `path` is relative to the project root with forward slashes,
+        `function` is the qualified name."""
         where = self.where + "*" if self.where.endswith("/") else self.where
         return fnmatchcase(function, self.function) and (fnmatchcase(path, where) or fnmatchcase(module, where))
 
@@ -60,17 +63,17 @@ class Target:
     factory: str
     "`FILE.py:FACTORY` or `package.module:FACTORY`; a file is relative to the project root."
     devices: tuple[str, ...] = ()
-    "As on the command line; empty means the first GPU, or the simulated device where there is none."
+    "The device, as on the command line; empty means the first GPU, or the simulated device without one."
     buckets: Mapping[str, tuple[AxisValue, ...]] = field(default_factory=dict)
     breaks: bool = False
     "Whether eager breaks between captured regions are accepted: ready-with-breaks is then a success."
     compiled: bool = False
     "Whether torch.compile is at work in the step, so that `is_compiling()` answers yes."
     declared: str | None = None
-    "What is declared of its support for CUDA graphs, where its classes do not say it: a level of `SUPPORT_LEVELS`."
+    "The declared support for CUDA graphs, a level of `SUPPORT_LEVELS`, for a step whose classes do not declare it."
 
     def factory_from(self, root: Path, folder: Path) -> str:
-        """The factory as one would type it in `folder`, given the project's root."""
+        """Return the factory as one would type it in `folder`, given the project's root."""
         where, _, factory = self.factory.rpartition(":")
         return f"{os.path.relpath(root / where, folder)}:{factory}" if where.endswith(".py") else self.factory
 
@@ -80,9 +83,9 @@ class Config:
     """A project's configuration, with the defaults filled in."""
 
     root: Path
-    "The project root: where the configuration lies, else the nearest folder that looks like a project."
+    "The project root: the folder of the configuration, else the nearest folder that looks like a project."
     source: Path | None = None
-    "The file that was read, None where there is none."
+    "The file that was read, or None."
     keys: tuple[str, ...] = field(default=(), compare=False, repr=False)
     "The keys that the file has, sorted."
     hot_paths: tuple[FunctionPattern, ...] = ()
@@ -94,9 +97,9 @@ class Config:
     "Shell pattern of a path from the root -> codes or their beginnings."
     fail_level: Level = "error"
     region: Region | None = None
-    "Only findings of this region, and those of none; None means all."
+    "Report only findings of this region, and those without a region; None means all."
     exclude: tuple[str, ...] = ()
-    "Patterns as in .gitignore, from the root, that scan does not read."
+    "Paths that scan does not read: patterns as in .gitignore, from the root."
     rule_packs: tuple[Path, ...] = ()
     settings: tuple[str, ...] = ()
     "Environment variables to record in a report, besides graphsafe's own list."
@@ -104,7 +107,8 @@ class Config:
 
 
 def load_config(start: Path) -> Config:
-    """The configuration for `start`, a file or folder: the nearest at or above it, up to the root of its repository.
+    """Return the configuration for `start`, a file or folder: the nearest at or above it, up to the root of its
+    repository.
 
     Raises ConfigError.
     """
@@ -124,12 +128,13 @@ def load_config(start: Path) -> Config:
 
 
 def config_over(path: Path) -> Config:
-    """The configuration for a file that need not exist, or a folder. Raises ConfigError."""
+    """Return the configuration for a folder, or for a file that need not exist. Raises ConfigError."""
     return load_config(path if path.is_dir() else path.parent)
 
 
 def has_own_config(folder: Path) -> bool:
-    """Whether a folder has a configuration. Raises ConfigError, but not for a pyproject.toml that is not about us."""
+    """Return whether a folder has a configuration. Raises ConfigError, but not for a pyproject.toml without graphsafe's
+    table."""
     if not os.path.exists(folder / "graphsafe.toml"):
         try:
             if b"graphsafe" not in read_regular(folder / "pyproject.toml", MAX_HANDWRITTEN):
@@ -140,7 +145,7 @@ def has_own_config(folder: Path) -> bool:
 
 
 def is_project_root(folder: Path) -> bool:
-    """Whether a folder looks like the top of a project."""
+    """Return whether a folder looks like the top of a project."""
     return any(os.path.exists(folder / marker) for marker in _ROOT_MARKERS)
 
 
@@ -157,7 +162,7 @@ def _table_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def read_toml(path: Path, failure: type[RequestError] = ConfigError) -> dict[str, Any] | None:
-    """None where there is no such file. Raises `failure`."""
+    """Return the content of a TOML file, or None if it does not exist. Raises `failure`."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -197,12 +202,13 @@ def _functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern,
 
 
 def _hot_functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern, ...]:
-    """As `_functions`, but an entry may also be a table: `{ path = "engine/", compiled = true }`."""
+    """Read entries as `_functions` does, but an entry may also be a table: `{ path = "engine/", region = "step" }`."""
     patterns = []
     for name, item in doc.items(key, value):
         if isinstance(item, dict):
-            read = doc.read(name, item, {"path": _function, "compiled": Document.boolean}, required=("path",))
-            patterns.append(replace(read["path"], compiled=read.get("compiled", False)))
+            keys = {"path": _function, "compiled": Document.boolean, "region": _region}
+            read = doc.read(name, item, keys, required=("path",))
+            patterns.append(replace(read.pop("path"), **read))
         else:
             patterns.append(_function(doc, name, item))
     return tuple(patterns)
@@ -267,8 +273,8 @@ def _buckets(doc: Document, key: str, value: object) -> Mapping[str, tuple[AxisV
 
 
 def values_in_range(text: str) -> tuple[int, ...] | None:
-    """`8..32:8` -> 8, 16, 24, 32, the end included where a step comes to it; None for what is no range. Raises
-    ValueError for one that is empty or endless."""
+    """Return the values of a range: `8..32:8` is 8, 16, 24, 32, with the end if a step reaches it. None if the text is
+    no range. Raises ValueError for an empty or endless one."""
     match = _RANGE.fullmatch(text)
     if match is None:
         return None

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -18,7 +16,7 @@ import click
 
 from graphsafe.errors import RequestError
 from graphsafe.files import from_here
-from graphsafe.report.text import count, listed, printable, wrapped
+from graphsafe.report.text import count, listed, printable, without_commands, wrapped
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from graphsafe.fixes.apply import Fixed
     from graphsafe.ignore_comments import Added
     from graphsafe.report.changes import Section
+    from graphsafe.report.ledger.model import Ledger
     from graphsafe.report.model import Level, Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
@@ -34,13 +33,22 @@ if TYPE_CHECKING:
     from graphsafe.scan_settings import Setting
 
 _MOST = 8
-"Functions or uses that are told one by one."
+"Number of functions or uses that are listed one by one."
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print lines, after removing characters that control the terminal and commands that a CI system would obey.
+
+    All output goes this way, except for functions that colour their own text: names, messages and settings come from
+    files that anybody may have written.
+    """
+    click.echo("\n".join(without_commands(printable(line)) for line in text.split("\n")), err=err)
 
 
 def complain(line: str) -> None:
     """Print one line on stderr, without control characters. If stderr cannot be written, the line is dropped."""
     with contextlib.suppress(OSError):
-        click.echo(f"graphsafe: {printable(line)}", err=True)
+        say(f"graphsafe: {printable(line)}", err=True)
 
 
 def check_writable(output: Path | None) -> None:
@@ -49,51 +57,37 @@ def check_writable(output: Path | None) -> None:
         raise RequestError(f"-o {output}: cannot be written")
 
 
-@contextmanager
-def ended_by_signals() -> Iterator[list[int]]:
-    """The first SIGTERM, SIGHUP or Ctrl-C becomes a KeyboardInterrupt, further ones nothing: what was begun is cleaned
-    up, and the report is written. Gives the list that will hold the signal."""
-    came: list[int] = []
-
-    def come(number: int, _: object) -> None:
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)
-        came.append(number)
-        raise KeyboardInterrupt
-
-    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {getattr(signal, name): signal.getsignal(getattr(signal, name)) for name in names}
-    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, come)
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def put(
-    reports: Report | Sequence[Report],
+    reports: Report | Sequence[Report] | Ledger,
     form: str,
     output: Path | None,
     rules: Callable[[], RuleTexts],
     source: Lines | None = None,
 ) -> None:
-    """In one form, to a file or to stdout; `source` gives the code that is shown, by default what the files hold.
+    """Write reports in one form, to a file or to stdout. `source` gives the code that is shown, by default the files'
+    content.
 
-    Raises RequestError where the file cannot be written.
+    Raises RequestError if the file cannot be written.
     """
-    from graphsafe.files import write_atomically
     from graphsafe.report.forms import render
     from graphsafe.report.source import file_lines
 
     colour = output is None and _colour()
     text = render(reports, form, colour=colour, width=_width(), rules=rules, source=source or file_lines)
+    put_text(text, output)
+    if output is None and form == "github":
+        _put_summary(reports)
+
+
+def put_text(text: str, output: Path | None) -> None:
+    """Write text that can be shown as it is, to a file or to stdout.
+
+    Raises RequestError if the file cannot be written.
+    """
+    from graphsafe.files import write_atomically
+
     if output is None:
         click.echo(text, nl=False, color=True)
-        if form == "github":
-            _put_summary(reports)
         return
     try:
         write_atomically(output, text)
@@ -101,14 +95,26 @@ def put(
         raise RequestError(f"-o {output}: {error.strerror}") from None
 
 
-def _put_summary(reports: Report | Sequence[Report]) -> None:
-    """Add to the summary of the job of GitHub Actions that this runs in, if it does."""
+def put_ledger_on_stderr(ledger: Ledger, rules: Callable[[], RuleTexts]) -> None:
+    """Show a ledger without mixing it with what its program has printed."""
+    from graphsafe.report.forms import render
+
+    with contextlib.suppress(OSError):
+        text = render(ledger, "terminal", colour=is_live(sys.stderr), width=_width(), rules=rules)
+        click.echo(text, nl=False, err=True)
+
+
+def _put_summary(reports: Report | Sequence[Report] | Ledger) -> None:
+    """Add to the job's summary, if this runs in GitHub Actions."""
     from graphsafe.report.github import render_summary
+    from graphsafe.report.ledger.model import Ledger
     from graphsafe.report.model import Report
 
     file = os.environ.get("GITHUB_STEP_SUMMARY")
     if not file:
         return
+    if isinstance(reports, Ledger):
+        reports = reports.as_report()
     text = render_summary([reports] if isinstance(reports, Report) else reports)
     try:
         with open(file, "ab") as summary:
@@ -118,46 +124,47 @@ def _put_summary(reports: Report | Sequence[Report]) -> None:
 
 
 def put_summary(named: Sequence[tuple[str, Report]]) -> None:
-    """A line each: name, verdict, seconds and devices."""
+    """Print a line per target: name, verdict, seconds and devices."""
     from graphsafe.report.capture_text import summary_lines
     from graphsafe.report.text import painter
 
-    click.echo("\n" + "\n".join(summary_lines(named, painter(_colour()))), color=True)
+    click.echo(without_commands("\n" + "\n".join(summary_lines(named, painter(_colour())))), color=True)
 
 
 def put_written(written: Written, file: Path) -> None:
-    """Say what a new baseline holds."""
+    """Say how many findings a new baseline holds."""
     more = [f"{written.new} new"] * bool(written.new) + [f"{written.gone} gone"] * bool(written.gone)
     text = f"{count(written.findings, 'finding')}{f' ({listed(more)})' if more else ''}"
-    click.echo(printable(f"{from_here(str(file))}: {text}"))
+    say(f"{from_here(str(file))}: {text}")
 
 
 def put_added(added: Added) -> None:
-    """Say where comments stand now, and where none could be put."""
+    """Say where comments were added, and where none could be."""
     files = f" in {count(added.files, 'file')}" if added.files else ""
-    click.echo(f"{count(added.findings, 'finding')} ignored{files}")
+    say(f"{count(added.findings, 'finding')} ignored{files}")
     for failure in added.failures:
         complain(failure)
 
 
-def put_fixed(fixed: Fixed, failures: Sequence[str]) -> None:
-    """Say on stderr what was repaired, and what could not be."""
-    click.echo(f"graphsafe: {count(fixed.count, 'finding')} fixed in {count(len(fixed.files), 'file')}", err=True)
-    for failure in failures:
-        complain(failure)
+def put_fixed(fixed: Fixed) -> None:
+    """Say on stderr which findings were repaired, and which could not be."""
+    say(f"graphsafe: {count(fixed.count, 'finding')} fixed in {count(len(fixed.files), 'file')}", err=True)
+    for line in (*fixed.risks, *fixed.failures):
+        complain(line)
 
 
 def put_diff(lines: Iterable[bytes]) -> None:
-    """A diff: on a terminal without control characters that a file may hold, into a pipe as `git apply` needs it."""
+    """Print a diff: on a terminal without control characters that a file may hold, into a pipe in the form that `git
+    apply` needs."""
     for line in lines:
         if is_live(sys.stdout):
-            click.echo(printable(line.decode("utf-8", "replace").rstrip("\r\n")))
+            say(line.decode("utf-8", "replace").rstrip("\r\n"))
         else:
             click.echo(line, nl=False)
 
 
 def put_statistics(report: Report) -> None:
-    """A line for each rule that has findings, the most frequent one first, and the sum."""
+    """Print a line for each rule that has findings, the most frequent first, and the sum."""
     from graphsafe.report.model import LEVELS, unsuppressed
 
     shown = unsuppressed(report)
@@ -169,37 +176,38 @@ def put_statistics(report: Report) -> None:
     width = len(str(len(shown)))
     for (code, rule), number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         levels = Counter(finding.level for finding in shown if finding.code == code)
-        click.echo(f"{number:>{width}}  {code}  {rule} ({counts_text(levels)})")
+        say(f"{number:>{width}}  {code}  {rule} ({counts_text(levels)})")
     files = count(len({finding.location.path for finding in shown}), "file")
     levels = Counter(finding.level for finding in shown)
-    click.echo(f"{len(shown):>{width}}  in all, in {files}" + f" ({counts_text(levels)})" * bool(shown))
+    say(f"{len(shown):>{width}}  in all, in {files}" + f" ({counts_text(levels)})" * bool(shown))
 
 
 def put_settings(rows: Iterable[Setting]) -> None:
-    """A line each: name, value, and where the value comes from."""
+    """Print a line per setting: name, value, and where the value comes from."""
     for row in rows:
         value = wrapped(row.value, max(_width(), 40), f"{row.name}: ", "    ", cut=False)
         origin = f"({row.origin})"
         fits = len(value[-1]) + 1 + len(origin) <= _width()
-        click.echo("\n".join([*value[:-1], f"{value[-1]} {origin}"] if fits else [*value, f"    {origin}"]))
+        say("\n".join([*value[:-1], f"{value[-1]} {origin}"] if fits else [*value, f"    {origin}"]))
 
 
 def put_changes(sections: Sequence[Section]) -> None:
-    """What changed between two reports."""
+    """Print the changes between two reports."""
     from graphsafe.report.changes import change_lines
 
-    click.echo("\n".join(printable(line) for line in change_lines(sections)))
+    say("\n".join(change_lines(sections)))
 
 
 def put_page(markdown: str) -> None:
-    """Print a page: rendered on a terminal, plain Markdown into a pipe."""
+    """Print a page: rendered on a terminal, plain Markdown into a pipe. A link shows where it leads."""
     if _colour():
         from rich.console import Console
         from rich.markdown import Markdown
 
-        Console(width=min(_width(), 100), force_terminal=True, color_system="standard").print(Markdown(markdown))
+        page = Markdown("\n".join(map(printable, markdown.split("\n"))), hyperlinks=False)
+        Console(width=min(_width(), 100), force_terminal=True, color_system="standard").print(page)
     else:
-        click.echo(markdown, nl=False)
+        say(markdown.removesuffix("\n"))
 
 
 def put_hotness(found: Sequence[Hotness]) -> None:
@@ -209,7 +217,7 @@ def put_hotness(found: Sequence[Hotness]) -> None:
         blocks.append(
             f"{len(found) - _MOST} more have that name: put the class or the file before it, as in the above."
         )
-    click.echo("\n".join(map(printable, "\n\n".join(blocks).split("\n"))))
+    say("\n\n".join(blocks))
 
 
 def _hotness(found: Hotness) -> Iterator[str]:
@@ -241,7 +249,7 @@ def _hotness(found: Hotness) -> Iterator[str]:
         if not found.uses:
             yield "  Nothing in the project names it."
         elif any(use.hot for use in found.uses) and found.cold is None:
-            yield "  Where hot code names it, no capture comes there, or the object whose method it is is not known."
+            yield "  Hot code names it, but no capture reaches that line, or the method's object is not known."
         yield f"  To make it hot: {_mending(found)}."
     if not found.reported:
         yield "  Its file is not among the paths given: nothing is reported in it."
@@ -255,7 +263,7 @@ def _mending(found: Hotness) -> str:
 
 
 class StatusLine:
-    """One line on stderr that says what is going on, and is erased at the end."""
+    """One line on stderr that says what is going on; it is erased at the end."""
 
     def __init__(self) -> None:
         self.from_here = False
@@ -273,7 +281,7 @@ class ProgressBar:
     """A progress bar on stderr, shown only for long runs."""
 
     PATIENCE = 2.0
-    "Seconds before it appears."
+    "Seconds before the bar appears."
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -300,14 +308,14 @@ class ProgressBar:
 
 
 def _colour() -> bool:
-    """As Python itself decides: NO_COLOR, then FORCE_COLOR, then whether a terminal is there that has colours."""
+    """Decide as Python itself does: NO_COLOR, then FORCE_COLOR, then whether there is a terminal with colours."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or is_live(sys.stdout)
 
 
 def is_live(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that can colour text and move its cursor."""
+    """Return whether a stream is a terminal that can colour text and move its cursor."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 

@@ -11,27 +11,28 @@ from graphsafe.errors import RequestError, nearest
 
 Word = TypeVar("Word", bound=str)
 Convert = Callable[["Document", str, object], Any]
-"Takes the key's full name and its value; returns the checked value."
+"Takes a key's full name and its value; returns the checked value."
 
 _CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\U0010ffff]")
-"Such a character is in no path, and texts are printed, where it could move the cursor."
+"Control characters: no path has them, and in a printed text they could move the cursor."
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One file. Every method takes a key's full name and a value, and raises `failure` with one line."""
+    """A file that is checked. Every method takes a key's full name and a value, and raises `failure` with one line."""
 
     source: str
     failure: type[RequestError]
     prefix: str = ""
-    "What stands before every key in an error: `tool.graphsafe.`."
+    "The prefix of every key in an error: `tool.graphsafe.`."
 
     def error(self, key: str, reason: str) -> RequestError:
         where = f"{self.prefix}{key}".rstrip(".")
         return self.failure(f"{self.source}: {where}: {reason}" if where else f"{self.source}: {reason}")
 
     def read(self, key: str, value: object, converts: Mapping[str, Convert], required: Sequence[str] = ()) -> Any:
-        """A table with known keys -> the same keys with checked values. `key` is empty for the whole file."""
+        """Check a table with known keys; return the same keys with checked values. `key` is empty for the whole
+        file."""
         within = f"{key}." if key else ""
         read = {}
         for name, item in self.table(key, value).items():
@@ -52,7 +53,7 @@ class Document:
         return value
 
     def items(self, key: str, value: object) -> list[tuple[str, Any]]:
-        """A list -> (full name, item) pairs."""
+        """Check a list; return (full name, item) pairs."""
         if not isinstance(value, list):
             raise self.error(key, f"expected a list, got {_shown(value)}")
         return [(f"{key}[{i}]", item) for i, item in enumerate(value)]

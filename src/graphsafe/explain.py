@@ -20,15 +20,16 @@ FAMILIES: Mapping[str, str] = {
     "GS8": "Declared against proven",
     "GS9": "graphsafe's own",
 }
-"What the rules have in common whose codes begin alike."
+"The beginning of codes -> the common theme of these rules."
 _PREFIX = re.compile(r"[A-Z]+\d{0,2}")
 _CUDA_CODE = re.compile(r"(?:E|(?:CUDA )?error (?:code )?)?(\d{3})", re.IGNORECASE)
 _LEAST_WORDS = 3
-"Fewer words of an error than these could be part of any text."
+"An error text of fewer words could be part of any text."
 
 
 def page_for(text: str, rulebook: Rulebook) -> str:
-    """The page about a rule's code or name, the beginning of codes, CUDA's error number or name, or an error's text.
+    """Return the page about a rule's code or name, the beginning of codes, CUDA's error number or name, or an error's
+    text.
 
     Raises RequestError.
     """
@@ -44,7 +45,7 @@ def page_for(text: str, rulebook: Rulebook) -> str:
         for error in rulebook.errors
         if (number and error.code == int(number[1])) or (error.name and error.name.lower() == word.lower())
     ]
-    if ruled:  # 902 is a rule's number and an error's
+    if ruled:  # 902 is both a rule's number and an error's
         return "\n".join([*(rule_page(rule, rulebook) for rule in ruled), *(error_page(e, rulebook) for e in known)])
     begun = [rule for rule in rulebook.rules.values() if rule.code.startswith(word.upper())]
     if begun and _PREFIX.fullmatch(word.upper()):
@@ -67,7 +68,7 @@ def _family_page(prefix: str, rules: Sequence[Rule]) -> str:
 
 
 def rule_page(rule: Rule, rulebook: Rulebook) -> str:
-    """Everything that a rule's file says, but only the first of its cases of each kind."""
+    """Return a page with everything in a rule's file, but only the first case of each kind."""
     parts = [
         f"# {rule.code} {rule.name}\n\n{rule.summary} Level: {rule.level}.",
         f"## What it finds\n\n{rule.what}",
@@ -113,7 +114,7 @@ def _same_text(error: KnownError, rule: Rule) -> bool:
 
 
 def _speaks_of(text: str, known: Sequence[str]) -> bool:
-    """Whether `text` holds a known text, as a log does, or is a good part of one."""
+    """Return whether `text` contains a known text, as a log does, or is a good part of one."""
     said = _words(text)
     return any(
         f" {words} " in f" {said} " or (said.count(" ") + 1 >= _LEAST_WORDS and f" {said} " in f" {words} ")
@@ -122,7 +123,7 @@ def _speaks_of(text: str, known: Sequence[str]) -> bool:
 
 
 def _words(text: str) -> str:
-    """Without case, punctuation and numbers, which differ from one report to the next."""
+    """Return the words without case, punctuation and numbers, which differ from one report to the next."""
     return " ".join("n" if word.isdigit() else word for word in re.findall(r"\w+", text.lower()))
 
 

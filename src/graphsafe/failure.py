@@ -1,4 +1,4 @@
-"""What to send us when graphsafe itself fails."""
+"""The text to send to the developers when graphsafe itself fails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 import traceback
 from collections.abc import Sequence
 
-from graphsafe import __version__
+from graphsafe.version import __version__
 
 FAULT = "graphsafe failed"
 _FRAMES = 6
@@ -16,7 +16,8 @@ _OURS = os.path.dirname(os.path.abspath(__file__))
 
 
 def in_one_line(error: BaseException) -> str:
-    """`graphsafe failed: KeyError: 'x' (capture/compare.py:40)`; the error's own text may fail too."""
+    """Describe an error: `graphsafe failed: KeyError: 'x' (capture/compare.py:40)`. The error's own text may fail
+    too."""
     try:
         text = " ".join(str(error).split())
     except Exception:
@@ -28,7 +29,8 @@ def in_one_line(error: BaseException) -> str:
 
 
 def what_to_report(error: BaseException, arguments: Sequence[str]) -> str:
-    """A short text: what failed and where, under which versions, and the command. Source lines of the user stay out."""
+    """Return a short text: what failed and where, under which versions, and the command. It has no source lines of the
+    user."""
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     return "\n".join(
         [

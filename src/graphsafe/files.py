@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 MAX_HANDWRITTEN = 4_000_000
-"Bytes of a configuration, a rule file or an ignore file: what people write is smaller."
+"Most bytes of a configuration, a rule file or an ignore file. Files that people write are smaller."
 CHUNK = 65_536
-"Bytes to read at once of a file that says it is empty, as those of /proc do."
+"Bytes to read at once from a file that reports an empty size, as those of /proc do."
 
 
 def read_regular(path: str | Path, most: int) -> bytes:
@@ -31,20 +31,28 @@ def read_regular(path: str | Path, most: int) -> bytes:
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         if status.st_size > most:
             raise OSError(errno.EFBIG, f"larger than {most // 1_000_000} MB", str(path))
-        # To its end, wherever that is by now: most files are read whole at once.
+        # Read to the end, wherever it is by now; most files are read whole at once.
         return b"".join(iter(lambda: os.read(descriptor, max(status.st_size + 1, CHUNK)), b""))
     finally:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
+def saved(path: str | Path, most: int) -> bytes | None:
+    """Return the content of a regular file of at most `most` bytes, or None if it cannot be read."""
+    try:
+        return read_regular(path, most)
+    except (OSError, ValueError):
+        return None
+
+
+def write_atomically(path: Path, content: str | bytes, *, before: bytes | None = None) -> None:
     """Write a temporary file beside `path` and rename it, so that nobody ever sees half a file.
 
     A link is followed, and a file that is replaced keeps its mode. A device or a pipe is written directly, since
-    renaming would replace it. Raises OSError.
+    renaming would replace it. With `before`, the file is replaced only if that is still its content. Raises OSError.
     """
     data = content if isinstance(content, bytes) else content.encode("utf-8")
-    if path.exists() and not path.is_file():
+    if before is None and path.exists() and not path.is_file():
         path.write_bytes(data)
         return
     path = Path(os.path.realpath(path))
@@ -54,14 +62,28 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             file.write(data)
         with contextlib.suppress(FileNotFoundError):
             shutil.copymode(path, beside)
+        if before is not None and not _holds(path, before):
+            raise OSError(errno.EBUSY, "has changed since it was read; not written", str(path))
         os.replace(beside, path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
 
 
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return read_regular(path, len(content)) == content
+    except OSError:
+        return False
+
+
+def leads_out(file: Path, folder: Path) -> bool:
+    """Return whether a file lies outside of a folder once links are followed."""
+    return not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
+
+
 def ensure_working_directory(path: str) -> None:
-    """Make the working directory anew where it has been removed, so that the report can be written into it."""
+    """Create the working directory again if it has been removed, so that the report can be written into it."""
     try:
         os.getcwd()
     except OSError:
@@ -71,9 +93,9 @@ def ensure_working_directory(path: str) -> None:
 
 
 def from_here(path: str) -> str:
-    """A path as reports write it: from the working directory, with forward slashes.
+    """Return a path as reports write it: from the working directory, with forward slashes.
 
-    As it is where that folder has been removed or is on another drive.
+    The path stays unchanged if that folder has been removed or is on another drive.
     """
     with contextlib.suppress(OSError, ValueError):
         path = os.path.relpath(path)
@@ -81,12 +103,13 @@ def from_here(path: str) -> str:
 
 
 def with_real_folder(path: str | os.PathLike[str]) -> Path:
-    """A file as a scan names it: links to its folder are followed, a file that is a link keeps its name."""
+    """Return a file's path as a scan names it: links to its folder are followed, a file that is a link keeps its
+    name."""
     return Path(path).parent.resolve() / Path(path).name
 
 
 def user_cache() -> Path:
-    """The folder of graphsafe's caches for this user; it need not exist."""
+    """Return the folder of graphsafe's caches for this user; it need not exist."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":

@@ -1,6 +1,6 @@
 """Writes `# graphsafe: ignore[GS101] reason` on the lines of findings, and changes nothing else in a file.
 
-Comments are put into the text itself, since that leaves every other byte as it is. A file is written only if Python's
+Comments are inserted into the text itself, so every other byte stays as it is. A file is written only if Python's
 tokens are the same before and after, but for comments.
 """
 
@@ -8,76 +8,78 @@ from __future__ import annotations
 
 import io
 import tokenize
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphsafe.errors import RequestError
-from graphsafe.files import write_atomically
-from graphsafe.report.model import Finding
-from graphsafe.scan.sources.source import Unreadable, editable_lines, read_bytes
+from graphsafe.held_files import HeldFiles, Scan
+from graphsafe.report.model import Finding, Report
+from graphsafe.scan.sources.source import Unreadable, editable_lines
 from graphsafe.scan.sources.suppress import Comment, comment_in
 
 _OWN = "GS90"
-"How the codes begin of what is said about files, suppressions and baselines."
+"Beginnings of codes that are about files, suppressions and baselines, not about lines."
 _OPENING = frozenset(("FSTRING_START", "TSTRING_START"))
 _CLOSING = frozenset(("FSTRING_END", "TSTRING_END"))
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
+    report: Report
+    "The report before the change."
     findings: int
-    "How many have a comment now."
+    "Number of findings that have a comment now."
     files: int
     failures: tuple[str, ...]
-    "What has none, and why: a line each."
+    "Findings that could not get one, with the reason, a line each."
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The end of a line where a comment may stand, and the one that stands there."""
+    """The end of a line where a comment may stand, and the comment that is there."""
 
     column: int
-    "Of the comment, from 0; where there is none, behind the code."
+    "The comment's column, from 0; without a comment, the column behind the code."
     comment: str
 
 
 def check_reason(reason: str) -> None:
-    """Raises RequestError for what a comment cannot say."""
+    """Raise RequestError for a reason that does not fit into a comment."""
     read = comment_in(f"# graphsafe: ignore[X] {reason}", 1, 1)
     if not reason.isprintable() or read is None or read.reason != reason.strip() or not reason.strip():
         raise RequestError("--add-ignore: a reason is one line of text without ` # ` in it")
 
 
-def add_ignores(findings: Iterable[Finding], reason: str) -> Added:
-    """Write comments for findings, all with the same reason; comments that are there already are added to."""
-    by_path: dict[str, list[Finding]] = {}
-    failures: list[str] = []
-    for finding in findings:
-        at = finding.location
-        if finding.code.startswith(_OWN):
-            failures.append(f"{at.path}:{at.line}: {finding.code} is not suppressed by a comment")
-        else:
-            by_path.setdefault(at.path, []).append(finding)
-    count = files = 0
-    for path, found in by_path.items():
+def add_ignores(scan: Scan, root: Path, failing: Callable[[Report], list[Finding]], reason: str) -> Added:
+    """Write comments for the findings of a scan that `failing` names, all with the same reason.
+
+    Existing comments are extended. Only files of the project in `root` are written. Line numbers refer to the contents
+    that were read, whatever is saved meanwhile.
+    """
+    files = HeldFiles(root)
+    first = scan({})
+    found = failing(files.scanned(scan, failing, first))
+    own = [one for one in found if one.code.startswith(_OWN)]
+    failures = [f"{one.location.path}:{one.location.line}: {one.code} is not suppressed by a comment" for one in own]
+    counts: dict[str, int] = {}
+    for path, here in files.by_file(one for one in found if not one.code.startswith(_OWN)).items():
         try:
-            data, without = _commented(read_bytes(path), found, reason.strip())
-            write_atomically(Path(path), data)
+            data, without = _commented(files.content(path), here, reason.strip())
+            files.change(path, data)
         except Unreadable as error:
-            failures.append(f"{path}: {error.reason}")
-            continue
-        except OSError as error:
-            failures.append(f"{path}: {error.strerror}")
+            files.failures[path] = error.reason
             continue
         failures += (f"{path}:{one.location.line}: no comment can stand on this line" for one in without)
-        count += len(found) - len(without)
-        files += len(found) > len(without)
-    return Added(count, files, tuple(failures))
+        counts[path] = len(here) - len(without)
+    files.write()
+    failures += (f"{path}: {why}" for path, why in files.failures.items())
+    written = [path for path, count in counts.items() if count and path not in files.failures]
+    return Added(first, sum(counts[path] for path in written), len(written), tuple(failures))
 
 
 def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> tuple[bytes, list[Finding]]:
-    """The file with comments, and the findings that have no line for one. Raises Unreadable."""
+    """Return the file with comments, and the findings that have no line for one. Raises Unreadable."""
     encoding, lines, ends = editable_lines(data)
     before = "\n".join(lines)
     places = _places(before, lines)
@@ -104,7 +106,7 @@ def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> tuple[b
 
 
 def _merged(comment: str, codes: Collection[str], reason: str) -> str:
-    """The comment with a suppression of `codes`, in the place of the one that it has, else behind all else."""
+    """Return the comment with a suppression of `codes`: in place of the one that it has, else after the rest."""
     known = comment_in(comment, 1, 0)
     if known is None:
         return f"{comment.rstrip()}  {_written(sorted(codes), reason)}".lstrip()
@@ -125,7 +127,7 @@ def _written(codes: Sequence[str], reason: str) -> str:
 
 
 def _places(text: str, lines: Sequence[str]) -> Mapping[int, _Place]:
-    """The lines, from 1, that a comment can end: not inside of a string, and not before a backslash."""
+    """Return the lines, from 1, that a comment can end: not inside of a string, and not before a backslash."""
     places: dict[int, _Place] = {}
     depth = 0
     for token in _tokens(text):
@@ -140,7 +142,7 @@ def _places(text: str, lines: Sequence[str]) -> Mapping[int, _Place]:
 
 
 def _words(text: str) -> list[tuple[int, str]]:
-    """Its tokens without comments and the ends of lines."""
+    """Return the tokens of a text without comments and line ends."""
     left_out = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE)
     return [(token.type, token.string) for token in _tokens(text) if token.type not in left_out]
 

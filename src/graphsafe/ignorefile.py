@@ -1,55 +1,258 @@
-"""Patterns of .gitignore files. Each is checked by itself, so that an invalid one does not disable the others."""
+"""Patterns of .gitignore files. Each is checked by itself, so that an invalid one does not disable the others.
+
+All patterns of a file form one automaton. Its states are the bits of a number, one bit for each place in each pattern.
+A character of a path moves all bits at once, so matching a path takes time by its length, whatever the patterns are.
+"""
 
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+MAX_SIZE = 100_000
+"Most characters in all patterns of a file; a bracket counts as a hundred."
+_TOKEN = re.compile(
+    r"""
+      (?P<stars>\*+)
+    | \\ (?P<escaped>.)
+    | \[ (?P<inside> [!^]? \]? (?: \[:[a-z]+:\] | \\. | [^\]\\] )* ) \]
+    | (?P<any>\?)
+    | (?P<plain>[^\\\[])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_MEMBER = re.compile(r"\[:(?P<kind>[a-z]+):\]|\\?(?P<low>.)(?:-\\?(?P<high>.))?", re.DOTALL)
+_KINDS = {
+    "alnum": r"[A-Za-z0-9]",
+    "alpha": r"[A-Za-z]",
+    "blank": r"[ \t]",
+    "cntrl": r"[\0-\x1f\x7f]",
+    "digit": r"[0-9]",
+    "graph": r"[!-~]",
+    "lower": r"[a-z]",
+    "print": r"[ -~]",
+    "punct": r"[!-/:-@\[-`{-~]",
+    "space": r"[ \t-\r]",
+    "upper": r"[A-Z]",
+    "xdigit": r"[0-9A-Fa-f]",
+}
 
-MAX_STARS = 4
-"Of one pattern, without `**/`. Five take 15 seconds for a name of 200 letters, four take 0.4."
-_STARS = re.compile(r"(?<!\\)\*+")
-_RUN_IN_NAME = re.compile(r"(?<=[^/\\*])\*{2,}|(?<!\\)\*{2,}(?=[^/*])")
-"`a**b`: inside a name, several stars say no more than one."
+
+class _NoPatternError(ValueError):
+    """A line that no path could match."""
 
 
-def read_patterns(lines: Sequence[str]) -> tuple[GitIgnoreSpec, list[tuple[int, str]]]:
-    """The valid patterns, and for each invalid one its line (from 1) and what is wrong."""
-    try:
-        if not any(map(_has_too_many_stars, lines)):
-            return _spec(lines), []
-    except (ValueError, re.error):
-        pass
-    faults = [problem_of(line) for line in lines]
-    good = [line for line, fault in zip(lines, faults, strict=True) if fault is None]
-    return _spec(good), [(number, fault) for number, fault in enumerate(faults, start=1) if fault is not None]
+@dataclass(frozen=True, slots=True)
+class _Bracket:
+    """One character out of several: `[a-z]`."""
+
+    ranges: tuple[tuple[str, str], ...]
+    kinds: tuple[str, ...]
+    is_negated: bool
+
+    @classmethod
+    def parsed(cls, text: str) -> _Bracket:
+        is_negated = text[:1] in ("!", "^")
+        ranges, kinds = [], []
+        for member in _MEMBER.finditer(text, int(is_negated)):
+            if member["kind"] is not None:
+                if member["kind"] not in _KINDS:
+                    raise _NoPatternError
+                kinds.append(_KINDS[member["kind"]])
+            else:
+                ranges.append((member["low"], member["high"] or member["low"]))
+        if any(low > high for low, high in ranges):
+            raise _NoPatternError
+        return cls(tuple(ranges), tuple(kinds), is_negated)
+
+    def holds(self, character: str) -> bool:
+        within = any(low <= character <= high for low, high in self.ranges)
+        return (within or any(re.match(kind, character) for kind in self.kinds)) != self.is_negated
+
+
+_Place = str | _Bracket | None
+"One character of a path: this one, one of these, or any in a name."
+
+
+@dataclass(slots=True)
+class _Pattern:
+    """The pattern of one line: the characters of a path in order, and the places before which more may stand."""
+
+    places: list[_Place] = field(default_factory=list)
+    names_before: set[int] = field(default_factory=set)
+    "Places before which folders may stand: `**/`."
+    more_before: set[int] = field(default_factory=set)
+    "Places before which more of a name may stand: `*`."
+    is_negated: bool = False
+    is_for_folders: bool = False
+
+    @classmethod
+    def parsed(cls, line: str) -> _Pattern | None:
+        """Return the pattern of a line; None for a comment or a blank line. Raises _NoPatternError."""
+        text = _without_last_spaces(line)
+        if not text or text.startswith("#"):
+            return None
+        pattern = cls(is_negated=text.startswith("!"), is_for_folders=text.endswith("/"))
+        text = text.removeprefix("!").removesuffix("/")
+        if "/" not in text:
+            text = f"**/{text}"
+        names = text.removeprefix("/").split("/")
+        for number, name in enumerate(names, start=1):
+            is_last = number == len(names)
+            if name == "**":
+                pattern.names_before.add(len(pattern.places))
+            if name != "**" or is_last:
+                pattern._add(name)
+                pattern.places += [] if is_last else ["/"]
+        return pattern
+
+    def _add(self, name: str) -> None:
+        end, start = 0, len(self.places)
+        for token in _TOKEN.finditer(name):
+            if token.start() != end:
+                break
+            end = token.end()
+            if token["stars"]:
+                self.more_before.add(len(self.places))
+            elif token["inside"] is not None:
+                self.places.append(_Bracket.parsed(token["inside"]))
+            else:
+                self.places.append(token["escaped"] or token["plain"] or None)
+        if end != len(name) or not name:
+            raise _NoPatternError
+        if len(self.places) == start:  # stars alone do not match an empty name
+            self.places.append(None)
+
+
+def _without_last_spaces(line: str) -> str:
+    text = line.rstrip(" ")
+    is_escaped = (len(text) - len(text.rstrip("\\"))) % 2 == 1
+    return text + line[len(text) : len(text) + is_escaped]
+
+
+class IgnorePatterns:
+    """The patterns of one file. The last one that matches a path decides; everything in an ignored folder is
+    ignored."""
+
+    def __init__(self, patterns: Sequence[_Pattern]) -> None:
+        self._plain: dict[str, list[int]] = defaultdict(list)
+        self._brackets: dict[_Bracket, list[int]] = defaultdict(list)
+        any_in_name: list[int] = []
+        starts: list[int] = []
+        loops: list[int] = []
+        boundaries: list[int] = []
+        ends: list[int] = []
+        folder_ends: list[int] = []
+        negated: list[int] = []
+        width = 0
+        for pattern in patterns:
+            starts.append(width)
+            boundaries += [width + place for place in pattern.names_before]
+            loops += [width + place for place in pattern.more_before]
+            for number, place in enumerate(pattern.places, start=width + 1):
+                if place is None:
+                    any_in_name.append(number)
+                elif isinstance(place, str):
+                    self._plain[place].append(number)
+                else:
+                    self._brackets[place].append(number)
+            width += len(pattern.places) + 1
+            (folder_ends if pattern.is_for_folders else ends).append(width - 1)
+            negated += [width - 1] if pattern.is_negated else []
+        self._any_in_name, self._loops, self._boundaries = _bits(any_in_name), _bits(loops), _bits(boundaries)
+        self._file_ends, self._folder_ends, self._negated = _bits(ends), _bits(ends + folder_ends), _bits(negated)
+        self._start = _bits(starts)
+        self._arriving = lru_cache(maxsize=1024)(self._places_of)
+        self._last: tuple[str, _State] = ("", _State(self._start, 0, False))
+
+    def match(self, path: str, is_folder: bool = False) -> bool | None:
+        """Return True if a path from the file's folder is ignored, False if a `!` includes it again, None otherwise."""
+        folder, slash, name = path.rpartition("/")
+        state = self._inside(folder + slash)
+        if state.is_ignored:
+            return True
+        at, _ = self._moved(state.at, state.within, name)
+        return self._verdict(at, is_folder)
+
+    def _inside(self, folder: str) -> _State:
+        """Return the state after a folder's path and its slash. The last one is kept, since a walk asks for it
+        again."""
+        known, state = self._last
+        if not folder.startswith(known):
+            known, state = "", _State(self._start, 0, False)
+        for name in folder[len(known) :].split("/")[:-1]:
+            at, within = self._moved(state.at, state.within, name)
+            is_ignored = state.is_ignored or self._verdict(at, True) is True
+            at = at << 1 & self._arriving("/") | within
+            state = _State(at, 0, is_ignored)
+        self._last = (folder, state)
+        return state
+
+    def _moved(self, at: int, within: int, name: str) -> tuple[int, int]:
+        loops, boundaries = self._loops, self._boundaries
+        for character in name:
+            within |= at & boundaries
+            at = at << 1 & self._arriving(character) | at & loops
+        return at, within
+
+    def _verdict(self, at: int, is_folder: bool) -> bool | None:
+        last = (at & (self._folder_ends if is_folder else self._file_ends)).bit_length()
+        return None if last == 0 else not self._negated >> (last - 1) & 1
+
+    def _places_of(self, character: str) -> int:
+        """Return the places that are reached by a character."""
+        places = [*self._plain.get(character, ())]
+        if character == "/":
+            return _bits(places)
+        for bracket, numbers in self._brackets.items():
+            if bracket.holds(character):
+                places += numbers
+        return _bits(places) | self._any_in_name
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The places that have been reached in a path."""
+
+    at: int
+    within: int
+    "Places that are reached again after the next slash."
+    is_ignored: bool
+
+
+def read_patterns(lines: Sequence[str]) -> tuple[IgnorePatterns, list[tuple[int, str]]]:
+    """Return the valid patterns, and for each invalid one its line (from 1) and what is wrong."""
+    good: list[_Pattern] = []
+    faults: list[tuple[int, str]] = []
+    size = 0
+    for number, line in enumerate(lines, start=1):
+        try:
+            pattern = _Pattern.parsed(line)
+        except _NoPatternError:
+            faults.append((number, f"not a pattern: {line[:200]!r}"))
+            continue
+        if pattern is None:
+            continue
+        size += len(pattern.places) + 1 + 99 * sum(isinstance(place, _Bracket) for place in pattern.places)
+        if size > MAX_SIZE:
+            faults.append((number, f"patterns of more than {MAX_SIZE} characters are not followed"))
+            break
+        good.append(pattern)
+    return IgnorePatterns(good), faults
 
 
 def problem_of(pattern: str) -> str | None:
-    """Why a pattern is not followed; None if it is valid, a comment, or blank."""
-    if _has_too_many_stars(pattern):
-        return f"a pattern of more than {MAX_STARS} stars is not followed: {pattern!r}"
-    try:
-        _spec([pattern])
-    except (ValueError, re.error):
-        return f"not a pattern: {pattern!r}"
-    return None
+    """Return why a pattern is not followed, or None if it is valid, a comment, or blank."""
+    faults = read_patterns([pattern])[1]
+    return faults[0][1] if faults else None
 
 
-def _has_too_many_stars(pattern: str) -> bool:
-    if pattern.count("*") <= MAX_STARS or pattern.startswith("#"):
-        return False
-    return sum(len(_STARS.findall(name)) for name in pattern.split("/") if name != "**") > MAX_STARS
-
-
-def _spec(lines: Iterable[str]) -> GitIgnoreSpec:
-    from pathspec import GitIgnoreSpec
-
-    with warnings.catch_warnings():
-        # Of `[[:alpha:]]`, which `re` would read in another way some day.
-        warnings.simplefilter("ignore", FutureWarning)
-        return GitIgnoreSpec.from_lines(_RUN_IN_NAME.sub("*", line) if "**" in line else line for line in lines)
+def _bits(numbers: Sequence[int]) -> int:
+    """Return the number with these bits."""
+    held = bytearray(max(numbers, default=-1) // 8 + 1)
+    for number in numbers:
+        held[number // 8] |= 1 << number % 8
+    return int.from_bytes(held, "little")

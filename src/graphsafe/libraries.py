@@ -10,11 +10,11 @@ from typing import Literal
 ReturnKind = Literal[
     "object", "self", "tensor", "host-tensor", "tensors", "host-tensors", "length", "number", "array", "text",
     "nothing", "first", "shape-of-first", "unchanged", "unknown", "stream", "side-stream", "current-stream",
-    "default-stream", "event", "graph", "stream-context", "device-context", "grad-mode", "host-generator",
-    "array-generator",
+    "default-stream", "event", "graph", "capture", "capturing", "stream-context", "device-context", "grad-mode",
+    "host-generator", "array-generator",
 ]  # fmt: skip
 Returns = ReturnKind | tuple["Returns", ...]
-"One kind, or a tuple of what its elements are. The head of libraries.yaml says what the kinds mean."
+"One kind, or a tuple of the kinds of its elements. The head of libraries.yaml says what the kinds mean."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class LibraryModel:
 class Libraries:
     models: tuple[LibraryModel, ...] = ()
     called: tuple[str, ...] = ()
-    "Patterns of names that rules match by themselves."
+    "Patterns of names that rules match themselves."
     _by_last: Mapping[str, list[tuple[str, LibraryModel]]] = field(default_factory=dict, repr=False)
-    "Last part of a pattern -> pattern and model; under the empty text where the last part is a pattern itself."
+    "Last part of a pattern -> pattern and model; under the empty text if the last part is itself a pattern."
 
     _found: dict[str, LibraryModel | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     _matched: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -49,13 +49,13 @@ class Libraries:
         return Libraries(entries, tuple(called), table)
 
     def find(self, name: str) -> LibraryModel | None:
-        """The model of a dotted name; of several matching entries, the last."""
+        """Return the model of a dotted name; of several matching entries, the last."""
         if name not in self._found:
             self._found[name] = self._find(name)
         return self._found[name]
 
     def matched(self, name: str) -> tuple[str, ...]:
-        """The patterns of `called` that a dotted name matches."""
+        """Return the patterns of `called` that a dotted name matches."""
         if not self.called:
             return ()
         if name not in self._matched:
@@ -72,5 +72,5 @@ class Libraries:
 
 
 def _stands_for(pattern: str, name: str) -> bool:
-    """A pattern stands for parts of names, a method's name for itself alone."""
+    """Return whether a pattern matches a name with at least as many parts."""
     return pattern.count(".") <= name.count(".") and fnmatchcase(name, pattern)

@@ -30,9 +30,9 @@ _PACKAGED = Path(__file__).parent / "_rules"
 _CHECKOUT = Path(__file__).parents[2] / "rules"
 COMPILED = "rulebook.json"
 MAX_COMPILED = 64_000_000
-"Bytes of a compiled rulebook."
+"Most bytes of a compiled rulebook."
 _KEPT = 16
-"How many compiled rulebooks stay in the user's cache."
+"Number of compiled rulebooks that stay in the user's cache."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Match:
 
     event: EventKind
     how: tuple[str, ...]
-    "Empty means every how."
+    "The event's `how`; empty means any."
     message: str | None
     level: Level | None
     fix_short: str | None
@@ -54,13 +54,13 @@ class Case:
     title: str
     code: str
     level: Level | None
-    "The level that its findings have, where it is not the rule's."
+    "The level of its findings, if it differs from the rule's."
     confidence: Confidence | None
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was measured, and under which torch."""
+    """A measurement, and the torch version under which it was made."""
 
     torch: str
     device: str | None
@@ -71,7 +71,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class AroundGraphs:
-    """What a rule says in region `step`: what the line costs there, and what to write instead."""
+    """The texts of a rule in region `step`: what the line costs there, and what to write instead."""
 
     why: str
     fix: str
@@ -79,7 +79,8 @@ class AroundGraphs:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule, as its file says it. Texts are Markdown; `message` and `fix_short` take an event's words."""
+    """One rule, as in its file. Texts are Markdown; `message` and `fix_short` have placeholders for an event's
+    words."""
 
     code: str
     name: str
@@ -91,30 +92,32 @@ class Rule:
     fix_short: str
     message: str
     around_graphs: AroundGraphs | None
-    "Set for what breaks a capture but not the host code around graphs, where it is a warning at most."
+    "Set for a rule about captures that is no fault in the host code around graphs, where it is a warning at most."
     error_text: tuple[str, ...]
     checklist: tuple[int, ...]
     "Items of NVIDIA's checklist for PyTorch and CUDA graphs."
     dynamo: tuple[str, ...]
     "Ids of Dynamo's graph-break registry."
     torch: str
-    "Versions for which the rule holds; empty means all."
+    "Torch versions for which the rule holds; empty means all."
     matches: tuple[Match, ...]
-    "Empty for a rule that only `capture` or graphsafe itself reports."
+    "The events; empty for a rule that only `capture` or graphsafe itself reports."
     bad: tuple[Case, ...]
     good: tuple[Case, ...]
     evidence: tuple[Evidence, ...]
     see_also: tuple[str, ...]
+    instead_of: tuple[str, ...] = ()
+    "More general rules, whose findings on the same line are left out."
     fixes: tuple[str, ...] = ()
-    "Names of graphsafe.fixes.registry; of those that are right for a finding, the first is used."
+    "Names in graphsafe.fixes.registry; the first one that is right for a finding is used."
 
     @property
     def short_why(self) -> str:
-        """The first paragraph of `why`, on one line."""
+        """Return the first paragraph of `why`, on one line."""
         return " ".join(self.why.strip().split("\n\n")[0].split())
 
     def about(self, location: Location, words: Mapping[str, str], data: Mapping[str, Any]) -> Finding:
-        """A finding of scan's about a file, a comment or a baseline entry, which no code reaches."""
+        """Return a scan's finding about a file, a comment or a baseline entry, which no code reaches."""
         return Finding(
             code=self.code,
             rule=self.name,
@@ -133,7 +136,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class KnownError:
-    """An error text of CUDA or PyTorch, what it means, and which rules find its cause."""
+    """An error text of CUDA or PyTorch, its meaning, and the rules that find its cause."""
 
     code: int | None
     "CUDA's error number."
@@ -147,16 +150,16 @@ class KnownError:
 
 @dataclass(frozen=True, slots=True)
 class Rulebook:
-    """Rules by code, in order of code, and what else rules/ knows."""
+    """Rules by code, in order of code, and the other data of rules/."""
 
     rules: Mapping[str, Rule]
     entry_points: Mapping[str, Region]
-    "Names of functions that known engines call once a step, and whether graphs hold them."
+    "Names of functions that known engines call once per step, and whether graphs hold them."
     errors: tuple[KnownError, ...]
     home: Path
-    "Where the op table lies."
+    "The folder of the op table."
     digest: str
-    "Changes with any rule; part of every cache's key."
+    "A hash that changes with any rule; part of every cache's key."
     index: Mapping[tuple[str, str], tuple[tuple[Rule, Match], ...]]
     libraries: Libraries
 
@@ -165,28 +168,29 @@ class Rulebook:
         return _op_table(self.home / "ops")
 
     def matching(self, event: EventKind, how: str) -> Sequence[tuple[Rule, Match]]:
-        """The rules about such an event, by code."""
+        """Return the rules about such an event, by code."""
         found = self.index.get((event, how), ())
         return sorted((*found, *self.index.get((event, ""), ())), key=lambda pair: pair[0].code)
 
     def codes(self, selectors: Iterable[str], where: str) -> frozenset[str]:
-        """The codes that selectors (`GS101`, `GS1`) stand for. Raises RulebookError; `where` is the option's name."""
+        """Return the codes that selectors (`GS101`, `gs1`) name. Raises RulebookError; `where` is the option's name."""
         codes: set[str] = set()
         for selector in selectors:
-            named = {code for code in self.rules if code.startswith(selector)} if selector else set()
+            named = {code for code in self.rules if code.upper().startswith(selector.upper())} if selector else set()
             if not named:
                 raise RulebookError(f'{where}: unknown rule "{selector}"' + nearest(selector, self.rules))
             codes |= named
         return frozenset(codes)
 
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
-        """The codes to report: those selected, every one where nothing is, less those ignored. Raises RulebookError."""
+        """Return the codes to report: the selected ones, by default all, without the ignored ones. Raises
+        RulebookError."""
         chosen = self.codes(select, "select") if select else frozenset(self.rules)
         return chosen - self.codes(ignore, "ignore")
 
 
 def load_rulebook(packs: Sequence[Path] = ()) -> Rulebook:
-    """graphsafe's own rules, and those of a project's packs (files, or folders of them). Raises RulebookError."""
+    """Load graphsafe's own rules, and those of a project's packs (files, or folders of them). Raises RulebookError."""
     data = _own()
     rules = [_rule(item) for item in data["rules"]]
     libraries = list(data["libraries"])
@@ -203,7 +207,7 @@ def load_rulebook(packs: Sequence[Path] = ()) -> Rulebook:
 
 
 def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
-    """The rulebook with a pack's rules, which stand in for graphsafe's own of the same code, and the pack's codes.
+    """Return the rulebook with a pack's rules, which replace graphsafe's own of the same code, and the pack's codes.
 
     This is how a rule is tried before it is in use. Raises RulebookError.
     """
@@ -240,7 +244,7 @@ def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Ru
 
 
 def compile_rules(folder: Path) -> str:
-    """rules/ as one JSON text, for the wheel. Raises RulebookError."""
+    """Compile rules/ to one JSON text, for the wheel. Raises RulebookError."""
     return json.dumps(_compile(_own_files(folder)), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -286,7 +290,8 @@ def _content(path: Path) -> bytes:
 
 
 def _compiled(files: Sequence[tuple[Path, bytes]]) -> Mapping[str, Any]:
-    """Rules from the user's cache, or compiled and stored there. A cache that cannot be used costs only time."""
+    """Load rules from the user's cache, or compile and store them there. A cache that cannot be used costs only
+    time."""
     cached = user_cache() / f"rulebook-{_digest(files)}.txt"
     with contextlib.suppress(OSError, ValueError):
         checksum, _, known = read_regular(cached, MAX_COMPILED).decode("utf-8").partition("\n")
@@ -308,7 +313,7 @@ def _checksum(text: str) -> str:
 
 
 def _digest(files: Iterable[tuple[Path, bytes]]) -> str:
-    """A hash of the files and of rulefile.py, so that a change of the reader invalidates the cache."""
+    """Hash the files and rulefile.py, so that a change of the reader invalidates the cache."""
     digest = hashlib.blake2b(Path(rulefile.__file__).read_bytes(), digest_size=16)
     for path, content in files:
         digest.update(f"\0{path.name}\0{len(content)}\0".encode())
@@ -344,7 +349,7 @@ def _rule(item: Mapping[str, Any]) -> Rule:
 
 
 def _tuples(item: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples."""
+    """Turn lists into tuples, which JSON lacks."""
     return {key: _tuple(value) for key, value in item.items()}
 
 

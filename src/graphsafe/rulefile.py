@@ -1,4 +1,4 @@
-"""A rule file: YAML -> checked plain data. Reading one runs no code of its author.
+"""Reads a rule file: YAML -> checked plain data. No code of its author runs.
 
 The data can be stored as JSON. It is checked once, when the package is built or first used, and then only loaded.
 """
@@ -19,7 +19,7 @@ from graphsafe.scan.domain.events import HOWS, WORDS, EventKind
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")
 MAX_DEPTH = 32
-"Of lists and tables in a rule file, which needs five."
+"Most levels of nested lists and tables in a rule file, which needs five."
 _EXPECT = re.compile(r"#\s*expect:\s*(?P<codes>[A-Z]{2,8}\d{3}(?:\s*,\s*[A-Z]{2,8}\d{3})*)\s*$")
 
 
@@ -28,7 +28,7 @@ class RulebookError(RequestError):
 
 
 def read_rules(path: Path, content: bytes) -> list[dict[str, Any]]:
-    """The rules of one file, which holds one rule or a list of them. Raises RulebookError."""
+    """Return the rules of one file, which holds one rule or a list of them. Raises RulebookError."""
     data = read_yaml(path, content)
     doc = Document(str(path), RulebookError)
     items = doc.items("", data) if isinstance(data, list) else [("", data)]
@@ -36,7 +36,7 @@ def read_rules(path: Path, content: bytes) -> list[dict[str, Any]]:
 
 
 def read_entry_points(path: Path, content: bytes) -> dict[str, str]:
-    """The functions that engines call once a step, and the region of each, from region -> engine -> names."""
+    """Return the functions that engines call once per step, with the region of each, from region -> engine -> names."""
     doc = Document(str(path), RulebookError)
     found = {}
     for region, engines in doc.table("", read_yaml(path, content)).items():
@@ -47,7 +47,7 @@ def read_entry_points(path: Path, content: bytes) -> dict[str, str]:
 
 
 def read_libraries(path: Path, content: bytes) -> list[dict[str, Any]]:
-    """What functions of libraries do, from a table of library -> entries."""
+    """Return the effects of library functions, from a table of library -> entries."""
     doc = Document(str(path), RulebookError)
     table = doc.table("", read_yaml(path, content))
     return [
@@ -58,7 +58,7 @@ def read_libraries(path: Path, content: bytes) -> list[dict[str, Any]]:
 
 
 def read_errors(path: Path, content: bytes) -> list[dict[str, Any]]:
-    """The error texts that `graphsafe explain` knows."""
+    """Return the error texts that `graphsafe explain` knows."""
     doc = Document(str(path), RulebookError)
     required = ("texts", "what", "do")
     return [
@@ -89,7 +89,7 @@ def read_yaml(path: Path, content: bytes) -> object:
     try:
         text = content.decode("utf-8")
         depth = 0
-        # Checked first: building the data recurses, and nested aliases expand exponentially.
+        # Checked before the data is built: building recurses, and nested aliases expand exponentially.
         for event in yaml.parse(text, base):
             mark: Any = event.start_mark
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -108,7 +108,7 @@ def read_yaml(path: Path, content: bytes) -> object:
 
 
 def expected_lines(code: str, source: str) -> set[int]:
-    """The lines of a case that its `# expect: CODE` marks name for one code."""
+    """Return the lines of a case that its `# expect: CODE` marks name for one code."""
     lines = set()
     for number, line in enumerate(source.splitlines(), start=1):
         mark = _EXPECT.search(line)
@@ -163,7 +163,8 @@ def _confidence(doc: Document, key: str, value: object) -> str:
 
 
 def _template(doc: Document, key: str, value: object) -> str:
-    """One line with `{word}` placeholders; no attribute, index or format of a word, which could reach into objects."""
+    """Check one line with `{word}` placeholders; attributes, indices and formats of a word are refused, since they
+    could reach into objects."""
     text = doc.line(key, value)
     try:
         parts = list(string.Formatter().parse(text))
@@ -176,7 +177,8 @@ def _template(doc: Document, key: str, value: object) -> str:
 
 
 def _check_words(doc: Document, within: str, texts: Mapping[str, Any]) -> None:
-    """Events have no other words than these; graphsafe's rules without events get theirs from elsewhere."""
+    """Check that texts use only the words that events have. graphsafe's rules without events get their words
+    elsewhere."""
     for key in ("message", "fix_short"):
         for _, word, _, _ in string.Formatter().parse(texts[key] or ""):
             if word is not None and word not in WORDS:
@@ -221,7 +223,7 @@ def _matches(doc: Document, key: str, value: object) -> list[dict[str, Any]]:
 
 
 def _match(doc: Document, key: str, value: object) -> dict[str, Any]:
-    """Events of a kind, or calls of what has one of some names."""
+    """Check a match: events of a kind, or calls of functions with one of some names."""
     match: dict[str, Any] = doc.read(key, value, _MATCH_KEYS)
     if ("event" in match) == ("call" in match):
         raise doc.error(key, "expected either `event` or `call`")
@@ -239,7 +241,7 @@ def _match(doc: Document, key: str, value: object) -> dict[str, Any]:
 
 
 def _called(doc: Document, key: str, value: object) -> tuple[str, ...]:
-    """Dotted names, or shell patterns of them."""
+    """Check a list of dotted names, or shell patterns of them."""
     names = doc.texts(key, value)
     for name in names:
         if "." not in name or not re.fullmatch(r"[\w.*?\[\]!-]+", name):
@@ -269,7 +271,7 @@ def _evidence(doc: Document, key: str, value: object) -> list[dict[str, Any]]:
 
 
 def _returns(doc: Document, key: str, value: object) -> Returns:
-    """One of the kinds, or a list of what the elements of a tuple are."""
+    """Check one of the kinds, or a list of kinds for the elements of a tuple."""
     if isinstance(value, list):
         return tuple(_returns(doc, name, item) for name, item in doc.items(key, value))
     kind: ReturnKind = doc.one_of(key, value, get_args(ReturnKind))
@@ -295,6 +297,7 @@ _RULE_KEYS: Mapping[str, Convert] = {
     "cases": _cases,
     "evidence": _evidence,
     "see_also": _codes,
+    "instead_of": _codes,
     "fixes": _fixes,
 }
 _RULE_REQUIRED = ("code", "name", "level", "summary", "what", "why", "fix", "fix_short", "message")
@@ -308,6 +311,7 @@ _RULE_DEFAULTS: Mapping[str, Any] = {
     "cases": {"bad": [], "good": []},
     "evidence": (),
     "see_also": (),
+    "instead_of": (),
     "fixes": (),
 }
 _MATCH_KEYS: Mapping[str, Convert] = {

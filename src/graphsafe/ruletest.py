@@ -25,7 +25,7 @@ class Outcome:
 
 
 def run_cases(packs: Sequence[Path] = ()) -> Iterator[Outcome]:
-    """The cases of some packs, or of graphsafe's own rules. Raises RulebookError."""
+    """Run the cases of some packs, or of graphsafe's own rules. Raises RulebookError."""
     if packs:
         for pack in packs:
             rulebook, codes = load_pack(pack)
@@ -56,7 +56,7 @@ def _problem(rule: Rule, case: Case, rulebook: Rulebook) -> str | None:
 
 
 def _difference(rule: Rule, case: Case, report: Report) -> str | None:
-    """Only this rule's findings count, and notes only where the case is about notes."""
+    """Compare a case with its report. Only this rule's findings count, and notes only if the case expects notes."""
     expected = expected_lines(rule.code, case.code)
     found = {
         finding.location.line

@@ -1,7 +1,7 @@
-"""What a scan is asked for, and how it is answered: one configuration at a time.
+"""The request of a scan, and its answer, one configuration at a time.
 
-A folder with a configuration of its own is a project of its own. So a file is judged by the nearest configuration,
-whether it is scanned alone, with its folder, or with all that lies around that.
+A folder with its own configuration is its own project. So the nearest configuration judges a file, whether it is
+scanned alone, with its folder, or with the folders around that.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from graphsafe.config import Config, config_over, has_own_config
+from graphsafe.files import saved
 from graphsafe.scan_settings import Asked, Setting
 
 if TYPE_CHECKING:
@@ -24,50 +25,50 @@ if TYPE_CHECKING:
     from graphsafe.rulebook import Rulebook
 
 Buffers = Mapping[Path, bytes]
-"What an editor holds of files, by absolute path, in place of what is saved."
+"An editor's unsaved contents, by absolute path."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:
-    """What `graphsafe scan` can be asked for."""
+    """The options of `graphsafe scan`."""
 
     paths: tuple[Path, ...]
     asked: Asked = field(default_factory=Asked)
     confidence: Confidence = "likely"
     baseline: Path | None = None
-    "Instead of the one that lies beside the configuration."
+    "A baseline to use in place of the one beside the configuration."
     diff: str | None = None
-    "A git revision: only findings on lines that have changed since."
+    "A git revision: only findings on lines changed since then are reported."
     use_cache: bool = True
     cache: Path | None = None
-    "A folder; without one it lies in the project."
+    "The folder of the cache; by default it lies in the project."
     jobs: int | None = None
     with_edits: bool = False
-    "Whether findings hold their fixes."
+    "Whether findings get their fixes."
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The paths of a request that one configuration holds for, and what is in force there."""
+    """The paths of a request to which one configuration applies, and its settings."""
 
     paths: tuple[Path, ...]
     others: tuple[Path, ...]
-    "Folders below, which have configurations of their own."
+    "Folders below that have their own configurations."
     configured: Config
     config: Config
-    "With what was asked for on top."
+    "The configuration with the request's options on top."
     rulebook: Rulebook
     baseline: Path
     cache: Path | None
 
     def failing(self, report: Report) -> list[Finding]:
-        """What fails a scan of these paths."""
+        """Return the findings that fail a scan of these paths."""
         from graphsafe.report.model import failing
 
         return failing(report, self.config.fail_level)
 
     def settings(self, request: ScanRequest) -> Iterator[Setting]:
-        """What is in force here, and from where."""
+        """Return the settings that apply here, and their sources."""
         from graphsafe.scan_settings import settings
 
         return settings(self.configured, self.config, request.asked, self.rulebook, self.baseline, self.cache)
@@ -78,10 +79,10 @@ class Part:
 
 
 def parts_of(request: ScanRequest) -> list[Part]:
-    """Raises RequestError for a bad configuration and for rules that there are not."""
+    """Return the parts of a request. Raises RequestError for a bad configuration and for unknown rules."""
     from graphsafe.baseline.baseline_file import NAME
     from graphsafe.rulebook import load_rulebook
-    from graphsafe.scan.incremental.cache import cache_folder
+    from graphsafe.scan.cache.folder import cache_folder
 
     by_root: dict[Path, tuple[Config, dict[Path, None], dict[Path, None]]] = {}
 
@@ -107,7 +108,7 @@ def parts_of(request: ScanRequest) -> list[Part]:
 
 
 def _own_projects(top: Path, config: Config) -> Iterator[Path]:
-    """The folders below `top` that have a configuration of their own, the outermost of each line."""
+    """Return the folders below `top` that have their own configuration, without those inside of such a folder."""
     from graphsafe.scan.sources.find import ALWAYS_SKIPPED, python_files
 
     top = top.resolve()
@@ -136,7 +137,7 @@ def _own_projects(top: Path, config: Config) -> Iterator[Path]:
 
 
 def run_scan(request: ScanRequest, *, buffers: Buffers = MappingProxyType({})) -> list[tuple[Part, Report]]:
-    """The report of each configuration that holds for some of the paths. Raises RequestError."""
+    """Return the report of each configuration that applies to some of the paths. Raises RequestError."""
     changes = changes_of(request)
     return [(part, run_part(part, request, buffers=buffers, changes=changes)) for part in parts_of(request)]
 
@@ -148,10 +149,13 @@ def run_part(
     buffers: Buffers = MappingProxyType({}),
     changes: Changes | None = None,
     is_known: bool = True,
+    hot: dict[str, set[tuple[int, int]]] | None = None,
     progress: Callable[[int, int], None] | None = None,
     complain: Callable[[str], None] = lambda line: None,
 ) -> Report:
-    """Scan what one configuration holds for; with `is_known`, the baseline's findings are marked as such.
+    """Scan the part of one configuration; with `is_known`, the baseline's findings are marked as such.
+
+    `hot` takes the statements of hot code by the absolute paths of the files.
 
     Raises RequestError.
     """
@@ -168,6 +172,7 @@ def run_part(
         progress=progress,
         complain=complain,
         buffers=buffers,
+        hot=hot,
     )
     if part.others:
         report = replace(report, findings=tuple(filter(part.holds, report.findings)))
@@ -180,7 +185,10 @@ def run_part(
             report, part.baseline, scope(part, request), part.rulebook, must_exist=must_exist, source=source
         )
     if changes is not None:
-        report = only_changed(report, changes)
+        from graphsafe.scan.sources.source import MAX_BYTES
+
+        held = {os.path.abspath(path): data for path, data in buffers.items()}
+        report = only_changed(report, changes, lambda path: held[path] if path in held else saved(path, MAX_BYTES))
     if request.with_edits:
         from graphsafe.fixes.proposals import with_edits
 
@@ -195,14 +203,14 @@ def scope(part: Part, request: ScanRequest) -> Scope:
 
 
 def changes_of(request: ScanRequest) -> Changes | None:
-    """Raises RequestError for what is no revision."""
+    """Return the changes since the request's revision, if it has one. Raises RequestError for an unknown revision."""
     from graphsafe.changed_lines import changes_since
 
     return changes_since(request.diff, request.paths) if request.diff is not None else None
 
 
 def joined(reports: Sequence[Report]) -> Report:
-    """One report of several parts."""
+    """Join the reports of several parts into one."""
     if len(reports) == 1:
         return reports[0]
     limits = dict.fromkeys(limit for report in reports for limit in report.limits)
@@ -217,7 +225,7 @@ def joined(reports: Sequence[Report]) -> Report:
 
 
 def source_over(buffers: Buffers) -> Lines:
-    """The lines of a file, or of what an editor holds in place of it."""
+    """Return a reader of a file's lines, or of an editor's unsaved content."""
     from functools import lru_cache
 
     from graphsafe.report.source import lines_in, read_lines
@@ -228,7 +236,7 @@ def source_over(buffers: Buffers) -> Lines:
 
 
 def refusal_of(path: Path) -> str | None:
-    """Why a path cannot be scanned; None where it can."""
+    """Return why a path cannot be scanned, or None if it can."""
     if not (path.is_file() or path.is_dir()):
         return f"{path}: no such file or folder"
     if path.suffix == ".ipynb":

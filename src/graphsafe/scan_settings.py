@@ -1,4 +1,4 @@
-"""What is in force in a scan: the configuration, with what the command line asks for on top of it."""
+"""The settings of a scan: the configuration, with the options of the command line on top."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMAND_LINE = "command line"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Options of the command line; empty or None where they are not given."""
+    """Options of the command line; empty or None if not given."""
 
     select: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
@@ -26,7 +26,8 @@ class Asked:
     region: Region | None = None
 
     def over(self, config: Config, rulebook: Rulebook) -> Config:
-        """The configuration with these on top: `select` overrides what is selected or ignored there, the others add.
+        """Return the configuration with these on top: `select` overrides what is selected or ignored there, the others
+        add.
 
         Raises RulebookError for an unknown code.
         """
@@ -54,7 +55,7 @@ class Setting:
 def settings(
     configured: Config, config: Config, asked: Asked, rulebook: Rulebook, baseline: Path, cache: Path | None
 ) -> Iterator[Setting]:
-    """What is in force, by name; `configured` is the configuration before the command line."""
+    """Return the settings by name; `configured` is the configuration before the command line."""
     source = from_here(str(configured.source)) if configured.source else None
     where = "the folder of the configuration" if source else "the nearest folder that looks like a project"
     yield Setting("project root", str(config.root), where)
@@ -72,7 +73,10 @@ def settings(
         yield Setting("  only" if few else "  all but", listed, " and ".join(said))
     yield Setting("fail-level", config.fail_level, _origin("fail-level", configured, bool(asked.fail_level)))
     yield Setting("region", config.region or "all", _origin("region", configured, bool(asked.region)))
-    hot = [f"{each.where}:{each.function}{' (compiled)' * each.compiled}" for each in config.hot_paths]
+    hot = [
+        f"{each.where}:{each.function}{' (compiled)' * each.compiled}{' (step)' * (each.region == 'step')}"
+        for each in config.hot_paths
+    ]
     excluded = [source or ""] * bool(configured.exclude) + [_COMMAND_LINE] * bool(asked.exclude)
     rows: list[tuple[str, Iterable[str], str]] = [
         ("hot-paths", hot, _origin("hot-paths", configured)),

@@ -16,7 +16,8 @@ _COMPARE = {
 
 
 def version_matches(version: str, spec: str) -> bool:
-    """Whether a torch version (`2.11.0+cu130`) lies in `spec` (`>=2.6,<2.12`). Pre-releases count as their release.
+    """Return whether a torch version (`2.11.0+cu130`) lies in `spec` (`>=2.6,<2.12`). Pre-releases count as their
+    release.
 
     Raises `ValueError` where `spec` is not a range.
     """

@@ -1,1 +1,1 @@
-"""Known findings of a project: recorded in a file that people edit, and left out of its scans."""
+"""Known findings of a project: they are recorded in a file that people edit, and left out of its scans."""

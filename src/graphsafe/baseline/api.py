@@ -1,4 +1,4 @@
-"""What a scan asks of a baseline: to leave out what it holds, and to be written anew."""
+"""Applies a baseline to a scan's report, and writes a new one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphsafe.baseline.baseline_file import BaselineError, read_baseline, write
 from graphsafe.baseline.entry import Entry
 from graphsafe.baseline.matching import STALE, Scope, matched, recorded, without_known
 from graphsafe.config import Config
-from graphsafe.files import from_here
+from graphsafe.files import from_here, leads_out
 from graphsafe.report.model import Confidence, Report
 from graphsafe.report.source import Lines, read_lines
 from graphsafe.rulebook import Rulebook
@@ -20,17 +20,17 @@ from graphsafe.scan.linting.selection import Selection
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a new baseline holds, in findings."""
+    """Numbers of findings in a new baseline."""
 
     findings: int
     new: int
-    "Of these, how many the one before did not hold."
+    "Number of these that the old baseline did not have."
     gone: int
-    "How many of the one before are left out, since the scan did not find them."
+    "Number of the old baseline's findings that are left out, since the scan did not find them."
 
 
 def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence: Confidence) -> Scope:
-    """What a scan of `paths` looks at."""
+    """Return which code a scan of `paths` looks at."""
     selection = Selection.of(config, rulebook)
     return Scope(config.root, [path.resolve() for path in paths], selection.is_enabled, confidence == "possible")
 
@@ -38,7 +38,7 @@ def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence:
 def apply(
     report: Report, file: Path, scope: Scope, rulebook: Rulebook, *, must_exist: bool, source: Lines = read_lines
 ) -> Report:
-    """The report without what the baseline holds. Without a file it is the report itself. Raises BaselineError."""
+    """Return the report without known findings; without a file, the report itself. Raises BaselineError."""
     entries = read_baseline(file)
     shown = Path(from_here(str(file))).as_posix()
     if entries is None:
@@ -50,8 +50,15 @@ def apply(
     return without_known(report, matched(report, entries, scope, source), shown, stale, today)
 
 
+def check_place(file: Path, root: Path) -> None:
+    """Raise BaselineError for a baseline of the project in `root` that is a link to somewhere else."""
+    if leads_out(file, root):
+        shown = Path(from_here(str(file))).as_posix()
+        raise BaselineError(f"{shown}: leads out of the project; give --baseline to write it")
+
+
 def write(report: Report, file: Path, scope: Scope) -> Written:
-    """Record what the report finds; what the scan did not look for stays in the file. Raises BaselineError."""
+    """Record the report's findings; entries that the scan did not look for stay in the file. Raises BaselineError."""
     before = read_baseline(file) or []
     matches = matched(report, before, scope)
     entries = recorded(matches)

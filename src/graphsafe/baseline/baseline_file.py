@@ -17,7 +17,7 @@ from graphsafe.errors import RequestError
 from graphsafe.files import from_here, write_atomically
 
 NAME = "graphsafe-baseline.toml"
-"In the folder of the configuration."
+"The file's name, in the folder of the configuration."
 VERSION = 1
 _HEAD = f"""\
 # Findings that a scan leaves out. `graphsafe scan --write-baseline` writes this file anew; it keeps owner, reason and
@@ -28,11 +28,11 @@ _BLOCK = re.compile(r"^[ \t]*\[\[[ \t]*finding[ \t]*\]\]", re.MULTILINE)
 
 
 class BaselineError(RequestError):
-    """The file is malformed, or of a version that is not read: one line with the file, the key and the reason."""
+    """The file is malformed, or of an unknown version: one line with the file, the key and the reason."""
 
 
 def read_baseline(path: Path) -> list[Entry] | None:
-    """Its entries; None where there is no such file. Raises BaselineError."""
+    """Return its entries, or None if there is no such file. Raises BaselineError."""
     shown = from_here(str(path))
     table = read_toml(path, BaselineError)
     if table is None:
@@ -51,7 +51,7 @@ def read_baseline(path: Path) -> list[Entry] | None:
 
 
 def write_baseline(path: Path, entries: Iterable[Entry]) -> None:
-    """Raises BaselineError where the file cannot be written."""
+    """Write a baseline. Raises BaselineError if the file cannot be written."""
     try:
         write_atomically(path, baseline_text(entries))
     except OSError as error:
@@ -59,7 +59,7 @@ def write_baseline(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def baseline_text(entries: Iterable[Entry]) -> str:
-    """The same text whatever the order of the entries."""
+    """Return the file's text, the same whatever the order of the entries."""
     return "\n".join([_HEAD, *sorted(map(_block, entries))])
 
 
@@ -81,7 +81,7 @@ def _block(entry: Entry) -> str:
 
 
 def _value(value: str | int | datetime.date) -> str:
-    """JSON's texts are TOML's, but for DEL, which TOML escapes."""
+    """Write a value. JSON's texts are TOML's, except that TOML escapes DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
     return str(value)
@@ -90,7 +90,7 @@ def _value(value: str | int | datetime.date) -> str:
 def _with_lines(entries: Sequence[Entry], path: Path) -> list[Entry]:
     text = path.read_text(encoding="utf-8")
     starts = [text.count("\n", 0, found.start()) + 1 for found in _BLOCK.finditer(text)]
-    if len(starts) != len(entries):  # written in another way, or a reason that looks like a block
+    if len(starts) != len(entries):  # written in another style, or a reason that looks like a block
         return list(entries)
     return [replace(entry, line=line) for entry, line in zip(entries, starts, strict=True)]
 
@@ -106,7 +106,7 @@ def _entry(document: Document, key: str, value: object) -> Entry:
 
 
 def _any_text(document: Document, key: str, value: object) -> str:
-    """Empty for a finding about a whole file."""
+    """Check a text; it is empty for a finding about a whole file."""
     return value if value == "" else document.text(key, value)
 
 

@@ -1,4 +1,4 @@
-"""A baseline as data: findings that were accepted, and what people wrote about them."""
+"""A baseline as data: accepted findings, and what people wrote about them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from graphsafe.report.model import Confidence
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a finding is known by. It names no line, so that code above it may change."""
+    """The identity of a finding. It has no line number, so that code above it may change."""
 
     path: str
-    "From the project root, with forward slashes."
+    "The path from the project root, with forward slashes."
     function: str
-    "Qualified name; empty at module level."
+    "The function's qualified name; empty at module level."
     code: str
     text: str
-    "The code under the finding, without what a formatter changes."
+    "The code under the finding, without changes that a formatter makes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Entry:
     identity: Identity
     count: int = 1
     confidence: Confidence | None = None
-    "`possible` for what only a scan with `--confidence possible` finds."
+    "The confidence: `possible` for a finding that only a scan with `--confidence possible` reports."
     owner: str | None = None
     reason: str | None = None
     expires: datetime.date | None = None
     "The last day on which the entry holds."
     line: int = 1
-    "Where it begins in its file."
+    "The line where the entry begins in its file."
 
     def is_expired(self, today: datetime.date) -> bool:
         return self.expires is not None and today > self.expires

@@ -1,4 +1,4 @@
-"""Which findings a baseline holds, and which of its entries are left over."""
+"""Matches findings with the entries of a baseline, and tells which entries are left over."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from graphsafe.rulebook import Rule
 
 STALE = "GS903"
 _PARTIAL = frozenset(("nearest-roots", "unread-ways", "internal-error"))
-"Limits of scans in which a finding may be missing that is there."
+"Kinds of limits under which a scan may miss an existing finding."
 _UNREADABLE = "GS900"
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a scan has looked at, so that what it does not find there is gone."""
+    """The extent of a scan: an entry inside it without a finding is gone."""
 
     root: Path
     "The project root, without links."
     paths: Sequence[Path]
-    "What was scanned, absolute and without links."
+    "The scanned paths, absolute and without links."
     is_enabled: Callable[[str, str], bool]
-    "Whether a code is looked for in a file, by its path from the root."
+    "Returns whether a code is looked for in a file, by its path from the root."
     possible: bool
-    "Whether what is only possible is reported."
+    "Whether `possible` findings are reported."
 
     def covers(self, entry: Entry) -> bool:
         at = entry.identity
@@ -51,23 +51,23 @@ class Matches:
     """Findings and entries that belong together."""
 
     held: Sequence[tuple[Finding, Identity, Entry | None]]
-    "Every finding in order, its identity, and its entry if it has one."
+    "Every finding in order, with its identity, and its entry if it has one."
     left: Sequence[tuple[Entry, int]]
-    "Entries that the scan would have found, with how many of their findings it did not find."
+    "Entries that the scan should have found, with the number of findings that it did not find."
     unjudged: Sequence[tuple[Entry, int]]
-    "The same of entries that the scan did not look for."
+    "Entries that the scan did not look for, with the same number."
 
 
 def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Lines = read_lines) -> Matches:
-    """Every finding has at most one entry: of the same identity, else one whose function or file has another name now.
+    """Match every finding with at most one entry: of the same identity, else one whose function or file was renamed.
 
-    The second kind takes only entries that would be left over, so that a copy of accepted code is a new finding.
+    Renames only match entries that would be left over, so a copy of accepted code is a new finding.
     """
     findings = [finding for finding in in_order(report.findings) if finding.code != STALE]
     source = lru_cache(maxsize=64)(source)
     identities = [_identity(finding, scope.root, source) for finding in findings]
     found: dict[int, int] = {}
-    "Number of a finding -> number of its entry."
+    "The number of a finding -> the number of its entry."
     remaining = [entry.count for entry in entries]
     is_partial = any(limit.kind in _PARTIAL for limit in report.limits)
     unread = {at.path for at in identities if at.code == _UNREADABLE}
@@ -78,7 +78,7 @@ def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Line
     def gone(entry: Entry) -> bool:
         return not is_partial and (judged(entry) or not (scope.root / entry.identity.path).exists())
 
-    # What a comment suppresses needs no entry, and takes one only from what is left.
+    # A finding that a comment suppresses needs no entry. It takes one only from those left over.
     order = sorted(range(len(findings)), key=lambda number: findings[number].suppressed is not None)
     rounds: Sequence[tuple[Callable[[Identity], Hashable], Callable[[Entry], bool]]] = (
         (lambda at: at, lambda entry: True),
@@ -114,15 +114,15 @@ def _identity(finding: Finding, root: Path, source: Lines) -> Identity:
         path = Path(os.path.relpath(at.path, root)).as_posix()
     except ValueError:  # another drive on Windows
         path = at.path
-    # Of a name that is not UTF-8, TOML cannot say every byte.
+    # TOML cannot write every byte of a name that is not UTF-8.
     path = path.encode("utf-8", "replace").decode("utf-8")
     return Identity(path, at.function or "", finding.code, span_text(at, source(at.path)))
 
 
 def without_known(report: Report, matches: Matches, file: str, stale: Rule | None, today: datetime.date) -> Report:
-    """The report with known findings suppressed, and with a finding for each entry of `file` that is left over.
+    """Return the report with known findings suppressed, and with a finding for each entry of `file` that is left over.
 
-    What an expired entry holds stays, and says so. `stale` is the rule about left entries, None if it is not selected.
+    Findings of an expired entry stay, and say so. `stale` is the rule about left entries, None if it is not selected.
     """
     findings = [_judged(finding, entry, today) for finding, _, entry in matches.held]
     if stale is not None:
@@ -131,7 +131,7 @@ def without_known(report: Report, matches: Matches, file: str, stale: Rule | Non
 
 
 def recorded(matches: Matches) -> list[Entry]:
-    """The entries of a new baseline: what was found and is not suppressed, with what people wrote about it."""
+    """Return the entries of a new baseline: findings that are not suppressed, with what people wrote about them."""
     counts: Counter[tuple[Identity, Entry | None, bool]] = Counter()
     for finding, identity, entry in matches.held:
         if finding.suppressed is None:
@@ -145,7 +145,7 @@ def recorded(matches: Matches) -> list[Entry]:
 
 
 def _joined(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries that differ in their count only are one."""
+    """Join entries that differ only in their count."""
     counts: Counter[Entry] = Counter()
     for entry in entries:
         counts[replace(entry, count=1, line=1)] += entry.count

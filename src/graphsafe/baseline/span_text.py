@@ -1,4 +1,5 @@
-"""The code under a finding as formatters leave it alone: on one line, however it was broken, spaced and quoted."""
+"""The code under a finding in a form that formatters do not change: on one line, however it was broken, spaced and
+quoted."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from graphsafe.report.model import Location
 
 MOST = 100
-"Characters; of longer code the beginning and a hash are kept."
+"Number of characters; of longer code the beginning and a hash are kept."
 _STRING_OR_COMMENT = re.compile(
     r"""(?P<string>\"{3}(?s:.)*?\"{3}|'{3}(?s:.)*?'{3}|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")|\#[^\n]*"""
 )
@@ -18,7 +19,7 @@ _TRAILING_COMMA = re.compile(r",(?=[)\]}])")
 
 
 def span_text(location: Location, lines: Sequence[str] | None) -> str:
-    """Empty where the place cannot be read."""
+    """Return the code; empty if the place cannot be read."""
     if lines is None or not 0 < location.line <= location.end_line <= len(lines):
         return ""
     spanned = [*lines[location.line - 1 : location.end_line]]
@@ -28,7 +29,7 @@ def span_text(location: Location, lines: Sequence[str] | None) -> str:
 
 
 def normalised(code: str) -> str:
-    """Without comments, line breaks, space around operators and brackets, and commas before a closing bracket."""
+    """Remove comments, line breaks, space around operators and brackets, and commas before a closing bracket."""
     parts: list[str] = []
     end = 0
     for found in _STRING_OR_COMMENT.finditer(code):
@@ -48,11 +49,11 @@ def shortened(text: str) -> str:
 
 
 def _tight(code: str) -> str:
-    """Space stays between words only."""
+    """Remove all space except between words."""
     return re.sub(r"(?<!\w) | (?!\w)", "", _SPACE.sub(" ", code))
 
 
 def _requoted(string: str) -> str:
-    """`'a'` as `"a"`, where no quote or backslash stands inside."""
+    """Write `'a'` as `"a"` if it has no quote or backslash inside."""
     inside = string[1:-1]
     return f'"{inside}"' if string[:1] == "'" and not re.search(r"""['"\\\n]""", inside) else string

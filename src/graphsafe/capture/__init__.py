@@ -1,4 +1,5 @@
-"""Runs a step and proves. Called, it is graphsafe.api's `capture`."""
+"""Runs a step and proves that it can be captured and replayed. The package can be called: that is graphsafe.api's
+`capture`."""
 
 from graphsafe.callable_package import make_callable
 

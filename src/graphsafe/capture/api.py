@@ -5,21 +5,23 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import shutil
+import sys
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
-from graphsafe.capture.job import Job
-from graphsafe.capture.processes.device_use import DeviceUse
-from graphsafe.capture.processes.host_capacity import at_a_time
-from graphsafe.capture.processes.shared_servers import SharedServers
-from graphsafe.capture.processes.supervisor import Supervisor
-from graphsafe.capture.proof import Proof
+from graphsafe.capture.answers.devices import Devices
+from graphsafe.capture.parent.proof import Proof
+from graphsafe.capture.parent.supervision.device_use import DeviceUse
+from graphsafe.capture.parent.supervision.host_capacity import at_a_time
+from graphsafe.capture.parent.supervision.servers import Server
+from graphsafe.capture.parent.supervision.shared_servers import SharedServers
+from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import CaptureRequest
+from graphsafe.capture.shared.job import Job
 from graphsafe.errors import RequestError
 from graphsafe.report.model import Report
 from graphsafe.rulebook import load_rulebook
@@ -28,7 +30,8 @@ Progress = Callable[[str], None]
 
 
 class CaptureFault(Exception):
-    """graphsafe's own code failed. `reports` are those of all targets; the failed ones are inconclusive."""
+    """A failure of graphsafe's own code. `reports` holds one report per target; those of failed targets are
+    inconclusive."""
 
     def __init__(self, reports: list[Report]) -> None:
         super().__init__("graphsafe failed")
@@ -38,22 +41,31 @@ class CaptureFault(Exception):
 def capture_target(request: CaptureRequest, progress: Progress | None = None) -> Report:
     """Prove one target over its devices and buckets.
 
-    Whatever the target does is an answer: a request that is wrong gives a report with a `BAD_REQUEST` limit, a child in
-    which graphsafe failed one with an `INTERNAL` limit. Raises RequestError where there is no torch or no room for
-    temporary files, and CaptureFault where graphsafe failed outside of its children.
+    Every failure of the target is an answer: a wrong request gives a report with a `BAD_REQUEST` limit, a child in
+    which graphsafe itself failed gives one with an `INTERNAL` limit. Raises RequestError where torch is missing or
+    there is no room for temporary files, and CaptureFault where graphsafe failed outside of its children.
     """
     return capture_all([request], progress)[0]
 
 
-def capture_all(requests: Sequence[CaptureRequest], progress: Progress | None = None) -> list[Report]:
-    """A report each, in order; after Ctrl-C those of targets that were not done have an `INTERRUPTED` limit. Raises as
-    `capture_target` does."""
+def capture_all(
+    requests: Sequence[CaptureRequest],
+    progress: Progress | None = None,
+    breaks_off: Callable[[], AbstractContextManager[None]] = nullcontext,
+    kept: Server | None = None,
+) -> list[Report]:
+    """Return a report each, in order. Raises as `capture_target` does.
+
+    After Ctrl-C the reports of unfinished targets have an `INTERRUPTED` limit. `breaks_off` is a context manager in
+    which signals raise KeyboardInterrupt; a caller that handles signals passes its own. `kept` is a server from
+    `kept_server`, for a caller that makes several captures in a row.
+    """
     if importlib.util.find_spec("torch") is None:
         raise RequestError('capture needs PyTorch: pip install "graphsafe[capture]"')
     proofs = [Proof(request, load_rulebook(request.config.rule_packs)) for request in requests]
     waiting = [proof for proof in proofs if not proof.is_impossible()]
     if waiting:
-        _prove(waiting, progress)
+        _prove(waiting, progress, breaks_off, kept)
     reports = [proof.report() for proof in proofs]
     fault = next((proof.fault for proof in proofs if proof.fault is not None), None)
     if fault is not None:
@@ -61,14 +73,34 @@ def capture_all(requests: Sequence[CaptureRequest], progress: Progress | None = 
     return reports
 
 
-def _prove(proofs: Sequence[Proof], progress: Progress | None) -> None:
-    """Side by side in threads, which do nothing but wait for children; Ctrl-C comes to this one."""
+@contextmanager
+def kept_server() -> Iterator[Server | None]:
+    """Give a process that has imported torch, from which `capture_all` can fork any number of times.
+
+    Gives None on systems that cannot fork. Raises RequestError where no temporary folder can be made.
+    """
+    with _temporary_folder() as folder:
+        server = Server.start(folder, with_torch=True) if sys.platform == "linux" else None
+        try:
+            yield server
+        finally:
+            if server is not None:
+                server.close()
+
+
+def _prove(
+    proofs: Sequence[Proof],
+    progress: Progress | None,
+    breaks_off: Callable[[], AbstractContextManager[None]],
+    kept: Server | None,
+) -> None:
+    """Prove the targets side by side, in threads that only wait for children. Ctrl-C arrives in the calling thread."""
     interrupted = threading.Event()
     left = deque(enumerate(proofs))
-    # Not the threads themselves: in Python 3.11 a `join` that a signal interrupts takes a running thread for ended.
+    # `join` is not used to wait: in Python 3.11 a `join` that a signal interrupts marks a running thread as ended.
     working: list[threading.Event] = []
     try:
-        with _temporary_folder() as folder, SharedServers() as servers:
+        with _temporary_folder() as folder, breaks_off(), SharedServers(folder, kept) as servers:
             devices = DeviceUse()
 
             def supervisor(show: Progress | None) -> Supervisor:
@@ -91,7 +123,7 @@ def _prove(proofs: Sequence[Proof], progress: Progress | None) -> None:
                 if any(proof.wants_gpu for proof in proofs):
                     with supervisor(progress) as children:
                         present = _gpus(children, folder)
-                # Ranks of two targets on the same devices would wait for each other.
+                # Two targets with ranks on the same devices would wait for each other forever.
                 ranks = any(proof.has_ranks for proof in proofs)
                 for _ in range(1 if ranks else min(len(proofs), at_a_time())):
                     ended = threading.Event()
@@ -115,13 +147,13 @@ def _named_progress(proof: Proof, progress: Progress | None) -> Progress | None:
 
 
 def _gpus(supervisor: Supervisor, folder: str) -> Sequence[str]:
-    reported: Any = supervisor.run(Job("devices", folder, "", "")).result.get("devices")
-    return reported or ()
+    return supervisor.run(Job("devices", folder, "", "")).told[Devices].names
 
 
 @contextmanager
 def _temporary_folder() -> Iterator[str]:
-    """Raises RequestError where it cannot be made; what cannot be removed in the end is left."""
+    """Give a temporary folder. Raises RequestError where none can be made; files that cannot be removed at the end are
+    left."""
     try:
         folder = tempfile.mkdtemp(prefix="graphsafe-")
     except OSError as error:

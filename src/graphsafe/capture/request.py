@@ -1,4 +1,4 @@
-"""What `graphsafe capture` is asked to do, as the command line and the configuration say it."""
+"""The request of `graphsafe capture`, from the command line and the configuration."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from graphsafe.config import DEVICE, AxisValue, Config, Target, values_in_range
 from graphsafe.errors import RequestError, nearest
 
 BAD_REQUEST = "bad-request"
-"""The kind of the `Limit` that a report carries where the request itself was wrong: the target cannot be found,
-imported, built or stepped eagerly, or a device is absent. Its verdict is inconclusive, `why` is the one line for
-stderr, and the command exits with 2. Everything that fails only under capture or replay is a finding instead."""
+"""The kind of the `Limit` in a report of a wrong request: the target cannot be found, imported, built or stepped
+eagerly, or a device is absent. The verdict is then inconclusive, `why` is the one line for stderr, and the command
+exits with 2. Failures that occur only under capture or replay are findings instead."""
 
 INTERNAL = "internal"
 "The kind of the `Limit` of a report where graphsafe itself failed; `why` is one line about the fault."
@@ -33,7 +33,7 @@ DTYPES: Mapping[str, str] = {
     "f32": "float32",
     "f64": "float64",
 }
-"What `--input` calls a dtype -> its name in torch."
+"A dtype's name in `--input` -> its name in torch."
 
 _INPUT = re.compile(
     r"(?P<name>[^\W\d]\w*):(?P<dtype>\w+)\[(?P<shape>[\d,\s]*)\](?:=(?P<low>-?[\d.eE+-]+?)\.\.(?P<high>-?[\d.eE+-]+))?"
@@ -46,11 +46,11 @@ class InputSpec:
 
     name: str
     dtype: str
-    "The name in torch, e.g. `int64`."
+    "The dtype's name in torch, e.g. `int64`."
     shape: tuple[int, ...]
     low: float | None = None
     high: float | None = None
-    "Both bounds are included; without them floats are normally distributed, integers and booleans are 0 or 1."
+    "Both bounds are inclusive. Without bounds floats are normally distributed, integers and booleans are 0 or 1."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,38 +67,50 @@ class CaptureRequest:
     devices: tuple[str, ...] = ()
     "`cuda`, `cuda:N`, `all`, `sim`, `sim:N`, as asked; empty means the first GPU, or `sim` where there is none."
     buckets: Mapping[str, tuple[AxisValue, ...]] = field(default_factory=dict)
-    "Bucket axis -> its values; their product is run."
+    "Bucket axis -> its values. Every combination of values is run."
     sample: int | None = None
-    "How many of them are proven by themselves, all being captured in one pool; None means all."
+    "Number of buckets that are proven one by one, while all are captured in one pool; None means all."
     inputs: tuple[InputSpec, ...] = ()
     warmup: int = 3
     timeout: float = 300.0
-    "Seconds, a child."
+    "Seconds allowed per child process."
     replays: int | None = None
-    "How many replays the measuring child makes to look for growth and drift; None means that it does not."
+    "Number of replays that the measuring child makes to look for growth and drift; None means no such run."
     seed: int = 0
     nproc: int | None = None
-    "How many ranks run the target together; None where it is one process."
+    "Number of ranks that run the target together; None for a single process."
     variables: tuple[Mapping[str, str], ...] = ()
-    "For each rank, what a launcher that started them put into its environment."
+    "The environment variables that the launcher set, one mapping per rank."
+    shapes: bool = False
+    "Whether to predict from shapes alone, on a simulated device that computes no values."
+    timeline: bool = False
+    "Whether to profile a step and a replay on a GPU."
     plan: bool = False
-    "Whether to look for breaks where the step cannot be captured whole."
+    "Whether to look for breaks if the step cannot be captured whole."
     emit: Path | None = None
-    "Where to write the code that applies a verified plan."
+    "The file for the code that applies a verified plan."
     emit_for: str | None = None
-    "An engine of `graphsafe.capture.plan.marks.ENGINES` in whose terms; None for code on breakable-cuda-graphs."
+    """The engine in whose terms the code is written (one of `graphsafe.capture.plan.shared.marks.ENGINES`); None means
+    breakable-cuda-graphs."""
     check: bool = False
-    "Whether that code is run and compared with eager steps too."
+    "Whether that code is also run and compared with eager steps."
     breaks: bool = False
     "Whether ready-with-breaks is a success."
     declared: str | None = None
-    "What the configuration declares of its support for CUDA graphs; None leaves it to the step's classes."
+    "The support for CUDA graphs that the configuration declares; None leaves it to the step's classes."
     name: str | None = None
-    "What the configuration calls the target."
+    "The target's name in the configuration."
+    shown: str | None = None
+    "The target's name in reports, where it was given as an object and `target` is a temporary file."
+
+    @property
+    def called(self) -> str:
+        """The target as reports name it."""
+        return self.shown or self.target
 
 
 def parse_device(text: str) -> str:
-    """Raises RequestError."""
+    """Check the text of `--device` and return it. Raises RequestError."""
     if not DEVICE.fullmatch(text):
         raise RequestError(f"--device {text}: expected cuda, cuda:N, all, sim or sim:N")
     return text
@@ -140,7 +152,7 @@ def configured_target(text: str, config: Config) -> Target | None:
 
 
 def _axis_values(text: str) -> tuple[AxisValue, ...]:
-    """Raises ValueError."""
+    """Parse the values of one axis. Raises ValueError."""
     values = values_in_range(text)
     return (_axis_value(text),) if values is None else values
 

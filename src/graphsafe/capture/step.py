@@ -1,4 +1,4 @@
-"""What a factory may return when a callable and its arguments do not say enough."""
+"""`Step`: the return value of a factory whose callable and arguments are not enough to describe the step."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ class Step:
 
     `refresh(args, kwargs, k)` writes new values in place for replay `k` (1, 2, ...); torch, numpy and random are seeded
     by `k` before it is called. `reset()` puts back the state that the step changes.
+
+    `events` are actions that happen between steps: `{"reload": engine.reload, "gc": gc.collect}`. Each is called once,
+    in this order, and a replay after it must equal an eager step.
     """
 
     fn: Callable[..., Any]
@@ -20,3 +23,4 @@ class Step:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     refresh: Callable[[tuple[Any, ...], Mapping[str, Any], int], Any] | None = None
     reset: Callable[[], Any] | None = None
+    events: Mapping[str, Callable[[], Any]] = field(default_factory=dict)

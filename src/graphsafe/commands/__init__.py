@@ -1,1 +1,1 @@
-"""The commands with many options, one module each, and what they share."""
+"""The commands with many options, one module each, and their common parts."""

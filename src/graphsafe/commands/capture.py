@@ -6,13 +6,15 @@ import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from graphsafe.api import capture_requests
+from graphsafe.commands.gate import Gate, Shard
 from graphsafe.commands.options import (
     BAD_REQUEST,
     FINDINGS,
@@ -22,18 +24,26 @@ from graphsafe.commands.options import (
     check_outputs,
     config_here,
     form_option,
+    is_quiet,
     outputs_option,
+    own_output,
     put_outputs,
+    quiet_option,
     rule_texts,
+    usual_form,
 )
-from graphsafe.console import StatusLine, check_writable, complain, ended_by_signals, is_live, put_summary
+from graphsafe.console import StatusLine, check_writable, complain, is_live, put_summary, say
 from graphsafe.errors import RequestError
+from graphsafe.interrupts import Ended, ended_by_signals, release_interrupts
 
 if TYPE_CHECKING:
+    from graphsafe.capture.parent.supervision.servers import Server
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.report.model import Report
 
 REPORT_FILE = "graphsafe-report.json"
+_WITH_TIMELINE = frozenset(("html", "trace"))
+"Forms that show the step in time."
 
 
 def _each(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Sequence[str]], tuple[Any, ...]]:
@@ -53,6 +63,9 @@ def _parsed(name: str) -> Callable[[str], Any]:
 @click.argument("target", required=False)
 @click.option("--all", "all_targets", is_flag=True, help="Every target under [tool.graphsafe.targets].")
 @click.option("--allow-none", is_flag=True, help="With --all: it is a success if no target is configured.")
+@click.option("--locked", is_flag=True, help="With --all: fail only if something got worse than graphsafe.lock says.")
+@click.option("--update-lock", is_flag=True, help="With --all: write graphsafe.lock anew.")
+@click.option("--shard", metavar="K/N", help="With --all: every N-th target, from the K-th; see `report merge`.")
 @click.option(
     "--device",
     "devices",
@@ -95,6 +108,8 @@ def _parsed(name: str) -> Callable[[str], Any]:
     help="Run the target in N ranks of one process group, a device each.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--shapes", is_flag=True, help="Predict from shapes alone: a large model without weights or values.")
+@click.option("--watch", is_flag=True, help="Run again on each save, until Ctrl-C; torch is imported once.")
 @click.option("--plan", is_flag=True, help="Find which parts can be captured where the whole step cannot.")
 @click.option(
     "--emit", type=PATH, metavar="FILE", help="Write the code that applies the plan, on breakable-cuda-graphs."
@@ -105,10 +120,14 @@ def _parsed(name: str) -> Callable[[str], Any]:
 @click.option("--check", is_flag=True, help="With --plan: run the emitted code and compare it with eager steps.")
 @form_option
 @outputs_option
+@quiet_option
 def capture(
     target: str | None,
     all_targets: bool,
     allow_none: bool,
+    locked: bool,
+    update_lock: bool,
+    shard: str | None,
     devices: tuple[str, ...],
     buckets: tuple[Any, ...],
     sample: int | None,
@@ -118,6 +137,8 @@ def capture(
     replays: int | None,
     nproc: int | None,
     seed: int,
+    shapes: bool,
+    watch: bool,
     plan: bool,
     emit: Path | None,
     emit_for: str | None,
@@ -135,30 +156,43 @@ def capture(
     graphsafe capture model.py:build_layer --device cuda:1
     graphsafe capture model.py:build_layer --device sim --bucket batch=1,2,4
     graphsafe capture model.py:build_layer --nproc 2
+    graphsafe capture llama70b.py:build --shapes
     graphsafe capture --all --format github
+    graphsafe capture --all --locked --shard 2/8
     """
     if (target is None) != all_targets:
         raise RequestError("capture: give either a TARGET or --all")
-    if allow_none and not all_targets:
-        raise RequestError("capture --allow-none: give --all")
+    needs_all = {"--allow-none": allow_none, "--locked": locked, "--update-lock": update_lock, "--shard": shard}
+    for name, given in needs_all.items():
+        if given and not all_targets:
+            raise RequestError(f"capture {name}: give --all")
+    if locked and update_lock:
+        raise RequestError("capture: --locked compares with the lock, --update-lock writes it; give one of them")
+    part = Shard.parsed(shard)
     if allow_none and not config_here().targets:
         complain("nothing to capture: no target under [tool.graphsafe.targets]")
         return OK
-    printed = [output.form or "terminal" for output in outputs if output.file is None] or [form or "terminal"]
+    printed = [output.form or "terminal" for output in outputs if output.file is None] or [form or usual_form()]
     files = [Output(_absolute(output.file), output.form) for output in outputs if output.file is not None]
-    files = files or [Output(_absolute(Path(REPORT_FILE)), "json")]
+    files = files or [own_output(_absolute(Path(REPORT_FILE)))]
     check_outputs(files)
     _check_plan(emit, emit_for, check, all_targets)
+    if shapes:
+        _check_shapes(devices, {"--plan": plan or check, "--nproc": nproc, "--replays": replays})
     plan = plan or emit is not None or check
-    from graphsafe.capture.ranks.launched import Launched
+    from graphsafe.capture.parent.ranks.launched import Launched
 
     launched = Launched.by(os.environ)
     if launched is not None and nproc not in (None, launched.size):
         raise RequestError(f"capture --nproc {nproc}: a launcher has started {launched.size} ranks")
-    if launched is not None and launched.rank > 0:
-        return launched.follow()
+    if watch and (launched is not None or locked or update_lock):
+        raise RequestError("capture --watch: takes neither ranks of a launcher nor a lock")
+    if launched is not None:
+        release_interrupts()  # ranks first wait for each other
+        if launched.rank > 0:
+            return launched.follow()
     options = {
-        "devices": devices,
+        "devices": devices or (("sim",) if shapes else ()),
         "buckets": dict(buckets),
         "sample": sample,
         "inputs": inputs,
@@ -167,19 +201,53 @@ def capture(
         "replays": replays,
         "nproc": nproc,
         "seed": seed,
+        "shapes": shapes,
+        "timeline": bool({*printed, *(output.form_or(form, "json") for output in files)} & _WITH_TIMELINE),
         "plan": plan,
         "emit": None if emit is None else _absolute(emit),
         "emit_for": emit_for,
         "check": check,
     }
+    if watch:
+        prove = partial(_prove, form=form, files=files, printed=printed, all_targets=all_targets)
+        return _watch(partial(capture_requests, target, **options), part, prove)
     if launched is None:
-        return _prove(capture_requests(target, **options), form, files, printed, all_targets)
-    with launched.lead() as leader:
+        with ended_by_signals() as ended:
+            requests = part.part_of(capture_requests(target, **options))
+            gate = _gate(requests, locked, update_lock, part)
+            return _prove(requests, form, files, printed, all_targets, ended, gate)
+    with launched.lead() as leader, ended_by_signals() as ended:
         variables = tuple(leader.variables(rank) for rank in range(launched.size))
-        requests = capture_requests(target, **{**options, "nproc": launched.size, "variables": variables})
-        code = _prove(requests, form, files, printed, all_targets)
+        asked = {**options, "nproc": launched.size, "variables": variables}
+        requests = part.part_of(capture_requests(target, **asked))
+        code = _prove(requests, form, files, printed, all_targets, ended, _gate(requests, locked, update_lock, part))
         leader.tell(code)
         return code
+
+
+def _watch(asked: Callable[[], list[CaptureRequest]], part: Shard, prove: Callable[..., int]) -> int:
+    """Prove the same again whenever a file of the project changes; all children fork from one process."""
+    from graphsafe.capture.api import kept_server
+    from graphsafe.scan_watch import state_of, wait_for_change
+
+    folders = {config_here().root, *(request.config.root for request in asked())}
+    with ended_by_signals() as ended, kept_server() as kept:
+        while True:
+            state = state_of(folders)
+            if is_live(sys.stdout):
+                click.clear()
+            try:
+                prove(part.part_of(asked()), ended=ended, kept=kept)
+            except RequestError as error:  # a configuration that is being edited
+                complain(str(error))
+            if ended.by is not None:
+                return OK
+            complain("waiting for changes; Ctrl-C ends")
+            try:
+                with ended.breaks_off():
+                    wait_for_change(folders, state)
+            except KeyboardInterrupt:
+                return OK
 
 
 def _prove(
@@ -188,40 +256,51 @@ def _prove(
     files: Sequence[Output],
     printed: Sequence[str],
     all_targets: bool,
+    ended: Ended,
+    gate: Gate | None = None,
+    kept: Server | None = None,
 ) -> int:
-    """Run them and write what came of it; the exit code."""
+    """Prove the targets, write the reports, and return the exit code."""
     from graphsafe.capture.api import CaptureFault, capture_all
     from graphsafe.capture.request import INTERRUPTED as CUT_SHORT
 
+    if not requests:
+        say("nothing to capture: there are fewer targets than shards", err=True)
+        put_outputs((), form, files, "json", dict)
+        return OK
     status = StatusLine()
+    show = status.show if is_live(sys.stderr) and not is_quiet() else None
     fault: CaptureFault | None = None
-    with ended_by_signals() as ended_by:
-        try:
-            reports = capture_all(requests, status.show if is_live(sys.stderr) else None)
-        except CaptureFault as error:
-            fault, reports = error, error.reports
-        finally:
-            status.clear()
-        written = reports if all_targets else reports[0]
-        texts = rule_texts(requests[0].config)
-        try:
-            put_outputs(written, form, files, "json", texts)
-        finally:  # a full disk does not take away what took minutes
-            put_outputs(written, None, [Output(None, each) for each in printed], "terminal", texts)
-            if all_targets and printed == ["terminal"]:
-                names = [request.name or request.target for request in requests]
-                put_summary(list(zip(names, reports, strict=True)))
+    try:
+        reports = capture_all(requests, show, ended.breaks_off, kept)
+    except CaptureFault as error:
+        fault, reports = error, error.reports
+    finally:
+        status.clear()
+    written = reports if all_targets else reports[0]
+    texts = rule_texts(requests[0].config)
+    try:
+        put_outputs(written, form, files, "json", texts)
+    finally:  # a full disk must not destroy the results of minutes
+        put_outputs(written, None, [Output(None, each) for each in printed], "terminal", texts)
+        if all_targets and printed == ["terminal"]:
+            names = [request.name or request.target for request in requests]
+            put_summary(list(zip(names, reports, strict=True)))
     if any(limit.kind == CUT_SHORT for report in reports for limit in report.limits):
         complain("interrupted")
-        return 128 + (ended_by[0] if ended_by else signal.SIGINT)
-    code = max(_capture_code(report, request.breaks) for report, request in zip(reports, requests, strict=True))
+        return 128 + (ended.by or signal.SIGINT)
+    passes = {} if gate is None else gate.passes(requests, reports)
+    code = max(
+        _capture_code(report, request.breaks, passes.get(request.name or request.target))
+        for report, request in zip(reports, requests, strict=True)
+    )
     if fault is not None and fault.__cause__ is not None:
         raise fault.__cause__
     return code
 
 
 def _check_plan(emit: Path | None, emit_for: str | None, check: bool, all_targets: bool) -> None:
-    """Raises RequestError for options that do not go together."""
+    """Raise RequestError for options that do not go together."""
     if emit_for is not None and emit is None:
         raise RequestError("capture: --emit-for needs --emit FILE")
     if emit is not None and all_targets:
@@ -232,15 +311,35 @@ def _check_plan(emit: Path | None, emit_for: str | None, check: bool, all_target
         check_writable(emit)
 
 
+def _check_shapes(devices: Sequence[str], others: Mapping[str, object]) -> None:
+    """Raise RequestError for options that shapes alone cannot answer."""
+    wrong = [f"--device {device}" for device in devices if not device.startswith("sim")]
+    wrong += [name for name, given in others.items() if given]
+    if wrong:
+        raise RequestError(f"capture --shapes: nothing is computed, on any device; leave out {wrong[0]}")
+
+
 def _absolute(path: Path) -> Path:
-    """Where a path leads now, whatever becomes of the working directory. Raises RequestError."""
+    """Return an absolute path, which stays valid if the working directory disappears. Raises RequestError."""
     try:
         return path.absolute()
     except OSError:
         raise RequestError("the working directory does not exist any more") from None
 
 
-def _capture_code(report: Report, breaks: bool) -> int:
+def _gate(requests: Sequence[CaptureRequest], locked: bool, update_lock: bool, part: Shard) -> Gate | None:
+    if not (locked or update_lock) or not requests:
+        return None
+    from graphsafe.lock.file import NAME, check_place
+
+    path = requests[0].config.root / NAME
+    if update_lock:
+        check_place(path)
+    return Gate(path, update_lock, is_whole=part.of == 1)
+
+
+def _capture_code(report: Report, breaks: bool, passes: bool | None) -> int:
+    """Return the exit code of one target. `passes` is the lock's answer, None if the lock does not have this target."""
     from graphsafe.capture.request import BAD_REQUEST as BAD
     from graphsafe.capture.request import INTERNAL
 
@@ -252,4 +351,6 @@ def _capture_code(report: Report, breaks: bool) -> int:
         complain(f"{limit.what}: {limit.why}")
     if wrong:
         return BAD_REQUEST
+    if passes is not None:
+        return OK if passes else FINDINGS
     return OK if report.verdict == "ready" or (breaks and report.verdict == "ready-with-breaks") else FINDINGS

@@ -7,31 +7,38 @@ from pathlib import Path
 import click
 
 from graphsafe.commands.options import FINDINGS, OK, PATH
-from graphsafe.console import put_changes
-from graphsafe.errors import RequestError
+from graphsafe.console import check_writable, put_changes, put_text
 
 
 @click.command()
 @click.argument("before", type=PATH)
 @click.argument("after", type=PATH)
-def diff(before: Path, after: Path) -> int:
+@click.option("--format", "form", type=click.Choice(["terminal", "html"]), help="Default: text, or what -o FILE says.")
+@click.option("-o", "--output", type=PATH, metavar="FILE", help="Write to FILE instead of stdout.")
+def diff(before: Path, after: Path, form: str | None, output: Path | None) -> int:
     """Say in words what changed from one saved JSON report to another.
 
-    Verdicts, buckets, probes, times, memory, findings, and the environment. Exit code 1 if something got worse: a
-    verdict, or a new error or warning.
+    Verdicts, buckets, probes, times, memory, findings, and the environment; as a page, also both steps in time, one
+    above the other. Exit code 1 if something got worse: a verdict, or a new error or warning.
 
     \b
     graphsafe diff main.json graphsafe-report.json
+    graphsafe diff main.json graphsafe-report.json -o change.html
     """
-    from graphsafe.report.changes import changes
-    from graphsafe.report.json_form import ReportError, read_reports
+    from graphsafe.report.changes import change_lines, changes
+    from graphsafe.report.json_form import read_reports
     from graphsafe.report.model import Report
 
-    try:
-        old, new = read_reports(before), read_reports(after)
-    except ReportError as error:
-        raise RequestError(str(error)) from None
-    pairs = [[one] if isinstance(one, Report) else one for one in (old, new)]
-    sections = changes(*pairs)
-    put_changes(sections)
+    check_writable(output)
+    old, new = read_reports(before), read_reports(after)
+    olds, news = ([one] if isinstance(one, Report) else one for one in (old, new))
+    sections = changes(olds, news)
+    if form == "html" or (form is None and output is not None and output.suffix.lower() == ".html"):
+        from graphsafe.report.html.changes import render_changes
+
+        put_text(render_changes(olds, news, (str(before), str(after))), output)
+    elif output is not None:
+        put_text("\n".join(change_lines(sections)) + "\n", output)
+    else:
+        put_changes(sections)
     return FINDINGS if any(change.worse for section in sections for change in section.changes) else OK

@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, options, and where the configuration comes from."""
+"""The common parts of commands: exit codes, options, and the source of the configuration."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from graphsafe.config import Config
+    from graphsafe.report.ledger.model import Ledger
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
@@ -49,16 +50,16 @@ class _Form(click.ParamType[str]):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a report goes: a file, or stdout where `file` is None; in a form of its own, if it names one."""
+    """The destination of a report: a file, or stdout if `file` is None; in a form of its own, if it names one."""
 
     file: Path | None
     form: str | None
 
     def form_or(self, asked: str | None, otherwise: str) -> str:
-        """Its own form, else the one of --format, else the one that the file's suffix names."""
-        from graphsafe.report.forms import FORM_OF_SUFFIX
+        """Return its own form, else the one of --format, else the one that the file's name says."""
+        from graphsafe.report.forms import form_of
 
-        known = FORM_OF_SUFFIX.get(self.file.suffix.lower()) if self.file is not None else None
+        known = form_of(self.file.name) if self.file is not None else None
         return self.form or asked or known or otherwise
 
 
@@ -96,37 +97,89 @@ outputs_option = click.option(
 )
 
 
+_QUIET = "graphsafe.quiet"
+
+
+def _be_quiet(context: click.Context, parameter: click.Parameter, is_quiet: bool) -> None:
+    context.meta[_QUIET] = is_quiet
+
+
+quiet_option = click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=_be_quiet,
+    help="One line per finding, no progress, and of remarks only errors.",
+)
+
+
+def is_quiet() -> bool:
+    """Return whether the running command was given -q."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_QUIET))
+
+
+def usual_form() -> str:
+    """Return the form for stdout if none is named."""
+    return "concise" if is_quiet() else "terminal"
+
+
 def check_outputs(outputs: Sequence[Output]) -> None:
-    """Raises RequestError for files that cannot be written, before the work."""
+    """Raise RequestError before the work for files that cannot be written."""
     from graphsafe.console import check_writable
 
     for output in outputs:
         check_writable(output.file)
 
 
+def own_output(file: Path) -> Output:
+    """Return the output to a file that the user did not name.
+
+    Raises RequestError for a link to another folder, since a repository may contain one.
+    """
+    from graphsafe.files import leads_out
+
+    if leads_out(file, file.parent):
+        raise RequestError(f"{file.name}: leads out of the working directory; remove the link, or name a file with -o")
+    return Output(file, "json")
+
+
 def put_outputs(
-    reports: Report | Sequence[Report],
+    reports: Report | Sequence[Report] | Ledger,
     form: str | None,
     outputs: Sequence[Output],
     otherwise: str,
     rules: Callable[[], RuleTexts],
     source: Lines | None = None,
 ) -> None:
-    """To every output, or to stdout where there is none. A file that cannot be written does not keep others from it."""
+    """Write to every output, or to stdout if there is none. A file that cannot be written does not stop the others."""
     from graphsafe.console import put
 
     failures = []
     for output in outputs or (Output(None, None),):
+        asked = output.form_or(form, otherwise)
         try:
-            put(reports, output.form_or(form, otherwise), output.file, rules, source)
+            if asked == "trace":
+                _check_timeline(reports, output)
+            put(reports, asked, output.file, rules, source)
         except RequestError as error:
             failures.append(error)
     if failures:
         raise failures[0]
 
 
+def _check_timeline(reports: Report | Sequence[Report] | Ledger, output: Output) -> None:
+    """Raises RequestError for what has no timeline."""
+    from graphsafe.report.model import Report
+
+    several = (reports,) if isinstance(reports, Report) else reports
+    if not isinstance(several, Sequence) or any(report.command != "capture" for report in several):
+        raise RequestError(f"-o {output.file or 'trace'}: only a capture has a timeline")
+
+
 def rule_texts(config: Config) -> Callable[[], RuleTexts]:
-    """A loader of the rules' texts, for the forms that show them."""
+    """Return a loader of the rules' texts, for the forms that show them."""
 
     def load() -> RuleTexts:
         from graphsafe.rulebook import load_rulebook

@@ -17,12 +17,16 @@ from graphsafe.commands.options import (
     Output,
     check_outputs,
     form_option,
+    is_quiet,
     outputs_option,
     put_outputs,
+    quiet_option,
     rule_texts,
+    usual_form,
 )
 from graphsafe.commands.scan_modes import ScanModes, complain_of_limits
-from graphsafe.console import complain, is_live, put_statistics
+from graphsafe.confirmation import captures_in, confirmed, summary
+from graphsafe.console import complain, is_live, put_statistics, say
 from graphsafe.errors import RequestError
 from graphsafe.files import with_real_folder
 from graphsafe.scan_request import ScanRequest, refusal_of, source_over
@@ -50,12 +54,13 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=PATH)
 @form_option
 @outputs_option
+@quiet_option
 @click.option(
     "--select",
     multiple=True,
     callback=_codes,
     metavar="CODES",
-    help="Only these rules: GS101,GS2. Stands in for what is configured.",
+    help="Only these rules: GS101,GS2. Replaces the configured selection.",
 )
 @click.option(
     "--extend-select",
@@ -80,12 +85,12 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
     type=click.Choice(["captured", "step"]),
     help="Only findings in code that a graph will hold, or only those in host code around it (default: both).",
 )
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 also if there are findings.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option(
     "--confidence",
     type=click.Choice(["likely", "possible"]),
     default="likely",
-    help="Also report what is only possible (default: likely).",
+    help="Also report findings that are only possible (default: likely).",
 )
 @click.option(
     "--baseline",
@@ -101,23 +106,31 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
     metavar="REASON",
     help="Instead of a report: write `# graphsafe: ignore[CODE] REASON` on the lines that fail the scan.",
 )
-@click.option("--fix", is_flag=True, help="Repair what has one right answer, and report what is left.")
-@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff-fixes: repairs too that can change a result.")
-@click.option("--diff-fixes", is_flag=True, help="Instead of a report: what --fix would change, as a diff.")
+@click.option("--fix", is_flag=True, help="Apply repairs that have one right answer, and report the other findings.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff-fixes: also repairs that can change a result.")
+@click.option("--diff-fixes", is_flag=True, help="Instead of a report: the changes that --fix would make, as a diff.")
 @click.option(
     "--diff", metavar="REV", help="Only findings on lines changed since the git revision REV, or since leaving it."
 )
 @click.option(
     "--stdin-filename", type=PATH, metavar="FILE", help="With `-`: the file of the project that stdin stands for."
 )
+@click.option(
+    "--with",
+    "captures",
+    type=PATH,
+    multiple=True,
+    metavar="FILE",
+    help="A report of `graphsafe capture`: which findings that run confirmed, refuted or never reached; repeatable.",
+)
 @click.option("--watch", is_flag=True, help="Scan again whenever a file of the project changes, until Ctrl-C.")
 @click.option("--statistics", is_flag=True, help="Instead of a report: how many findings each rule has.")
-@click.option("--show-settings", is_flag=True, help="Instead of a report: what is in force, and where it comes from.")
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep what earlier scans found.")
+@click.option("--show-settings", is_flag=True, help="Instead of a report: the settings, and where each comes from.")
+@click.option("--no-cache", is_flag=True, help="Neither use nor keep results of earlier scans.")
 @click.option(
-    "--cache-dir", type=PATH, metavar="DIR", help="Keep it in DIR (default: .graphsafe_cache in the project)."
+    "--cache-dir", type=PATH, metavar="DIR", help="Keep results in DIR (default: .graphsafe_cache in the project)."
 )
-@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one per core).")
 @click.option(
     "--explain-path",
     metavar="FUNC",
@@ -143,6 +156,7 @@ def scan(
     diff_fixes: bool,
     diff: str | None,
     stdin_filename: Path | None,
+    captures: tuple[Path, ...],
     statistics: bool,
     show_settings: bool,
     no_cache: bool,
@@ -165,6 +179,7 @@ def scan(
     graphsafe scan - --stdin-filename model.py < buffer
     graphsafe scan --diff main             # only lines that this branch changed
     graphsafe scan --write-baseline        # later scans report what is new
+    graphsafe scan src/ --with graphsafe-report.json
     graphsafe scan --fix                   # repair what has one right answer
     graphsafe scan --add-ignore "not in a captured region"
     """
@@ -188,21 +203,23 @@ def scan(
     }
     mode = next((name for name, is_asked in modes.items() if is_asked), None)
     writes = write_baseline or add_ignore is not None or fix
-    if watch:
-        if buffers or writes:
-            raise RequestError("scan --watch: takes neither `-` nor what changes files")
-        return _watch(there)
     _check_mode(form, outputs, modes)
-    if buffers and (writes or diff is not None or explain_path is not None):
-        raise RequestError("scan -: takes no --write-baseline, --add-ignore, --fix, --diff or --explain-path")
-    if fix and mode not in (None, "--statistics"):
-        raise RequestError(f"scan: give either --fix or {mode}")
-    if unsafe_fixes and not (fix or diff_fixes):
-        raise RequestError("scan --unsafe-fixes: give --fix or --diff-fixes too")
+    _refuse(
+        {
+            "scan --watch: takes neither `-` nor what changes files": watch and (bool(buffers) or writes),
+            "scan -: takes no --write-baseline, --add-ignore, --fix, --diff or --explain-path": bool(buffers)
+            and (writes or diff is not None or explain_path is not None),
+            f"scan: give either --fix or {mode}": fix and mode not in (None, "--statistics"),
+            f"scan: give either --with or {mode or '--fix'}": bool(captures) and (fix or mode is not None),
+            "scan --unsafe-fixes: give --fix or --diff-fixes too": unsafe_fixes and not (fix or diff_fixes),
+            "scan --write-baseline records all findings; it takes no --diff": write_baseline and diff is not None,
+        }
+    )
     if add_ignore is not None:
         check_reason(add_ignore)
-    if write_baseline and diff is not None:
-        raise RequestError("scan --write-baseline records all findings; it takes no --diff")
+    runs = captures_in(captures)
+    if watch:
+        return _watch(there)
     check_outputs(outputs)
     request = ScanRequest(
         paths=there,
@@ -229,24 +246,30 @@ def scan(
     elif fix or diff_fixes:
         report, code = scan.fix(unsafe_fixes, is_written=fix)
     else:
-        report, code = scan.report()
+        hot: dict[str, set[tuple[int, int]]] = {}
+        report, code = scan.report(hot if runs else None)
+        report = confirmed(report, runs, hot) if runs else report
     if statistics:
         put_statistics(report)
     elif mode is None:
-        put_outputs(report, form, outputs, "terminal", rule_texts(scan.parts[0].config), source_over(buffers))
-    complain_of_limits(report)
+        put_outputs(report, form, outputs, usual_form(), rule_texts(scan.parts[0].config), source_over(buffers))
+    if not is_quiet():
+        complain_of_limits(report)
+        if runs:
+            say(summary(report), err=True)
     return BAD_REQUEST if refused else code
 
 
 def _watch(paths: Sequence[Path]) -> int:
-    """Run the same command again and again, each time as a process of its own, which forgets all that it read."""
+    """Run the same command again and again, each time in a new process, which keeps nothing in memory."""
     import subprocess
 
     from graphsafe.config import config_over
-    from graphsafe.watch import state_of, wait_for_change
+    from graphsafe.own_python import command
+    from graphsafe.scan_watch import state_of, wait_for_change
 
-    command: list[str] = click.get_current_context().find_object(list) or []
-    again = [sys.executable, "-m", "graphsafe", *(word for word in command if word != "--watch")]
+    words: list[str] = click.get_current_context().find_object(list) or []
+    again = command("from graphsafe.cli import run; sys.exit(run())", *(word for word in words if word != "--watch"))
     folders = {config_over(path).root for path in paths}
     try:
         while True:
@@ -261,13 +284,13 @@ def _watch(paths: Sequence[Path]) -> int:
 
 
 def _shows_edits(form: str | None, outputs: Sequence[Output]) -> bool:
-    """Whether a form is asked for that shows how findings are repaired."""
+    """Return whether one of the wanted forms shows repairs."""
     asked = {output.form_or(form, "terminal") for output in outputs} if outputs else {form or "terminal"}
     return bool(asked & {"json", "sarif"})
 
 
 def _buffers(paths: Sequence[Path], name: Path | None) -> Mapping[Path, bytes]:
-    """What stdin holds, by the absolute path of its file; empty where stdin is not asked for."""
+    """Return the content of stdin by the absolute path of its file; empty if stdin is not asked for."""
     if Path("-") not in paths:
         if name is not None:
             raise RequestError("scan --stdin-filename: give `-` as the path")
@@ -285,8 +308,15 @@ def _buffers(paths: Sequence[Path], name: Path | None) -> Mapping[Path, bytes]:
     return {with_real_folder(path): data}
 
 
+def _refuse(refusals: Mapping[str, bool]) -> None:
+    """Raise RequestError with the first message whose condition holds."""
+    for message, holds in refusals.items():
+        if holds:
+            raise RequestError(message)
+
+
 def _check_mode(form: str | None, outputs: Sequence[Output], modes: Mapping[str, bool]) -> None:
-    """Refuse what would be ignored: a mode other than a report is alone, and prints text."""
+    """Refuse options that would be ignored: a mode other than a report excludes them, and prints text."""
     asked = [mode for mode, is_asked in modes.items() if is_asked]
     if len(asked) > 1:
         raise RequestError(f"scan: give either {' or '.join(asked)}")

@@ -1,4 +1,4 @@
-"""What `graphsafe scan` can do: a report, or one of the things that are done instead."""
+"""The modes of `graphsafe scan`: a report, or something done instead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
-from graphsafe.commands.options import FINDINGS, OK
+from graphsafe.commands.options import FINDINGS, OK, is_quiet
 from graphsafe.console import (
     ProgressBar,
     complain,
@@ -31,7 +31,7 @@ _TOLD = ("no-root", "internal-error", "unmatched-setting")
 
 
 class ScanModes:
-    """A request, part by part: one part a configuration. Raises RequestError."""
+    """A request, one part per configuration. Raises RequestError."""
 
     def __init__(self, request: ScanRequest, buffers: Buffers, exit_zero: bool) -> None:
         self.request = request
@@ -40,10 +40,10 @@ class ScanModes:
         self.parts = parts_of(request)
         self._buffers = buffers
         self._bar = ProgressBar("reading hot code")
-        self._progress = self._bar.show if is_live(sys.stderr) else None
+        self._progress = self._bar.show if is_live(sys.stderr) and not is_quiet() else None
 
     def explain(self, function: str) -> None:
-        """Why a function is hot, or is not."""
+        """Print why a function is hot, or not."""
         from graphsafe.scan.api import explain_path
 
         jobs, reported = self.request.jobs, []
@@ -63,48 +63,57 @@ class ScanModes:
 
         reports = [self._scanned(part, is_known=False) for part in self.parts]
         for part, report in zip(self.parts, reports, strict=True):
+            if self.request.baseline is None:
+                known.check_place(part.baseline, part.config.root)
             put_written(known.write(report, part.baseline, scope(part, self.request)), part.baseline)
         return joined(reports), OK
 
     def add_ignores(self, reason: str) -> Outcome:
-        """Suppress what fails the scan, with this reason."""
+        """Suppress the findings that fail the scan, with this reason."""
         from graphsafe.ignore_comments import add_ignores
 
         code, reports = OK, []
         for part in self.parts:
-            reports.append(self._scanned(part))
-            added = add_ignores(part.failing(reports[-1]), reason)
+            added = add_ignores(partial(self._scanned, part), part.config.root, part.failing, reason)
+            reports.append(added.report)
             put_added(added)
             code = FINDINGS if added.failures else code
         return joined(reports), code
 
     def fix(self, unsafe: bool, is_written: bool) -> Outcome:
-        """Repair, and report what is left; or show what would change, and report what is there."""
+        """Repair and report the remaining findings, or show what would change and report all findings."""
         from graphsafe.fixes.apply import diff, fix_all, write
 
         code, reports = OK, []
         for part in self.parts:
-            fixed = fix_all(partial(self._scanned, part), unsafe)
+            scan = partial(self._scanned, part)
+            fixed = fix_all(scan, part.config.root, unsafe)
             if is_written:
-                failures = write(fixed)
-                put_fixed(fixed, failures)
+                fixed = write(fixed, scan)
+                put_fixed(fixed)
             else:
-                failures = fixed.failures
                 put_diff(diff(fixed))
             reports.append(fixed.report if is_written else fixed.first)
-            code = FINDINGS if failures else code
+            code = FINDINGS if fixed.failures else code
         return joined(reports), max(code, self._judged(reports))
 
-    def report(self) -> Outcome:
-        reports = [self._scanned(part) for part in self.parts]
+    def report(self, hot: dict[str, set[tuple[int, int]]] | None = None) -> Outcome:
+        """Report the findings; `hot` takes the statements of hot code by the absolute paths of their files."""
+        reports = [self._scanned(part, hot=hot) for part in self.parts]
         return joined(reports), self._judged(reports)
 
     def _judged(self, reports: Sequence[Report]) -> int:
         failing = any(part.failing(report) for part, report in zip(self.parts, reports, strict=True))
         return FINDINGS if failing and not self._exit_zero else OK
 
-    def _scanned(self, part: Part, held: Buffers = MappingProxyType({}), is_known: bool = True) -> Report:
-        """With what is in `held` in place of what is saved."""
+    def _scanned(
+        self,
+        part: Part,
+        held: Buffers = MappingProxyType({}),
+        is_known: bool = True,
+        hot: dict[str, set[tuple[int, int]]] | None = None,
+    ) -> Report:
+        """Scan with the held contents in place of the saved files."""
         try:
             return run_part(
                 part,
@@ -112,6 +121,7 @@ class ScanModes:
                 buffers={**self._buffers, **held},
                 changes=self._changes,
                 is_known=is_known,
+                hot=hot,
                 progress=self._progress,
                 complain=complain,
             )
@@ -120,7 +130,7 @@ class ScanModes:
 
 
 def complain_of_limits(report: Report) -> None:
-    """Say on stderr what of them the user has to know, whatever form the report has."""
+    """Print the limits that the user has to know on stderr, whatever form the report has."""
     for limit in report.limits:
         if limit.kind in _TOLD:
             complain(f"{limit.what}: {limit.why}")

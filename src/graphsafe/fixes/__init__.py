@@ -1,1 +1,1 @@
-"""Repairs that have one right answer: what they would write for a finding, and how they are applied to files."""
+"""Repairs with one right answer: the edits for a finding, and their application to files."""

@@ -1,4 +1,4 @@
-"""Applies the fixes of findings to the files that they are in."""
+"""Applies the fixes of findings to their files."""
 
 from __future__ import annotations
 
@@ -6,96 +6,108 @@ import ast
 import difflib
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphsafe.files import with_real_folder, write_atomically
 from graphsafe.fixes.proposals import SAFE
+from graphsafe.held_files import HeldFiles, Scan
 from graphsafe.report.model import Edit, Finding, Report, unsuppressed
-from graphsafe.scan.sources.source import Unreadable, editable_lines, read_bytes
+from graphsafe.scan.sources.source import Unreadable, editable_lines
 
 MAX_ROUNDS = 10
-"Scans after each other: a fix can make room for the next one, on the same line or around it."
+"Number of scans in a row: a fix can make room for the next one, on the same line or around it."
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """What became of the files."""
+    """The result of fixing."""
 
     first: Report
-    "Of what was there."
+    "The report before the fixes."
     report: Report
-    "Of what is left."
-    files: Mapping[str, tuple[bytes, bytes]]
-    "Before and after, by the paths that locations give."
-    count: int
-    "How many findings were fixed."
-    failures: tuple[str, ...] = ()
-    "What was not written, and why: a line each."
+    "The report of the findings that remain."
+    held: HeldFiles
+    made: Sequence[Finding]
+    "The findings that were fixed."
+
+    @property
+    def count(self) -> int:
+        """How many findings were fixed in files that could be written."""
+        files = self.files
+        return sum(one.location.path in files for one in self.made)
+
+    @property
+    def risks(self) -> Sequence[str]:
+        """Return, a line each, when unsafe fixes give another result."""
+        files = self.files
+        return [
+            f"{at.path}:{at.line}: unsafe: {risk}"
+            for one in self.made
+            if (risk := one.data.get("edits_risk")) and (at := one.location).path in files
+        ]
+
+    @property
+    def files(self) -> Mapping[str, tuple[bytes, bytes]]:
+        """Return contents before and after, by the paths that locations give."""
+        return self.held.changed()
+
+    @property
+    def failures(self) -> Sequence[str]:
+        """Return the findings that could not be fixed, with the reason, a line each."""
+        return [f"{path}: {why}" for path, why in self.held.failures.items()]
 
 
 def fixable(report: Report, unsafe: bool) -> list[Finding]:
-    """The findings that have edits of the wanted kind."""
+    """Return the findings that have edits of the wanted kind."""
     return [one for one in unsuppressed(report) if one.edits and (unsafe or one.data.get("edits") == SAFE)]
 
 
-@dataclass(slots=True)
-class _Files:
-    """What the files hold now, and what they held first."""
+def fix_all(scan: Scan, root: Path, unsafe: bool) -> Fixed:
+    """Apply fixes to files of the project in `root` and scan again until none is left; nothing is written here.
 
-    before: dict[str, bytes] = field(default_factory=dict)
-    now: dict[str, bytes] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-
-
-def fix_all(scan: Callable[[Mapping[Path, bytes]], Report], unsafe: bool) -> Fixed:
-    """Apply fixes and scan again until none is left.
-
-    `scan` is given what files hold in place of what is saved; nothing is written here.
+    Every scan reads the held contents: files may change meanwhile, and the first report may be a stored one of an
+    earlier scan.
     """
-    files, count = _Files(), 0
+
+    def wanted(report: Report) -> list[Finding]:
+        return fixable(report, unsafe)
+
+    files = HeldFiles(root)
+    made: list[Finding] = []
     first = report = scan({})
     for _ in range(MAX_ROUNDS):
-        done = _fix_once(fixable(report, unsafe), files)
+        report = files.scanned(scan, wanted, report)
+        done = _fix_once(wanted(report), files)
         if not done:
             break
-        count += done
-        report = scan({with_real_folder(path): data for path, data in files.now.items()})
-    changed = {path: (files.before[path], data) for path, data in files.now.items()}
-    return Fixed(first, report, changed, count, tuple(f"{path}: {why}" for path, why in files.failures.items()))
+        made += done
+        report = scan(files.buffers())
+    return Fixed(first, report, files, made)
 
 
-def _fix_once(findings: Iterable[Finding], files: _Files) -> int:
-    by_path: dict[str, list[Finding]] = {}
-    for finding in findings:
-        by_path.setdefault(finding.location.path, []).append(finding)
-    count = 0
-    for path, found in by_path.items():
-        if path in files.failures:
-            continue
+def _fix_once(findings: Iterable[Finding], files: HeldFiles) -> list[Finding]:
+    made: list[Finding] = []
+    for path, found in files.by_file(findings).items():
+        edits, taken = apart(found)
         try:
-            data = files.now.get(path) or read_bytes(path)
-            fixed, number = apart(found)
-            after = edited(data, fixed)
+            files.change(path, edited(files.content(path), edits))
         except Unreadable as error:
             files.failures[path] = error.reason
             continue
-        files.before.setdefault(path, data)
-        files.now[path] = after
-        count += number
-    return count
+        made += taken
+    return made
 
 
-def apart(findings: Iterable[Finding]) -> tuple[list[Edit], int]:
-    """The edits of as many findings as do not touch each other's, from the top, and how many findings that are."""
-    taken: list[Edit] = []
-    count = 0
+def apart(findings: Iterable[Finding]) -> tuple[list[Edit], list[Finding]]:
+    """Return the edits of as many findings as do not overlap, from the top, and these findings."""
+    edits: list[Edit] = []
+    taken: list[Finding] = []
     for finding in findings:
-        if not any(_overlap(edit, other) for edit in finding.edits for other in taken):
-            taken += finding.edits
-            count += 1
-    return taken, count
+        if not any(_overlap(edit, other) for edit in finding.edits for other in edits):
+            edits += finding.edits
+            taken.append(finding)
+    return edits, taken
 
 
 def _overlap(one: Edit, other: Edit) -> bool:
@@ -106,7 +118,8 @@ def _overlap(one: Edit, other: Edit) -> bool:
 
 
 def edited(data: bytes, edits: Sequence[Edit]) -> bytes:
-    """A file after edits; encoding and line ends stay. Raises Unreadable, also where no Python would be left."""
+    """Return a file after edits; its encoding and line ends stay. Raises Unreadable, also if the result is not
+    Python."""
     encoding, lines, ends = editable_lines(data)
     newline = max(set(ends), key=ends.count) if ends else "\n"
     for edit in sorted(edits, key=lambda edit: (edit.line, edit.column), reverse=True):
@@ -125,19 +138,13 @@ def edited(data: bytes, edits: Sequence[Edit]) -> bytes:
         raise Unreadable(f"the fixes would not leave legal Python: {error}") from None
 
 
-def write(fixed: Fixed) -> Sequence[str]:
-    """Write the files; what could not be written, a line each."""
-    failures = list(fixed.failures)
-    for path, (_, after) in fixed.files.items():
-        try:
-            write_atomically(Path(path), after)
-        except OSError as error:
-            failures.append(f"{path}: {error.strerror}")
-    return failures
+def write(fixed: Fixed, scan: Scan) -> Fixed:
+    """Write the files; if one cannot be written, report the findings of a new scan."""
+    return fixed if fixed.held.write() else replace(fixed, report=scan({}))
 
 
 def diff(fixed: Fixed) -> Iterator[bytes]:
-    """The changes as a unified diff, which `git apply` and `patch` take, line by line."""
+    """Yield the changes line by line as a unified diff for `git apply` and `patch`."""
     for path, (before, after) in sorted(fixed.files.items()):
         old, new = (data.split(b"\n") for data in (before, after))
         for lines in (old, new):

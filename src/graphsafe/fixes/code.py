@@ -1,4 +1,4 @@
-"""The text of a file that a fix looks at: its tree, what stands at a place, and what stands around it.
+"""The text of a file that a fix looks at: its tree, the nodes at a place, and the nodes around it.
 
 `ast` finds the place, since it has positions and is fast; libcst rewrites the text there (rewriting.py).
 """
@@ -17,7 +17,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 class Code:
     def __init__(self, lines: Sequence[str]) -> None:
-        """Raises SyntaxError, ValueError, RecursionError or MemoryError for what `ast` cannot read."""
+        """Parse the lines. Raises SyntaxError, ValueError, RecursionError or MemoryError if `ast` cannot read them."""
         self.lines = lines
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -36,12 +36,12 @@ class Code:
         return found
 
     def at(self, location: Location) -> list[ast.AST]:
-        """What begins and ends where a finding does, the outermost first."""
+        """Return the nodes that begin and end with a finding's span, the outermost first."""
         place = (location.line, location.column, location.end_line, location.end_column)
         return self._by_place.get(place, [])
 
     def place(self, node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
-        """First line and column, last line and the column after the last: from 1, in code points."""
+        """Return the first line and column, the last line, and the column after the last: from 1, in code points."""
         end_line = node.end_lineno or node.lineno
         return (
             node.lineno,
@@ -65,7 +65,8 @@ class Code:
         return Edit(*self.place(node), text)
 
     def added_below(self, node: ast.stmt, text: str) -> Edit:
-        """A line under a statement that has its last line to itself, indented as it is."""
+        """Return the edit that adds a line under a statement, with its indentation. The statement has its last line to
+        itself."""
         line = node.end_lineno or node.lineno
         column = len(self.lines[line - 1]) + 1
         return Edit(line, column, line, column, f"\n{' ' * node.col_offset}{text}")
@@ -74,7 +75,7 @@ class Code:
         return self._parents.get(node)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What a node lies in, from the inside out."""
+        """Yield the nodes around a node, from the inside out."""
         outer = self.parent(node)
         while outer is not None:
             yield outer
@@ -84,13 +85,14 @@ class Code:
         return next((outer for outer in self.around(node) if isinstance(outer, Definition)), None)
 
     def owner(self, node: ast.AST) -> ast.ClassDef | None:
-        """The class in whose method a node stands."""
+        """Return the class of the method in which a node lies, or None."""
         function = self.function(node)
         outer = self.parent(function) if function is not None else None
         return outer if isinstance(outer, ast.ClassDef) else None
 
     def assigned(self, target: str) -> list[ast.expr | None]:
-        """What the file assigns to a name or attribute by its text; None for what is no plain assignment."""
+        """Return the values that the file assigns to a name or attribute, given as text; None for an assignment that is
+        not plain."""
         found: list[ast.expr | None] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Assign):
@@ -102,7 +104,7 @@ class Code:
         return found
 
     def imports(self, name: str) -> bool:
-        """Whether the module says `import name`."""
+        """Return whether the module has `import name`."""
         return any(
             isinstance(node, ast.Import) and any(alias.name == name and not alias.asname for alias in node.names)
             for node in self.tree.body
@@ -110,7 +112,7 @@ class Code:
 
 
 def dotted(node: ast.expr) -> str:
-    """`torch.linalg.inv`; empty for what is no name."""
+    """Return a dotted name such as `torch.linalg.inv`; empty if the node is no name."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -120,7 +122,7 @@ def dotted(node: ast.expr) -> str:
 
 
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    """What a call gives for a parameter, by position or by name; None also where `*` hides it."""
+    """Return the argument that a call passes for a parameter, by position or by name; None also if `*` hides it."""
     if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords):
         return None
     if position < len(call.args):
@@ -129,7 +131,7 @@ def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
 
 
 def is_literal(node: ast.expr) -> bool:
-    """A number that stands in the code: `3`, `-0.5`, `True`."""
+    """Return whether it is a number written in the code: `3`, `-0.5`, `True`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         node = node.operand
     if isinstance(node, ast.Constant):
@@ -138,7 +140,7 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def is_plain(node: ast.expr) -> bool:
-    """Reading it does nothing else and takes no time: names, attributes, numbers and arithmetic of them."""
+    """Return whether reading it has no effect and takes no time: names, attributes, numbers and arithmetic of them."""
     if isinstance(node, (ast.Name, ast.Constant)):
         return True
     if isinstance(node, ast.Attribute):

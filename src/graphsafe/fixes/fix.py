@@ -1,4 +1,4 @@
-"""What a fix is: edits of one file that repair one finding."""
+"""A fix: edits of one file that repair one finding."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from graphsafe.report.model import Edit, Finding
 @dataclass(frozen=True, slots=True)
 class Fix:
     title: str
-    "What it does, as an order: `use torch.full`."
+    "The repair as an order: `use torch.full`."
     edits: tuple[Edit, ...]
-    is_safe: bool = True
-    "On the CPU the step gives the same result, whatever else the program does."
+    risk: str = ""
+    """The cases in which it gives another result, in words that follow "unsafe:". Empty for a safe fix: on the CPU the
+    step gives the same result, whatever else the program does."""
+
+    @property
+    def is_safe(self) -> bool:
+        return not self.risk
 
 
 Proposal = Callable[[Code, Finding], Fix | None]
-"""What a fix would do about a finding; None where it is not known to be right."""
+"""Returns the fix of a finding, or None if none is known to be right."""

@@ -1,4 +1,4 @@
-"""State that every step computes anew is written into the tensor that holds it."""
+"""Writes state that every step computes anew into the tensor that holds it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from graphsafe.fixes.fix import Fix
 from graphsafe.report.model import Finding
 
 _METHODS: dict[type[ast.operator], str] = {ast.Add: "add_", ast.Sub: "sub_", ast.Mult: "mul_", ast.Div: "div_"}
+_RISK = (
+    "it fails where the other side has a larger shape or a wider dtype, and other holders of the tensor see it change"
+)
 _KEEPS_SHAPE = frozenset("add sub mul div clamp clamp_min clamp_max lerp exp sqrt abs neg tanh sigmoid relu".split())
-"Methods whose result has their receiver's shape if their arguments are smaller, and that have an in-place form."
+"Methods that have an in-place form, and whose result has their receiver's shape if their arguments are smaller."
 
 
 def update(code: Code, finding: Finding) -> Fix | None:
     """`self.x = self.x + y` becomes `self.x.add_(y)`, other arithmetic on `self.x` becomes `self.x.copy_(…)`.
 
-    Not safe: it is another result where `self.x` had another dtype or a smaller shape, and what else holds the tensor
-    sees it change.
+    Not safe: `self.x` keeps its dtype and shape, although arithmetic would have promoted or broadcast it, and other
+    holders of the tensor see it change.
     """
     for node in code.at(finding.location):
         if isinstance(node, ast.Attribute):
@@ -28,7 +31,7 @@ def update(code: Code, finding: Finding) -> Fix | None:
             text = _update(code, target, node.value)
             if text is None:
                 return None
-            return Fix("write into the tensor that is there", (code.replaced(node, text),), is_safe=False)
+            return Fix("write into the tensor that is there", (code.replaced(node, text),), _RISK)
     return None
 
 
@@ -51,7 +54,7 @@ def _update(code: Code, target: ast.expr, value: ast.expr) -> str | None:
 
 
 def _computes_with(value: ast.expr, name: str) -> bool:
-    """Whether it is arithmetic with the attribute in it, in the open."""
+    """Return whether it is arithmetic that visibly uses the attribute."""
     if isinstance(value, ast.BinOp) and type(value.op) in _METHODS:
         return any(dotted(side) == name or _computes_with(side, name) for side in (value.left, value.right))
     return False

@@ -1,13 +1,15 @@
-"""Operations whose output size depends on data are told the size, where the code around them says what it is."""
+"""Passes the output size to operations whose size depends on data, if the surrounding code gives that size."""
 
 from __future__ import annotations
 
 import ast
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from graphsafe.fixes.code import Code, argument, dotted, is_literal, is_plain
+from graphsafe.fixes.code import Code, Definition, argument, dotted, is_literal, is_plain
 from graphsafe.fixes.fix import Fix
+from graphsafe.fixes.host_numbers import is_size, keeps_meaning
 from graphsafe.report.model import Finding
 
 _CASTS = ("to", "float", "half", "bfloat16", "type_as", "double")
@@ -17,7 +19,7 @@ _MAKES_TABLE = ("empty", "zeros", "ones", "rand", "randn", "full")
 def classes(code: Code, finding: Finding) -> Fix | None:
     """`F.one_hot(ids) @ table` becomes `F.one_hot(ids, table.shape[0]) @ table`.
 
-    Any other number of classes would be no legal product. `one_hot(x.argmax(-1))` becomes
+    With any other number of classes the product would be illegal. `one_hot(x.argmax(-1))` becomes
     `one_hot(x.argmax(-1), x.shape[-1])`, which is not safe: without it, the largest number that occurs decides.
     """
     for node in code.at(finding.location):
@@ -25,20 +27,20 @@ def classes(code: Code, finding: Finding) -> Fix | None:
             continue
         if len(node.args) != 1 or not {each.arg for each in node.keywords} <= {"num_classes"}:
             return None
-        known, is_safe = _rows(code, node), True
+        known, risk = _rows(code, node), ""
         if known is None:
-            known, is_safe = _bound(code, node.args[0]), False
+            known, risk = _bound(code, node.args[0]), "without it, the largest number that occurs decides"
         if known is None:
             return None
         from graphsafe.fixes import rewriting
 
         text = rewriting.call_with(code.text(node), "num_classes", known)
-        return Fix("say how many classes there are", (code.replaced(node, text),), is_safe)
+        return Fix("say how many classes there are", (code.replaced(node, text),), risk)
     return None
 
 
 def _rows(code: Code, node: ast.expr) -> str | None:
-    """How many rows the matrix has that a product multiplies this by."""
+    """Return how many rows the matrix has by which a product multiplies this."""
     outer = code.parent(node)
     if isinstance(outer, ast.Attribute) and outer.attr in _CASTS:
         call = code.parent(outer)
@@ -54,7 +56,7 @@ def _rows(code: Code, node: ast.expr) -> str | None:
 
 
 def _is_matrix(code: Code, table: ast.expr) -> bool:
-    """Whether it is the weight of an embedding or layer, or the file makes it with two sizes."""
+    """Return whether it is the weight of an embedding or layer, or the file makes it with two sizes."""
     name = dotted(table)
     if name.endswith(".weight"):
         return True
@@ -77,7 +79,7 @@ def _has_two_sizes(maker: ast.expr | None) -> bool:
 
 
 def _bound(code: Code, ids: ast.expr) -> str | None:
-    """One more than the largest number that can be among `x.argmax(-1)` or `x % n`."""
+    """Return one more than the largest number possible in `x.argmax(-1)` or `x % n`."""
     if isinstance(ids, ast.BinOp) and isinstance(ids.op, ast.Mod) and is_plain(ids.right):
         return code.text(ids.right)
     if not isinstance(ids, ast.Call) or not isinstance(ids.func, ast.Attribute):
@@ -107,15 +109,13 @@ def nonzero(code: Code, finding: Finding) -> Fix | None:
         picked = _column(code, node, column)
         if size is None or picked is None or not code.imports("torch"):
             return None
-        return Fix(
-            "say how many there are",
-            (code.replaced(column, f"torch.nonzero_static({subject}, size={size})[:, {picked}]"),),
-        )
+        text = f"torch.nonzero_static({subject}, size={size.text})[:, {picked}]"
+        return Fix("say how many there are", (code.replaced(column, text),), size.risk)
     return None
 
 
 def _subject(code: Code, node: ast.Call) -> str | None:
-    """The mask of `nonzero` or of a `where` without values."""
+    """Return the mask of `nonzero` or of a `where` without values."""
     name = dotted(node.func)
     if name in ("torch.nonzero", "torch.where"):
         keywords = {each.arg for each in node.keywords}
@@ -126,7 +126,7 @@ def _subject(code: Code, node: ast.Call) -> str | None:
 
 
 def _column(code: Code, node: ast.Call, index: ast.Subscript) -> str | None:
-    """Which dimension's positions are picked: `[1]` of a tuple, `[:, 1]` of a tensor."""
+    """Return the dimension whose positions are picked: `[1]` of a tuple, `[:, 1]` of a tensor."""
     as_tuple = argument(node, 1, "as_tuple")
     is_tuple = dotted(node.func) == "torch.where" or (isinstance(as_tuple, ast.Constant) and as_tuple.value is True)
     picked = index.slice
@@ -137,25 +137,50 @@ def _column(code: Code, node: ast.Call, index: ast.Subscript) -> str | None:
     return code.text(picked) if is_literal(picked) else None
 
 
-def _viewed(code: Code, node: ast.expr) -> str | None:
-    """The number of elements that a `view` or `reshape` of this says it has."""
+@dataclass(frozen=True, slots=True)
+class _Size:
+    text: str
+    risk: str = ""
+
+
+def _viewed(code: Code, node: ast.expr) -> _Size | None:
+    """Return the number of elements that a `view` or `reshape` of this gives it.
+
+    None if one of the sizes is -1 and stands for the rest; a risk if one could be.
+    """
     outer = code.parent(node)
     call = code.parent(outer) if isinstance(outer, ast.Attribute) and outer.attr in ("view", "reshape") else None
     if not isinstance(call, ast.Call) or call.func is not outer or call.keywords or len(call.args) < 2:
         return None
-    if not all(_is_size(code, each) for each in call.args):
+    if not all(map(is_plain, call.args)) or any(_is_negative(code, each) for each in call.args):
         return None
-    return _product(code, call.args)
+    unsure = [each for each in call.args if not is_size(code, each)]
+    risk = f"it fails where `{code.text(unsure[0])}` is -1, which stands for the rest" if unsure else ""
+    return _Size(_product(code, call.args), risk)
 
 
-def _is_size(code: Code, node: ast.expr) -> bool:
-    """A number of the host that is not -1, which would stand for the rest."""
+def _is_negative(code: Code, node: ast.expr) -> bool:
+    """Return whether it is no size, or the code shows that it can be -1."""
     if isinstance(node, ast.Constant):
-        return type(node.value) is int and node.value >= 0
-    if not is_plain(node):
-        return False
+        return type(node.value) is not int or node.value < 0
+    if isinstance(node, ast.UnaryOp):
+        return True
     name = dotted(node)
-    return not name or all(each is None or ast.unparse(each) != "-1" for each in code.assigned(name))
+    return bool(name) and any(each is not None and ast.unparse(each) == "-1" for each in _given(code, node, name))
+
+
+def _given(code: Code, node: ast.expr, name: str) -> Sequence[ast.expr | None]:
+    """Return the values assigned to a name, and the default of a parameter."""
+    found = code.assigned(name)
+    function = code.function(node)
+    if function is not None:
+        arguments = function.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        defaults = arguments.defaults
+        pairs = [*zip(positional[len(positional) - len(defaults) :], defaults, strict=True)]
+        pairs += [(key, value) for key, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value]
+        found += [value for parameter, value in pairs if parameter.arg == name]
+    return found
 
 
 def _product(code: Code, parts: Sequence[ast.expr]) -> str:
@@ -166,7 +191,8 @@ def _product(code: Code, parts: Sequence[ast.expr]) -> str:
 
 
 def repeats(code: Code, finding: Finding) -> Fix | None:
-    """`repeat_interleave` is told its `output_size`: from a `view` of it, or from repeats whose sum the code shows."""
+    """Pass `output_size` to `repeat_interleave`: from a `view` of its result, or from repeats whose sum the code
+    shows."""
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -183,22 +209,43 @@ def repeats(code: Code, finding: Finding) -> Fix | None:
             return None
         from graphsafe.fixes import rewriting
 
-        text = rewriting.call_with(code.text(node), "output_size", size)
-        return Fix("say how large the result is", (code.replaced(node, text),))
+        text = rewriting.call_with(code.text(node), "output_size", size.text)
+        return Fix("say how large the result is", (code.replaced(node, text),), size.risk)
     return None
 
 
-def _sum(code: Code, counts: ast.expr) -> str | None:
-    """The sum of a tensor of equal numbers, or of numbers that stand in the code."""
-    if isinstance(counts, ast.Name):
-        function = code.function(counts)
-        within = [node for node in ast.walk(function) if isinstance(node, ast.stmt)] if function is not None else []
-        made = [
-            node.value
-            for node in within
-            if isinstance(node, ast.Assign) and [dotted(each) for each in node.targets] == [counts.id]
-        ]
-        return _sum(code, made[0]) if len(made) == 1 and code.assigned(counts.id) == made else None
+def _sum(code: Code, counts: ast.expr) -> _Size | None:
+    """Return the sum of a tensor of equal numbers, or of numbers written in the code."""
+    if not isinstance(counts, ast.Name):
+        text = _sum_of(code, counts)
+        return _Size(text) if text is not None else None
+    function = code.function(counts)
+    if function is None:
+        return None
+    made = [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
+    made = [node for node in made if [dotted(each) for each in node.targets] == [counts.id]]
+    text = _sum_of(code, made[0].value) if len(made) == 1 else None
+    if text is None or code.assigned(counts.id) != [made[0].value]:
+        return None
+    names = {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
+    if not all(keeps_meaning(name, function) for name in {counts.id, *names}):
+        return None
+    is_kept = _only_counts(code, counts.id, function)
+    return _Size(text, "" if is_kept else f"it fails where `{counts.id}` is written to in between")
+
+
+def _only_counts(code: Code, name: str, function: Definition) -> bool:
+    """Return whether a function uses a tensor only as the counts of `repeat_interleave`."""
+    used = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name]
+    calls = [code.parent(node) for node in used if isinstance(node.ctx, ast.Load)]
+    return all(isinstance(each, ast.Call) and _is_repeat(each) for each in calls)
+
+
+def _is_repeat(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "repeat_interleave"
+
+
+def _sum_of(code: Code, counts: ast.expr) -> str | None:
     if not isinstance(counts, ast.Call) or any(isinstance(each, ast.Starred) for each in counts.args):
         return None
     name, given = dotted(counts.func), counts.args

@@ -1,4 +1,4 @@
-"""Solvers that read back whether they succeeded, in the form that leaves the answer on the device."""
+"""Replaces solvers that read back whether they succeeded by forms that leave that answer on the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphsafe.report.model import Finding
 
 _CHECKED = {"inv": "inv_ex", "solve": "solve_ex", "cholesky": "cholesky_ex"}
 _SHORT = {"inverse": "torch.linalg.inv_ex", "cholesky": "torch.linalg.cholesky_ex"}
-"Functions of torch and methods of tensors."
+"Function of torch or method of tensors -> the function of torch.linalg that leaves the check out."
 
 
 def without_check(code: Code, finding: Finding) -> Fix | None:

@@ -1,4 +1,4 @@
-"""A tensor of constants is made once, as a buffer of the module."""
+"""Makes a tensor of constants once, as a buffer of the module."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from graphsafe.fixes.fix import Fix
 from graphsafe.report.model import Edit, Finding
 
 _MAKERS = ("torch.tensor", "torch.as_tensor")
+_RISK = "all steps share the buffer, and it follows the module to its dtype"
 
 
 def hoist(code: Code, finding: Finding) -> Fix | None:
@@ -35,12 +36,12 @@ def hoist(code: Code, finding: Finding) -> Fix | None:
         me = method.args.args[0].arg
         register = f'self.register_buffer("{name}", {made}, persistent=False)'
         edits = (code.added_below(start, register), code.replaced(place, f"{me}.{name}"))
-        return Fix("make it once, as a buffer", tuple(sorted(edits, key=_place)), is_safe=False)
+        return Fix("make it once, as a buffer", tuple(sorted(edits, key=_place)), _RISK)
     return None
 
 
 def _constants(code: Code, node: ast.AST) -> tuple[ast.expr, str] | None:
-    """The expression that a buffer can stand for, and how the buffer is made."""
+    """Return the expression that a buffer can replace, and how the buffer is made."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.List) and _all_literal(node.slice):
         return node.slice, f"torch.tensor({code.text(node.slice)})" if code.imports("torch") else ""
     if not isinstance(node, ast.Call):
@@ -77,7 +78,7 @@ def _all_literal(node: ast.expr) -> bool:
 
 
 def _after_super(owner: ast.ClassDef) -> ast.stmt | None:
-    """The statement of the constructor behind which buffers may be registered."""
+    """Return the statement of the constructor after which buffers may be registered."""
     for method in owner.body:
         if isinstance(method, ast.FunctionDef) and method.name == "__init__" and _is_method(method):
             for statement in method.body:
@@ -100,7 +101,7 @@ def _is_method(function: Definition) -> bool:
 
 
 def _is_changed(method: Definition, name: str) -> bool:
-    """Whether the method writes into the tensor that it has under a name."""
+    """Return whether the method writes into the tensor that a name holds."""
     for node in ast.walk(method):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and dotted(node.value) == name:
             return True
@@ -116,7 +117,7 @@ def _is_changed(method: Definition, name: str) -> bool:
 
 
 def _unused(code: Code, name: str) -> str:
-    """A name that the file uses for no attribute."""
+    """Return a name that no attribute in the file has."""
     text = "\n".join(code.lines)
     names = [name, *(f"{name}_{number}" for number in range(2, 100))]
     return next(each for each in names if not re.search(rf"\.{each}\b|[\"']{each}[\"']", text))

@@ -1,4 +1,4 @@
-"""Optimizers that keep their step count on the device."""
+"""Makes optimizers keep their step count on the device."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from graphsafe.fixes.fix import Fix
 from graphsafe.report.model import Finding
 
 _CAPTURABLE = frozenset("Adam AdamW NAdam RAdam Adamax Adadelta ASGD RMSprop Rprop".split())
+_RISK = "on the CPU such an optimizer refuses its step"
 
 
 def capturable(code: Code, finding: Finding) -> Fix | None:
     """`Adam(…)` becomes `Adam(…, capturable=True)` where the file says once how the optimizer is made.
 
-    Not safe: the count's arithmetic is that of the device, and on the CPU such an optimizer refuses its step.
+    Not safe: the device does the arithmetic of the count, and on the CPU such an optimizer refuses to step.
     """
     for node in code.at(finding.location):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -25,5 +26,5 @@ def capturable(code: Code, finding: Finding) -> Fix | None:
                 from graphsafe.fixes import rewriting
 
                 text = rewriting.call_with(code.text(maker), "capturable", "True")
-                return Fix("keep the step count on the device", (code.replaced(maker, text),), is_safe=False)
+                return Fix("keep the step count on the device", (code.replaced(maker, text),), _RISK)
     return None

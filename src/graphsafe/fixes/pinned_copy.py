@@ -1,4 +1,4 @@
-"""A copy from pinned memory no longer waits for the stream."""
+"""Makes a copy from pinned memory not wait for the stream."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from graphsafe.fixes.code import Code, dotted
 from graphsafe.fixes.fix import Fix
 from graphsafe.report.model import Finding
 
+_RISK = "a later write to the pinned tensor may overwrite values that the device has not read yet"
 _READS = ("shape", "dtype", "device", "size", "numel", "dim", "is_pinned")
 
 
 def non_blocking(code: Code, finding: Finding) -> Fix | None:
     """`ids.copy_(pinned)` becomes `ids.copy_(pinned, non_blocking=True)`, and so do `.to` and `.cuda`.
 
-    Safe where the file does nothing with the pinned tensor but make and copy it. What writes to it later in the file
-    could overwrite what the device has not read yet.
+    Safe if the file only makes and copies the pinned tensor. A later write to it could overwrite values that the device
+    has not read yet.
     """
     if finding.data.get("memory") != "pinned":
         return None
@@ -27,12 +28,13 @@ def non_blocking(code: Code, finding: Finding) -> Fix | None:
             from graphsafe.fixes import rewriting
 
             text = rewriting.call_with(code.text(node), "non_blocking", "True")
-            return Fix("copy without blocking", (code.replaced(node, text),), _is_only_copied(code, source))
+            risk = "" if _is_only_copied(code, source) else _RISK
+            return Fix("copy without blocking", (code.replaced(node, text),), risk)
     return None
 
 
 def _source(node: ast.Call) -> str | None:
-    """The name of the pinned tensor that is copied whole."""
+    """Return the name of the pinned tensor that is copied whole."""
     assert isinstance(node.func, ast.Attribute)
     if node.func.attr == "copy_":
         return dotted(node.args[0]) or None if len(node.args) == 1 else None
@@ -42,14 +44,14 @@ def _source(node: ast.Call) -> str | None:
 
 
 def _may_be_added(node: ast.Call) -> bool:
-    """Whether nothing else is asked of the copy: one that converts goes through pageable memory."""
+    """Return whether the copy does nothing else: one that converts goes through pageable memory."""
     assert isinstance(node.func, ast.Attribute)
     keywords = {each.arg for each in node.keywords}
     return len(node.args) <= 1 and keywords <= {"non_blocking", "device"}
 
 
 def _is_only_copied(code: Code, source: str) -> bool:
-    """Whether all that the file does with a tensor is to make it, to copy it and to ask for its shape."""
+    """Return whether the file only makes a tensor, copies it and asks for its shape."""
     last = source.rpartition(".")[2]
     for node in ast.walk(code.tree):
         if not isinstance(node, (ast.Name, ast.Attribute)) or dotted(node).rpartition(".")[2] != last:

@@ -1,4 +1,4 @@
-"""A report whose findings hold their fixes, as edits."""
+"""Adds fixes, as edits, to the findings of a report."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from graphsafe.report.source import Lines
 from graphsafe.rulebook import Rule
 
 SAFE, UNSAFE = "safe", "unsafe"
-"What `data.edits` says of a finding's edits."
+"The values of `data.edits`, for a finding with edits."
 
 
 def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Report:
-    """The report with `edits`, and with what they are in `data`: `edits` (`safe`, `unsafe`) and `edits_title`.
+    """Return the report with `edits`, and a description of them in `data`: `edits` (`safe`, `unsafe`), `edits_title`,
+    and `edits_risk`, which says when unsafe edits change a result.
 
     `source` gives the lines that the report is about. A file that the running Python cannot parse gets no edits.
     """
@@ -32,13 +33,15 @@ def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Repo
         fix = fix_of(finding, names, code) if code is not None else None
         if fix is not None:
             said = {"edits": SAFE if fix.is_safe else UNSAFE, "edits_title": fix.title}
+            if fix.risk:
+                said["edits_risk"] = fix.risk
             finding = replace(finding, edits=fix.edits, data={**finding.data, **said})
         findings.append(finding)
     return replace(report, findings=tuple(findings))
 
 
 def fix_of(finding: Finding, names: Sequence[str], code: Code) -> Fix | None:
-    """The first of a rule's fixes that is right here; of several places on a line, for the first one."""
+    """Return the first of a rule's fixes that is right here; of several places on a line, for the first one."""
     return next((fix for name in names if (fix := FIXES[name](code, finding)) is not None), None)
 
 

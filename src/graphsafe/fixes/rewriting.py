@@ -1,4 +1,4 @@
-"""Changes of one expression through libcst: comments, line breaks and spacing inside of it stay."""
+"""Changes one expression through libcst, so that comments, line breaks and spacing inside of it stay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _EMPTY = cst.Module(body=[])
 
 
 def call(text: str, change: Callable[[cst.Call], cst.BaseExpression]) -> str:
-    """The text of a call after a change of it. Raises cst.ParserSyntaxError."""
+    """Return the text of a call after a change of it. Raises cst.ParserSyntaxError."""
     node = _expression(text)
     if not isinstance(node, cst.Call):
         raise ValueError(f"not a call: {text}")
@@ -18,7 +18,7 @@ def call(text: str, change: Callable[[cst.Call], cst.BaseExpression]) -> str:
 
 
 def call_with(text: str, name: str, value: str) -> str:
-    """The text of a call with `name=value`. Raises cst.ParserSyntaxError."""
+    """Return the text of a call with `name=value`. Raises cst.ParserSyntaxError."""
     return call(text, lambda node: with_keyword(node, name, value))
 
 
@@ -28,13 +28,13 @@ def _expression(text: str) -> cst.BaseExpression:
     except cst.ParserSyntaxError:
         if "\n" not in text:
             raise
-        # It may go on over lines because it stands in brackets.
+        # The text may span lines because it stands in brackets.
         inner = cst.parse_expression(f"({text})")
         return inner.with_changes(lpar=inner.lpar[1:], rpar=inner.rpar[:-1])
 
 
 def named(node: cst.Call, name: str) -> cst.Call:
-    """With another last part of the function's name."""
+    """Replace the last part of the function's name."""
     if isinstance(node.func, cst.Attribute):
         return node.with_changes(func=node.func.with_changes(attr=cst.Name(name)))
     return node.with_changes(func=cst.Name(name))
@@ -45,18 +45,18 @@ def called(node: cst.Call, function: str) -> cst.Call:
 
 
 def item(node: cst.BaseExpression, index: str) -> cst.BaseExpression:
-    """`node[index]`."""
+    """Return `node[index]`."""
     return cst.Subscript(node, [cst.SubscriptElement(cst.Index(cst.parse_expression(index)))])
 
 
 def first_two(node: cst.BaseExpression) -> cst.BaseExpression:
-    """`node[:2]`."""
+    """Return `node[:2]`."""
     two = cst.Slice(lower=None, upper=cst.Integer("2"))
     return cst.Subscript(node, [cst.SubscriptElement(two)])
 
 
 def with_first(node: cst.Call, *values: str) -> cst.Call:
-    """With other values in place of the first argument."""
+    """Put other values in place of the first argument."""
     first, *rest = node.args
     replaced = first.with_changes(keyword=None, equal=cst.MaybeSentinel.DEFAULT, value=_expression(values[-1]))
     before = [cst.Arg(_expression(value), comma=_comma()) for value in values[:-1]]
@@ -64,7 +64,7 @@ def with_first(node: cst.Call, *values: str) -> cst.Call:
 
 
 def with_keyword(node: cst.Call, name: str, value: str) -> cst.Call:
-    """With `name=value`, in place of what is given for it, else behind all else."""
+    """Set `name=value`: replace its old value, or add it after the other arguments."""
     new = cst.Arg(
         _expression(value),
         keyword=cst.Name(name),
@@ -77,7 +77,7 @@ def with_keyword(node: cst.Call, name: str, value: str) -> cst.Call:
             return node.with_changes(args=args)
     if args:
         last = args[-1]
-        if isinstance(last.comma, cst.Comma):  # a line each, perhaps: the new one begins and ends as the last one did
+        if isinstance(last.comma, cst.Comma):  # perhaps one argument per line: the new one is laid out like the last
             comma = args[-2].comma if len(args) > 1 else None
             before = comma.whitespace_after if isinstance(comma, cst.Comma) else node.whitespace_before_args
             between, after = _parted(last.comma.whitespace_after, before)
@@ -99,7 +99,7 @@ def without_keywords(node: cst.Call, *names: str) -> cst.Call:
 def _parted(
     end: cst.BaseParenthesizableWhitespace, before: cst.BaseParenthesizableWhitespace
 ) -> tuple[cst.BaseParenthesizableWhitespace, cst.BaseParenthesizableWhitespace]:
-    """What stands between the last argument and the new one, and behind that: a comment stays with its line."""
+    """Return the space before and after the new last argument, so that a comment stays with its line."""
     if isinstance(end, cst.ParenthesizedWhitespace) and isinstance(before, cst.ParenthesizedWhitespace):
         plain = cst.TrailingWhitespace(newline=end.first_line.newline)
         return end.with_changes(indent=before.indent, last_line=before.last_line), end.with_changes(first_line=plain)

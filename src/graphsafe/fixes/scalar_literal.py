@@ -1,4 +1,4 @@
-"""A tensor of one number is filled on the device instead of being copied to it."""
+"""Fills a tensor of one number on the device instead of copying it there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def full(code: Code, finding: Finding) -> Fix | None:
 
 
 def _moved(node: ast.Call) -> tuple[ast.Call, ast.expr | None] | None:
-    """The tensor that `.to(device)` or `.cuda()` moves, and the device; None for other calls."""
+    """Return the tensor that `.to(device)` or `.cuda()` moves, and the device; None for other calls."""
     if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, ast.Call):
         return None
     given = [*node.args, *(each.value for each in node.keywords)]
@@ -80,7 +80,7 @@ def _text(code: Code, device: ast.expr) -> str:
 
 
 def _filled(node: ast.expr) -> tuple[Sequence[int], ast.expr | None]:
-    """The shape of nested lists and the number that stands in all their places; None where there is no such."""
+    """Return the shape of nested lists and the number that fills all their places; None if the numbers differ."""
     if not isinstance(node, (ast.List, ast.Tuple)):
         return (), node
     if not node.elts or len({ast.dump(each) for each in node.elts}) > 1:

@@ -1,4 +1,4 @@
-"""A number is filled into one place of a tensor instead of being copied there from the host."""
+"""Fills a number into one place of a tensor instead of copying it there from the host."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import ast
 
 from graphsafe.fixes.code import Code, argument, dotted, is_literal, is_plain
 from graphsafe.fixes.fix import Fix
+from graphsafe.fixes.host_numbers import is_integer
 from graphsafe.report.model import Finding
 
 
 def fill(code: Code, finding: Finding) -> Fix | None:
     """`buf[i] = 7` becomes `buf[i].fill_(7)`.
 
-    Only where all indices are integers of the host: then `buf[i]` is a view, and a negative or illegal `i` means the
-    same in both.
+    Safe if all indices are integers of the host: then `buf[i]` is a view, and a negative or illegal `i` means the same
+    in both. With a boolean index it is a copy.
     """
     if finding.data.get("place") != "one element":
         return None
@@ -22,13 +23,17 @@ def fill(code: Code, finding: Finding) -> Fix | None:
             value = _number(node.value)
             if value is None or not is_plain(node.targets[0].value) or not is_plain(node.targets[0].slice):
                 return None
-            text = f"{code.text(node.targets[0])}.fill_({code.text(value)})"
-            return Fix("fill the element on the device", (code.replaced(node, text),))
+            place = node.targets[0]
+            parts = place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
+            unsure = [part for part in parts if not is_integer(code, part)]
+            risk = f"nothing is stored where `{code.text(unsure[0])}` is a bool" if unsure else ""
+            text = f"{code.text(place)}.fill_({code.text(value)})"
+            return Fix("fill the element on the device", (code.replaced(node, text),), risk)
     return None
 
 
 def _number(value: ast.expr) -> ast.expr | None:
-    """What is stored, without the host tensor around it."""
+    """Return the stored number, without a host tensor around it."""
     if isinstance(value, ast.Call) and dotted(value.func) == "torch.tensor" and not value.keywords:
         inner = argument(value, 0, "data")
         return inner if inner is not None and is_literal(inner) else None

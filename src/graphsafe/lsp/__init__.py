@@ -1,1 +1,1 @@
-"""The language server: what an editor is told of the files that are open in it."""
+"""The language server: reports findings to an editor for its open files."""

@@ -19,14 +19,16 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
-import graphsafe
 from graphsafe.api import scan
 from graphsafe.config import config_over
 from graphsafe.errors import RequestError
 from graphsafe.explain import page_for
+from graphsafe.files import saved
 from graphsafe.lsp import shapes
 from graphsafe.report.model import Finding, Location, unsuppressed
 from graphsafe.rulebook import load_rulebook
+from graphsafe.scan.sources.source import MAX_BYTES, encoded
+from graphsafe.version import __version__
 
 PATIENCE = 0.3
 "Seconds without a key stroke before a scan begins."
@@ -34,14 +36,14 @@ PATIENCE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found in one version of a document."""
+    """The findings in one version of a document."""
 
     version: int | None
     findings: Sequence[Finding]
 
 
 class Session:
-    """The documents that are open, and what is known of them."""
+    """The open documents, and the findings in them."""
 
     def __init__(self, server: LanguageServer) -> None:
         self._server = server
@@ -65,7 +67,7 @@ class Session:
 
     async def _scan(self, uri: str) -> None:
         self._waiting.pop(uri, None)
-        path = to_fs_path(uri) if uri.startswith("file:") else None
+        path = _path_of(uri)
         document = self._server.workspace.text_documents.get(uri)
         if path is None or document is None:
             return
@@ -76,6 +78,9 @@ class Session:
         except RequestError as error:
             answer = Answer(document.version, ())
             self._say(str(error))
+        except Exception as error:  # one document must not end the service for the others
+            answer = Answer(document.version, ())
+            self._say(f"{path} cannot be scanned: {type(error).__name__}: {error}")
         now = self._server.workspace.text_documents.get(uri)
         if now is None or now.version != answer.version:
             return
@@ -83,12 +88,15 @@ class Session:
         lines = shapes.lines_of(now.source)
         self._publish(uri, [shapes.diagnostic(one, lines, self._units) for one in answer.findings], answer.version)
 
-    def _unsaved(self) -> Iterator[tuple[str, str]]:
-        """What the editor holds of files, where it is not what is saved: a scan of saved files uses the cache."""
+    def _unsaved(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the editor's contents that differ from the saved files: a scan of saved files uses the cache."""
         for uri, document in self._server.workspace.text_documents.items():
-            path = to_fs_path(uri) if uri.startswith("file:") else None
-            if path is not None and path.endswith(".py") and document.source.encode() != _saved(path):
-                yield path, document.source
+            path = _path_of(uri)
+            if path is None or not path.endswith(".py"):
+                continue
+            data = encoded(document.source)
+            if data != saved(path, MAX_BYTES):
+                yield path, data
 
     def _units(self, lines: Sequence[str], span: Any) -> Any:
         return self._server.workspace.position_codec.range_to_client_units(lines, span)
@@ -97,13 +105,13 @@ class Session:
         self._server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, version))
 
     def _say(self, text: str) -> None:
-        """Once: a bad configuration is bad at every key stroke."""
+        """Show a text once: a bad configuration is bad at every key stroke."""
         if text not in self._said:
             self._said.add(text)
             self._server.window_show_message(types.ShowMessageParams(types.MessageType.Warning, f"graphsafe: {text}"))
 
     def hover(self, uri: str, position: Any) -> Any | None:
-        """The page of the rule of the finding there."""
+        """Return the page of the rule whose finding lies at a position."""
         for finding, span, _ in self._found(uri):
             if _place(span.start) <= _place(position) <= _place(span.end):
                 book = load_rulebook(config_over(Path(finding.location.path)).rule_packs)
@@ -112,7 +120,7 @@ class Session:
         return None
 
     def actions(self, uri: str, wanted: Any, only: Sequence[str] | None) -> list[Any]:
-        """The fixes of the findings on the wanted lines, and one for all that are safe."""
+        """Return the fixes of the findings on the wanted lines, and one action for all safe fixes."""
         found = list(self._found(uri))
         if not found:
             return []
@@ -130,7 +138,8 @@ class Session:
         return [one for one in actions if not only or any(one.kind.startswith(kind) for kind in only)]
 
     def _found(self, uri: str) -> Iterator[tuple[Finding, Any, Sequence[str]]]:
-        """The findings of a document as it is now, with their spans and its lines; none while it is being changed."""
+        """Yield the findings of a document's current version, with their spans and its lines; none while it is being
+        changed."""
         answer = self._answers.get(uri)
         document = self._server.workspace.text_documents.get(uri)
         if answer is None or document is None or document.version != answer.version:
@@ -140,7 +149,7 @@ class Session:
             yield finding, shapes.range_of(finding.location, lines, self._units), lines
 
 
-def _findings(path: str, buffers: Mapping[str, str]) -> Sequence[Finding]:
+def _findings(path: str, buffers: Mapping[str, bytes]) -> Sequence[Finding]:
     try:
         report = scan(path, buffers=buffers)
         return [finding for finding in unsuppressed(report) if _is_in(finding.location, path)]
@@ -152,11 +161,17 @@ def _is_in(location: Location, path: str) -> bool:
     return os.path.realpath(location.path) == os.path.realpath(path)
 
 
-def _saved(path: str) -> bytes | None:
+def _path_of(uri: str) -> str | None:
+    """Return the path of a document; None if it is no file, or its name cannot be a file's."""
     try:
-        return Path(path).read_bytes()
-    except OSError:
+        path: str | None = to_fs_path(uri) if uri.startswith("file:") else None
+        if path is not None:
+            os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return path
+    except (OSError, ValueError):
         return None
+    return path
 
 
 def _place(position: Any) -> tuple[int, int]:
@@ -164,7 +179,7 @@ def _place(position: Any) -> tuple[int, int]:
 
 
 def make_server() -> LanguageServer:
-    server = LanguageServer("graphsafe", graphsafe.__version__)
+    server = LanguageServer("graphsafe", __version__)
     session = Session(server)
 
     def opened(params: Any) -> None:
@@ -174,7 +189,7 @@ def make_server() -> LanguageServer:
         session.changed(params.text_document.uri)
 
     def saved(params: Any) -> None:
-        """One file's text decides what is found in the others."""
+        """Scan the other open documents again: the text of one file affects findings in others."""
         for uri in server.workspace.text_documents:
             session.changed(uri, patience=0)
 
@@ -198,8 +213,8 @@ def make_server() -> LanguageServer:
 
 
 def serve() -> None:
-    """Answer an editor until it says goodbye."""
-    gc.enable()  # the command line goes without, since its processes are short
+    """Answer an editor until it ends the session."""
+    gc.enable()  # the command line switches it off, since its processes are short
     answers = os.dup(1)
-    os.dup2(2, 1)  # what anybody else prints must not get in between; pygls also closes what it is given
+    os.dup2(2, 1)  # output of other code must not mix with the protocol; pygls also closes the streams that it is given
     make_server().start_io(os.fdopen(os.dup(0), "rb"), os.fdopen(answers, "wb"))

@@ -21,16 +21,16 @@ _SEVERITIES: Mapping[Level, Any] = {
 }
 _LINE_END = re.compile(r"\r\n|\r|\n")
 Units = Callable[[Sequence[str], Any], Any]
-"""A range in code points -> in the units that the editor counts columns in, given the lines."""
+"""Turns a range in code points into the units in which the editor counts columns, given the lines."""
 
 
 def lines_of(text: str) -> Sequence[str]:
-    """As Python and the protocol count them: a form feed ends no line."""
+    """Return lines as Python and the protocol count them: a form feed ends no line."""
     return _LINE_END.split(text)
 
 
 def range_of(at: Location | Edit, lines: Sequence[str], units: Units) -> Any:
-    """The protocol counts from 0."""
+    """Return a range; the protocol counts from 0."""
     start, end = types.Position(at.line - 1, at.column - 1), types.Position(at.end_line - 1, at.end_column - 1)
     return units(lines, types.Range(start, end))
 
@@ -58,11 +58,11 @@ def _line(line: int) -> Any:
 
 
 def quick_fix(finding: Finding, document: Any, lines: Sequence[str], units: Units) -> Any:
-    """The fix of a finding, for one version of a document."""
+    """Return the fix of a finding, for one version of a document."""
     is_safe = finding.data.get("edits") == SAFE
     title = str(finding.data.get("edits_title", finding.fix))
     return types.CodeAction(
-        title=f"{finding.code}: {title}" + ("" if is_safe else " (unsafe)"),
+        title=f"{finding.code}: {title}" + ("" if is_safe else f" (unsafe: {finding.data.get('edits_risk', '')})"),
         kind=types.CodeActionKind.QuickFix,
         diagnostics=[diagnostic(finding, lines, units)],
         is_preferred=is_safe,
@@ -71,7 +71,7 @@ def quick_fix(finding: Finding, document: Any, lines: Sequence[str], units: Unit
 
 
 def fix_all(findings: Iterable[Finding], document: Any, lines: Sequence[str], units: Units) -> Any:
-    """All safe fixes that do not touch each other, in one action."""
+    """Return one action for all safe fixes that do not overlap."""
     edits, _ = apart(one for one in findings if one.data.get("edits") == SAFE)
     return types.CodeAction(
         title="graphsafe: make all safe fixes",

@@ -1,4 +1,4 @@
-"""The op table: what PyTorch's operations do to a capture, and what they return.
+"""The op table: the effects of PyTorch's operations on a capture, and their results.
 
 One table, `rules/ops/torch.json`, answers the scan, the step probe and the simulated device.
 """
@@ -8,6 +8,7 @@ from graphsafe.optable.entries import (
     Argument,
     ArgumentKind,
     Call,
+    Condition,
     Effect,
     EffectKind,
     Hit,
@@ -22,6 +23,7 @@ __all__ = [
     "Argument",
     "ArgumentKind",
     "Call",
+    "Condition",
     "Effect",
     "EffectKind",
     "Hit",

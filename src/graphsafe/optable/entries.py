@@ -1,6 +1,6 @@
-"""An entry of the op table, and what it says of a call.
+"""Entries of the op table, and what they say about a call.
 
-Conditions are data and are evaluated here as pure functions of how a call looks, three-valued: where a call leaves an
+Conditions are data and are evaluated here as pure functions of a call's form, with three values: if a call leaves an
 argument open (`*args`, a value of unknown kind) the answer is "perhaps", never a guess.
 """
 
@@ -31,14 +31,15 @@ is a list or tuple, `empty` one with nothing in it, `tensors` one that holds dev
 index, a `mask` where it holds one).
 `device` is an accelerator, `host-device` the CPU. The literal of a `dtype` is its name (`bool`)."""
 Basis = Literal["measured", "tag", "documented", "schema"]
-"""How an entry is known: run on a GPU; by PyTorch's op tags; by PyTorch's documentation and sources, not run; or its
-schema alone, which says what it returns and nothing of waits."""
+"""The source of an entry: measured on a GPU; PyTorch's op tags; PyTorch's documentation and sources, not run; or its
+schema alone, which gives the result and says nothing about waits."""
 Placement = Literal["same", "argument", "host", "accelerator"]
 TensorHint = Literal["value", "parameter", "step-input"]
-"""What a use of the name shows to be a tensor: any value that nothing else is known of, only a parameter of hot code
-(arrays share some names, but seldom are parameters there), or only what a step is given. Each includes the next."""
+"""The values that using a name proves to be tensors: any value that nothing else is known of, only a parameter of hot
+code (arrays share some names, but are seldom parameters there), or only an argument of a step. Each includes the next.
+"""
 HostArguments = Literal["none", "scalars", "tensors"]
-"""Which host tensors a device's kernel takes among its arguments: `scalars` are 0-d ones, as numbers."""
+"""The host tensors that a device's kernel accepts among its arguments: `scalars` are 0-d ones, as numbers."""
 
 
 class _Unknown:
@@ -57,31 +58,36 @@ class Argument:
     """One argument of a call, as far as it is known."""
 
     kind: ArgumentKind | None = None
-    "`None` where nothing is known of it."
+    "`None` if nothing is known of it."
     literal: Any = UNKNOWN
     text: str = ""
-    "Its source text, for `same`; empty where there is none."
+    "Its source text, for `same`; empty if there is none."
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a call looks. `x.histc(8)` and `torch.histc(x, 8)` are the same: the receiver is the first argument."""
+    """The form of a call. `x.histc(8)` and `torch.histc(x, 8)` are the same: the receiver is the first argument."""
 
     positional: Sequence[Argument] = ()
     keywords: Mapping[str, Argument] = field(default_factory=dict)
     open: bool = False
-    "It also passes `*args` or `**kwargs`, so that an argument not listed may still be given."
+    "Whether it also passes `*args` or `**kwargs`, so that an unlisted argument may be given."
     dtype: str | None = None
-    "Of the first tensor argument (`float32`), where it is known."
+    "The dtype of the first tensor argument (`float32`), if known."
+    inside: frozenset[str] = frozenset()
+    "Full names of the context managers that are entered around it."
+    torch: str | None = None
+    "The torch version under which it runs, if known."
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Holds where every part holds.
+    """A condition that holds if every part holds.
 
-    `given` any of these parameters is passed (and not as a literal `None`); `absent` none of them is; `kinds` the
-    parameter is of one of these kinds; `literals` it is one of these literal values; `same` the named parameters have
-    one source text; `dtypes` the first tensor argument has one of these.
+    `given`: one of these parameters is passed (and not as a literal `None`); `absent`: none of them is; `kinds`: the
+    parameter is of one of these kinds; `literals`: it is one of these literal values; `same`: the named parameters have
+    one source text; `dtypes`: the first tensor argument has one of these; `inside`: the call stands in one of these
+    context managers; `torch`: it runs under such a version (`>=2.12`).
     """
 
     given: tuple[str, ...] = ()
@@ -90,11 +96,13 @@ class Condition:
     literals: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     same: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
+    torch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One thing that an op does. `rule` is `None` where the effect is harmless in a graph (a registered draw)."""
+    """One effect of an op. `rule` is `None` if the effect is harmless in a graph (a registered draw)."""
 
     kind: EffectKind
     rule: str | None
@@ -102,21 +110,19 @@ class Effect:
     "The `how` of the event that scan emits for it (events.py)."
     when: Condition | None = None
     unless: Condition | None = None
-    torch: str | None = None
-    "Versions for which it holds (`>=2.6,<2.12`); `None` for all."
     sometimes: bool = False
-    "Depends on sizes or values that no call shows: never certain."
+    "Whether it depends on sizes or values that no call shows, and so is never certain."
     anywhere: bool = False
-    "Holds wherever the tensors are, and without any; else one must be on a device."
+    "Whether it holds wherever the tensors are, and without any; otherwise one must be on a device."
     pageable: bool = False
-    "Its first forbidden act is a copy of pageable memory, which PyTorch refuses before CUDA sees anything."
+    "Whether its first forbidden act is a copy of pageable memory, which PyTorch refuses before CUDA sees anything."
     only_if_certain: bool = False
-    'Not worth a "perhaps": nearly every call whose arguments are not known is innocent of it.'
+    """Whether a "perhaps" is left out: nearly every call with unknown arguments is innocent of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An effect that a call has: for certain, or where an open argument decides, perhaps."""
+    """An effect of a call: certain, or possible if an open argument decides."""
 
     effect: Effect
     certain: bool
@@ -124,19 +130,19 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an op returns.
+    """The result of an op.
 
     Tensors of `placement`: `mask` of bool, `int`, `float`, `same` (values like the first argument's), `tensor` (dtype
     not known); `reduction` is 0-d, its values are `of`; `self` is the first argument itself (in-place methods). `tuple`
-    unpacks into `elements`, of which a single one stands for any number. `host` and `shape` are Python values, `object`
-    is one that may hold device tensors.
+    unpacks into `elements`; a single element stands for any number. `host` and `shape` are Python values, `object` is
+    one that may hold device tensors.
     """
 
     kind: ResultKind
     of: ResultKind = "tensor"
     elements: tuple[ResultKind, ...] = ()
     ndim: int | None = None
-    "Where this case has another number of dimensions than the entry says."
+    "The number of dimensions in this case, if it differs from the entry's."
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,59 +158,60 @@ class Op:
     aten: str | None
     "`aten::nonzero`; `None` for a function that exists in Python only."
     overload: str | None
-    "`None` stands for every overload that has no entry of its own; `''` is the one without a name."
+    "`None` stands for every overload without an entry of its own; `''` is the overload without a name."
     python: tuple[str, ...]
     params: tuple[str, ...]
-    "Parameter names in positional order; `a|b` where one has two names, a last `size*` takes all that are left."
+    "Parameter names in positional order; `a|b` for one with two names; a last `size*` takes all remaining ones."
     effects: tuple[Effect, ...]
-    "With one for each parameter that takes a Python number: a device tensor given there is read back."
+    "Parameters that take a Python number: a device tensor given there is read back."
     result: Result
     cases: tuple[ResultCase, ...]
-    "Where the result differs; the first that holds for certain wins over `result`."
+    "Cases in which the result differs; the first one that certainly holds replaces `result`."
     placement: Placement
-    "`same` device as the first tensor; the `device` `argument` of a factory (the host without one); fixed otherwise."
+    """The device of the result: `same` as the first tensor's; the `device` `argument` of a factory (the host without
+    one); otherwise fixed."""
     mutates: tuple[str, ...]
-    "Parameters written in place."
+    "Parameters that are written in place."
     view: bool
-    "The result shares storage with the first argument, and nothing is launched."
+    "Whether the result shares storage with the first argument, so that nothing is launched."
     pointwise: bool
-    "The result has the broadcast shape of the tensor arguments: 0-d from 0-d."
+    "Whether the result has the broadcast shape of the tensor arguments: 0-d from 0-d."
     valueless: bool
-    "Takes nothing from its arguments but shape, dtype and device (`zeros_like`)."
+    "Whether it takes only shape, dtype and device from its arguments (`zeros_like`)."
     launches: bool
     "Whether anything runs on the device (`empty` and views launch nothing)."
     ndim: int | Literal["size", "same", "one-more"] | None
-    "Of the result: a number, that of the `size` given, or the first argument's; `None` where nothing is said."
+    "The dimensions of the result: a number, that of the given `size`, or the first argument's; `None` if unknown."
     attribute: bool
-    "Read of a tensor without a call."
+    "Whether it is an attribute of a tensor, read without a call."
     tensor_hint: TensorHint | None
-    "Whether this method or attribute says of a value that it is a tensor."
+    "Whether using this method or attribute proves that a value is a tensor."
     copies_values: bool
-    "Makes its result of Python values (`torch.tensor([1, 2])`): 0-d of a number."
+    "Whether it makes its result from Python values (`torch.tensor([1, 2])`): 0-d from a number."
     takes_tensor: bool
     "Whether the first argument is a tensor or a list of them."
     host_arguments: HostArguments
     host_results: tuple[int, ...]
     "Positions of results that stay on the host, whatever the arguments are."
     checks_on_cpu: bool
-    "Reads values to check them only where they are a CPU's."
+    "Whether it reads values to check them only if they are a CPU's."
     sums_in_any_order: bool
-    "Float sums whose order, and so whose last bits, differ from run to run on CUDA (atomics)."
+    "Whether it sums floats in an order, and so with last bits, that differ from run to run on CUDA (atomics)."
+    no_kernel: tuple[str, ...]
+    "Dtypes of the first tensor for which CUDA has no kernel, although the CPU has one (`int64`)."
     basis: Basis
     evidence: tuple[str, ...]
     "Snippets of rules/ops/torch-X.Y.json."
 
     @property
     def is_factory(self) -> bool:
-        """Whether it makes a tensor of sizes and values (`zeros`), so that tensors among them do not say where."""
+        """Return whether it makes a tensor from sizes and values (`zeros`), so that tensors among them do not decide
+        its device."""
         return any(effect.how == "factory" for effect in self.effects)
 
-    def effects_of(self, call: Call, torch: str | None = None) -> tuple[Hit, ...]:
-        """What this call does, under one torch version (any, if `None`)."""
+    def effects_of(self, call: Call) -> tuple[Hit, ...]:
         hits = []
         for effect in self.effects:
-            if effect.torch is not None and torch is not None and not version_matches(torch, effect.torch):
-                continue
             wanted = True if effect.when is None else self._holds(effect.when, call)
             spared = False if effect.unless is None else self._holds(effect.unless, call)
             certain = wanted is True and spared is False and not effect.sometimes
@@ -219,7 +226,8 @@ class Op:
         return self.result
 
     def arguments(self, call: Call, param: str) -> Sequence[Argument]:
-        """What `call` passes for `param` (any of its names): one argument, several for a `size*`, or none."""
+        """Return the arguments that `call` passes for `param` (any of its names): one, several for a `size*`, or
+        none."""
         for position, declared in enumerate(self.params):
             names = declared.removesuffix("*").split("|")
             if param in names:
@@ -243,6 +251,10 @@ class Op:
             parts.append(self._same(call, condition.same))
         if condition.dtypes:
             parts.append(None if call.dtype is None else call.dtype in condition.dtypes)
+        if condition.inside:
+            parts.append(not call.inside.isdisjoint(condition.inside))
+        if condition.torch is not None:
+            parts.append(None if call.torch is None else version_matches(call.torch, condition.torch))
         return _not(_any(_not(part) for part in parts))
 
     def _given(self, call: Call, param: str) -> bool | None:

@@ -1,4 +1,4 @@
-"""Rows of the op table's file as entries, checked: an unknown key or kind is an error that says so."""
+"""Reads rows of the op table's file as checked entries: an unknown key or kind is an error that says so."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EFFECT_KEYS: Final = {field.name for field in fields(Effect)} - {"only_if_certai
 
 
 def entry_of(row: Mapping[str, Any]) -> Op:
-    """The entry that a row of the file describes. Raises `ValueError` with what is wrong with it."""
+    """Return the entry that a row of the file describes. Raises `ValueError` with the mistake."""
     _check_keys(row, ENTRY_KEYS)
     return Op(
         aten=row["aten"],
@@ -52,6 +52,7 @@ def entry_of(row: Mapping[str, Any]) -> Op:
         host_arguments=_one_of(row.get("host_arguments", "none"), get_args(HostArguments)),
         host_results=tuple(row.get("host_results", ())),
         checks_on_cpu=row.get("checks_on_cpu", False),
+        no_kernel=tuple(row.get("no_kernel", ())),
         sums_in_any_order=row.get("sums_in_any_order", False),
         basis=_one_of(row["basis"], get_args(Basis)),
         evidence=tuple(row.get("evidence", ())),
@@ -66,7 +67,6 @@ def _effect(row: Mapping[str, Any]) -> Effect:
         how=row["how"],
         when=_condition(row["when"]) if "when" in row else None,
         unless=_condition(row["unless"]) if "unless" in row else None,
-        torch=row.get("torch"),
         sometimes=row.get("sometimes", False),
         anywhere=row.get("anywhere", False),
         pageable=row.get("pageable", False),
@@ -90,11 +90,13 @@ def _condition(row: Mapping[str, Any]) -> Condition:
         literals={param: tuple(values) for param, values in row.get("literals", {}).items()},
         same=tuple(row.get("same", ())),
         dtypes=tuple(row.get("dtypes", ())),
+        inside=tuple(row.get("inside", ())),
+        torch=row.get("torch"),
     )
 
 
 def _result(row: str | Mapping[str, Any]) -> Result:
-    """Written short as its kind, or `reduction of mask`, or in full."""
+    """Read a result, written as its kind, as `reduction of mask`, or in full."""
     if isinstance(row, str):
         kind, _, of = row.partition(" of ")
         return Result(_result_kind(kind), _result_kind(of or "tensor"))

@@ -1,4 +1,4 @@
-"""The op table by Python name, for scan, and by aten name, for the step probe and the simulated device.
+"""The op table: by Python name for scan, by aten name for the step probe and the simulated device.
 
 The file is indexed when loaded and an entry is built when first asked for, so that loading costs milliseconds.
 """
@@ -18,7 +18,7 @@ KNOWN_SCHEMA: Final = "graphsafe/aten-known/1"
 
 
 _TENSOR_PARAMS = frozenset("index mask condition src source mat2 batch2 tensor1 tensor2 vec".split())
-"Parameters of operations that take nothing but tensors, unless the entry counts them among its numbers."
+"Parameters of operations that only accept tensors, unless the entry lists them among its numbers."
 
 
 class OpTableError(Exception):
@@ -30,7 +30,7 @@ class OpTableError(Exception):
 
 
 class OpTable:
-    """The loaded table. `name` goes into reports as the op table used."""
+    """The loaded table. Reports name the op table by `name`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "torch.json"
@@ -55,15 +55,16 @@ class OpTable:
                 self._by_aten[f"aten::{name}", None] = index
 
     def python(self, name: str) -> Op | None:
-        """The entry of a fully qualified Python name (`torch.nonzero`, `torch.Tensor.nonzero`)."""
+        """Return the entry of a fully qualified Python name (`torch.nonzero`, `torch.Tensor.nonzero`)."""
         return self._op(self._by_python.get(name))
 
     def method(self, name: str) -> Op | None:
-        """The entry of a tensor's method or attribute (`nonzero`, `shape`)."""
+        """Return the entry of a tensor's method or attribute (`nonzero`, `shape`)."""
         return self.python(f"torch.Tensor.{name}")
 
     def tensor_hints(self, of: TensorHint) -> Set[str]:
-        """Methods and attributes whose use says that a `value`, a `parameter`, or a `step-input` is a tensor."""
+        """Return methods and attributes whose use proves that a `value`, a `parameter`, or a `step-input` is a
+        tensor."""
         if not self._hints:
             degrees = get_args(TensorHint)
             for index, degree in enumerate(degrees):
@@ -78,12 +79,14 @@ class OpTable:
                     yield last
 
     def takes_tensor(self, name: str) -> bool:
-        """Whether the first argument of this Python function is a tensor; not, if the table does not know it."""
+        """Return whether the first argument of this Python function is a tensor; False if the table does not know
+        it."""
         index = self._by_python.get(name)
         return index is not None and bool(self._rows[index].get("takes_tensor", True))
 
     def takes_tensor_at(self, name: str, position: int) -> bool:
-        """Whether this argument of a Python function or method (its receiver is the first) can only be a tensor."""
+        """Return whether this argument of a Python function or method (its receiver is the first) can only be a
+        tensor."""
         index = self._by_python.get(name)
         row = self._rows[index] if index is not None else {}
         params: Sequence[str] = row.get("params", ())
@@ -92,16 +95,17 @@ class OpTable:
         return params[position] in _TENSOR_PARAMS
 
     def aten(self, name: str, overload: str = "") -> Op | None:
-        """The entry of an aten op (`aten::nonzero`): its overload's own, else the one for all overloads."""
+        """Return the entry of an aten op (`aten::nonzero`): its overload's own, else the one for all overloads."""
         index = self._by_aten.get((name, overload))
         return self._op(self._by_aten.get((name, None)) if index is None else index)
 
     def knows_aten(self, name: str, overload: str = "") -> bool:
-        """Whether the torch version of `tags` has this op at all; one known but without an entry has no effect."""
+        """Return whether the torch version of `tags` has this op at all; an op that is known but has no entry has no
+        effect."""
         return self.aten(name, overload) is not None or overload in self._known().get(name.removeprefix("aten::"), ())
 
     def is_nondeterministic(self, name: str, overload: str = "") -> bool:
-        """Whether an aten op sums floats in any order on CUDA, so that equal runs differ in their last bits."""
+        """Return whether an aten op sums floats in any order on CUDA, so that equal runs differ in their last bits."""
         op = self.aten(name, overload)
         return op is not None and op.sums_in_any_order
 
@@ -126,7 +130,8 @@ class OpTable:
 
 
 def load_op_table(folder: Path) -> OpTable:
-    """The table in `folder` (rules/ops). Raises `OpTableError` with one line where a file is missing or malformed."""
+    """Return the table in `folder` (rules/ops). Raises `OpTableError` with one line if a file is missing or
+    malformed."""
     return OpTable(folder)
 
 

@@ -1,27 +1,29 @@
-"""What changed from one report to another, in words.
+"""Describes in words what changed from one report to another.
 
 Findings are the same if their fingerprints are: moved lines, other devices and other sources change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphsafe.report.memory_text import largest_place
 from graphsafe.report.model import LEVELS, VERDICTS, DeviceResult, Environment, Finding, Limit, Report, in_order
-from graphsafe.report.text import bucket_name, bytes_text, count
+from graphsafe.report.probes import Probes
+from graphsafe.report.probes.memory import Growth, Held
+from graphsafe.report.probes.probe import Unit
+from graphsafe.report.text import bucket_name, bytes_text, count, printable, without_commands
 
 _NOTABLE = 0.1
-"Times and bytes that change by less than this share are taken for the same."
+"Times and bytes that differ by less than this share count as the same."
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     text: str
     worse: bool = False
-    "A lower verdict, a new error or warning, or one of a higher level."
+    "Whether it is a lower verdict, a new error or warning, or a finding of a higher level."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Section:
 
 
 def changes(before: Sequence[Report], after: Sequence[Report]) -> list[Section]:
-    """Only sections in which something changed; reports of several targets are paired by their targets."""
+    """Return the sections in which something changed. Reports of several targets are paired by their targets."""
     sections: list[Section] = []
     several = len(before) > 1 or len(after) > 1
     left = {_name(report): report for report in before}
@@ -121,31 +123,31 @@ def _device(before: DeviceResult, after: DeviceResult) -> Iterator[Change]:
     yield from _pool(before.pool or {}, after.pool or {})
 
 
-def _probes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Iterator[Change]:
-    for name in dict.fromkeys((*before, *after)):
-        old, new = before.get(name) or {}, after.get(name) or {}
-        if old.get("status") != new.get("status"):
-            yield Change(f"{name}: {new.get('status')}, was {old.get('status')}")
-        for key, text, show in _NUMBERS.get(name, ()):
-            yield from _number(text, old.get(key), new.get(key), show)
-    yield from _held(before.get("memory") or {}, after.get("memory") or {})
-    nodes = [sum(((one.get("capture") or {}).get("nodes") or {}).values()) for one in (before, after)]
-    yield from _number("nodes of the graph", nodes[0] or None, nodes[1] or None, _whole)
+def _probes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    olds, news = Probes.of(before), Probes.of(after)
+    for (name, old), (_, new) in zip(olds, news, strict=True):
+        if old.status != new.status:
+            yield Change(f"{name}: {new.status}, was {old.status}")
+        for was, now in zip(old.numbers(), new.numbers(), strict=True):
+            yield from _number(now.name, was.value, now.value, _UNITS[now.unit])
+    yield from _held("a step takes", olds.memory.step, news.memory.step)
+    yield from _held("the graph uses", olds.memory.pool, news.memory.pool)
+    yield from _growth(olds.memory.growth, news.memory.growth)
 
 
-def _held(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    for key, text in (("step", "a step takes"), ("pool", "the graph uses")):
-        old, new = before.get(key) or {}, after.get(key) or {}
-        for change in _number(text, old.get("bytes"), new.get("bytes"), _bytes):
-            most = f", most of it at {largest_place(new)}" if new.get("bytes") else ""
-            yield Change(change.text + most, change.worse)
-    old, new = (one.get("growth") or {} for one in (before, after))
-    yield from _number("growth over all replays", old.get("bytes"), new.get("bytes"), _bytes)
-    if old and new and old["leaks"] != new["leaks"]:
-        text = (
-            f"the memory of the {new['leaks']} grows with every replay" if new["leaks"] else "no memory grows any more"
-        )
-        yield Change(text, new["leaks"] is not None)
+def _held(text: str, before: Held | None, after: Held | None) -> Iterator[Change]:
+    old, new = (None if held is None else held.bytes for held in (before, after))
+    for change in _number(text, old, new, _bytes):
+        most = f", most of it at {after.largest_place}" if after is not None and after.bytes else ""
+        yield Change(change.text + most, change.worse)
+
+
+def _growth(before: Growth | None, after: Growth | None) -> Iterator[Change]:
+    old, new = (None if growth is None else growth.bytes for growth in (before, after))
+    yield from _number("growth over all replays", old, new, _bytes)
+    if before is not None and after is not None and before.leaks != after.leaks:
+        grows = f"the memory of the {after.leaks} grows with every replay"
+        yield Change(grows if after.leaks else "no memory grows any more", after.leaks is not None)
 
 
 def _whole(number: float) -> str:
@@ -160,15 +162,11 @@ def _bytes(number: float) -> str:
     return bytes_text(int(number))
 
 
-_NUMBERS: Mapping[str, tuple[tuple[str, str, Any], ...]] = {
-    "step": (("syncs", "syncs", _whole), ("copies", "copies", _whole), ("allocations", "allocations", _whole)),
-    "memory": (("pool_bytes", "pool", _bytes), ("peak_bytes", "peak", _bytes)),
-    "timing": (("eager_ms", "eager step", _ms), ("graph_ms", "replay", _ms), ("launches", "launches", _whole)),
-}
+_UNITS: Mapping[Unit, Callable[[float], str]] = {"count": _whole, "bytes": _bytes, "ms": _ms}
 
 
 def _number(text: str, before: Any, after: Any, show: Any) -> Iterator[Change]:
-    """Counts as soon as they differ, measures where they differ notably."""
+    """Yield a change: for counts, as soon as they differ; for measures, if they differ notably."""
     if before == after or not all(isinstance(value, (int, float)) for value in (before, after)):
         if (before is None) != (after is None):
             yield Change(f"{text}: {_shown(after, show)}, was {_shown(before, show)}")
@@ -243,7 +241,7 @@ def _findings(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[C
 
 
 def _by_fingerprint(findings: Sequence[Finding]) -> dict[str, Finding]:
-    """One for each; of several devices the one of the highest level."""
+    """Return one finding per fingerprint; of several devices the one of the highest level."""
     found: dict[str, Finding] = {}
     for finding in in_order(findings):
         known = found.get(finding.fingerprint)
@@ -264,12 +262,17 @@ def _limits(before: Sequence[Limit], after: Sequence[Limit]) -> Iterator[Change]
 
 
 def change_lines(sections: Sequence[Section]) -> list[str]:
-    """As the terminal has them."""
+    """Return lines for a terminal, without control characters from the report."""
     lines = []
     for section in sections:
-        lines.append(f"{section.title}:")
-        lines += [f"  {change.text}" for change in section.changes]
+        lines.append(without_commands(printable(f"{section.title}:")))
+        lines += [without_commands(printable(f"  {change.text}")) for change in section.changes]
+    return [*lines, outcome_text(sections)]
+
+
+def outcome_text(sections: Sequence[Section]) -> str:
+    """Return how many things got worse, in words."""
     worse = sum(change.worse for section in sections for change in section.changes)
     if not sections:
-        return ["nothing changed"]
-    return [*lines, f"{count(worse, 'thing')} got worse" if worse else "nothing got worse"]
+        return "nothing changed"
+    return f"{count(worse, 'thing')} got worse" if worse else "nothing got worse"

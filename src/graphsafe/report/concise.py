@@ -1,4 +1,4 @@
-"""The concise form, one line a finding, as editors and grep read it: `path:line:col: CODE message`.
+"""The concise form, one line per finding, as editors and grep read it: `path:line:col: CODE message`.
 
 A warning or note has its level between code and message.
 """
@@ -12,12 +12,12 @@ from graphsafe.report.text import printable
 
 
 def render_concise(reports: Sequence[Report]) -> str:
-    """Findings that are not suppressed; a capture's verdict follows them, as `target: verdict`."""
+    """Return unsuppressed findings; a capture's verdict follows them, as `target: verdict`."""
     lines = []
     for report in reports:
         for finding in unsuppressed(report):
             at = finding.location
-            # An error is what one expects of such a line; what does not fail a scan says so.
+            # Readers expect an error on such a line, so only warnings and notes name their level.
             level = "" if finding.level == "error" else f"{finding.level}: "
             lines.append(f"{at.path}:{at.line}:{at.column}: {finding.code} {level}{finding.message}")
         if report.verdict is not None:

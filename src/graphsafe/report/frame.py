@@ -14,9 +14,10 @@ _CUT = "..."
 
 
 def code_frame(location: Location, lines: Sequence[str] | None, width: int, paint: Paint, style: str) -> list[str]:
-    """At most `width` cells wide. Of a span of several lines, the first is shown. Empty if the line does not exist.
+    """Return at most `width` cells per line. Of a span of several lines, the first is shown. Empty if the line does not
+    exist.
 
-    A line that is too long loses its indentation, then what is far from the span.
+    A line that is too long loses its indentation, then the parts far from the span.
     """
     if lines is None or not 0 < location.line <= len(lines):
         return []
@@ -29,7 +30,7 @@ def code_frame(location: Location, lines: Sequence[str] | None, width: int, pain
 
 
 def _placed(line: str, location: Location) -> tuple[str, int, int]:
-    """The line without tabs, and where the span begins and ends in it, in characters."""
+    """Return the line without tabs, and where the span begins and ends in it, in characters."""
     raw_end = location.end_column - 1 if location.end_line == location.line else len(line.rstrip())
     starts = []
     text = ""
@@ -43,7 +44,7 @@ def _placed(line: str, location: Location) -> tuple[str, int, int]:
 
 
 def _cropped(text: str, start: int, end: int, room: int) -> tuple[str, int, int]:
-    """The part of `text` to show, the cells before the carets, and the number of carets."""
+    """Return the part of `text` to show, the cells before the carets, and the number of carets."""
     if cells(text) > room:
         indent = min(len(text) - len(text.lstrip()), start)
         text, start, end = text[indent:], start - indent, end - indent
@@ -61,7 +62,8 @@ def _cropped(text: str, start: int, end: int, room: int) -> tuple[str, int, int]
 
 
 def _window(start: int, end: int, room: int) -> int:
-    """The first cell to show of a line that is too long: 0 if the span is seen from there, else a little before it."""
+    """Return the first cell to show of a line that is too long: 0 if the span is visible from there, else a little
+    before the span."""
     if end + len(_CUT) <= room:
         return 0
     near = max(start - room // 4, 0)

@@ -1,6 +1,6 @@
 """Workflow commands that GitHub Actions turns into annotations on the changed lines, and a job's summary.
 
-GitHub shows ten annotations a level and step, so the last line and the summary say how many there are.
+GitHub shows ten annotations per level and step, so the last line and the summary say how many there are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from graphsafe.report.text import count, listed, printable
 
 _COMMANDS: Mapping[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
 _ROWS = 50
-"Findings in a summary, the worst first: GitHub cuts off what is larger than 1 MB."
+"Number of findings in a summary, the worst first: GitHub cuts off a summary above 1 MB."
 _MARKUP = re.compile(r"[\\|*_\[\]#!~]")
 _VERDICT_COMMANDS: Mapping[Verdict, str] = {
     "ready": "notice",
@@ -24,7 +24,7 @@ _VERDICT_COMMANDS: Mapping[Verdict, str] = {
 
 
 def render_github(reports: Sequence[Report]) -> str:
-    """One command per line; a capture's verdict follows its findings. The last line counts them."""
+    """Return one command per line; a capture's verdict follows its findings. The last line counts them."""
     lines: list[str] = []
     for report in reports:
         lines += [_annotation(finding) for finding in unsuppressed(report)]
@@ -38,7 +38,7 @@ def render_github(reports: Sequence[Report]) -> str:
 
 
 def render_summary(reports: Sequence[Report]) -> str:
-    """The Markdown that belongs in the file that GITHUB_STEP_SUMMARY names."""
+    """Return the Markdown for the file that GITHUB_STEP_SUMMARY names."""
     parts = []
     for report in reports:
         title = " ".join(filter(None, ("graphsafe", report.command, report.target)))
@@ -53,7 +53,7 @@ def render_summary(reports: Sequence[Report]) -> str:
 
 
 def _counted(report: Report) -> str:
-    """`3 errors and 1 note in 2 files`, and the verdict."""
+    """Return `3 errors and 1 note in 2 files`, and the verdict."""
     found = unsuppressed(report)
     levels = [
         count(number, level) for level in reversed(LEVELS) if (number := sum(one.level == level for one in found))
@@ -68,14 +68,14 @@ def _place(finding: Finding) -> str:
 
 
 def _cell(text: str) -> str:
-    """In a table of Markdown: one line, and nothing in it is markup but code."""
+    """Escape a text for a table of Markdown: one line, in which only code is markup."""
     return _MARKUP.sub(r"\\\g<0>", printable(" ".join(text.split()))).replace("<", "&lt;")
 
 
 def _annotation(finding: Finding) -> str:
     at = finding.location
     properties = {"file": at.path, "line": str(at.line), "endLine": str(at.end_line)}
-    if at.end_line == at.line:  # GitHub knows columns within one line only
+    if at.end_line == at.line:  # GitHub accepts columns within one line only
         properties |= {"col": str(at.column), "endColumn": str(at.end_column)}
     properties["title"] = f"{finding.code} {finding.rule}"
     text = "\n".join(filter(None, (finding.message, finding.why, finding.fix and f"Fix: {finding.fix}")))

@@ -11,25 +11,24 @@ from graphsafe.report.capture_text import reason
 from graphsafe.report.model import DeviceResult, Finding, Report, Verdict, in_order, unsuppressed
 from graphsafe.report.text import bucket_name, device_name
 
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = re.compile("[^\t\n\r\u0020-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render_junit(reports: Sequence[Report]) -> str:
-    """Errors of a scan fail; what is suppressed is skipped; warnings and notes pass, with their text as output.
+    """Return the test cases. Errors of a scan fail; suppressed findings are skipped; warnings and notes pass, with
+    their text as output.
 
     A device or bucket fails when it is not ready and is in error when the verdict is inconclusive. One that is ready
-    with breaks is skipped: whether that is good enough is said by the target's configuration, which a report lacks.
+    with breaks is skipped: the target's configuration decides whether that is good enough, and a report lacks it.
     """
     root = xml.Element("testsuites", name="graphsafe")
     for report in reports:
-        suite = xml.SubElement(
-            root, "testsuite", name=" ".join(filter(None, ("graphsafe", report.command, report.target)))
-        )
+        name = " ".join(filter(None, ("graphsafe", report.command, report.target)))
+        suite = _add(root, "testsuite", name=name, timestamp=report.created.removesuffix("Z"))
         if report.devices is None:
             _scan_cases(suite, report)
         else:
             _capture_cases(suite, report)
-        suite.set("timestamp", report.created.removesuffix("Z"))
         suite.set("tests", str(len(suite)))
         for kind, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
             suite.set(name, str(len(suite.findall(f"testcase/{kind}"))))
@@ -73,7 +72,7 @@ def _capture_cases(suite: xml.Element, report: Report) -> None:
 
 
 def _parts(device: DeviceResult, plan: Any) -> list[tuple[str, Verdict, str]]:
-    """Name, verdict and reason of every bucket, or of the device where there are none."""
+    """Return name, verdict and reason of every bucket, or of the device if it has none."""
     if not device.buckets:
         return [(device_name(device), device.verdict, reason(device.probes, plan, device.verdict))]
     return [

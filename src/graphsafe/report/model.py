@@ -1,4 +1,4 @@
-"""The report as data: what `scan` and `capture` say, and nothing about how they found it.
+"""The report as data: the answers of `scan` and `capture`, without how they were found.
 
 Every key of the JSON form is a field here, in the order in which it is written. Unknown is `None`; no key is absent.
 Lines and columns count from 1 in Unicode code points; an end is exclusive.
@@ -6,6 +6,7 @@ Lines and columns count from 1 in Unicode code points; an end is exclusive.
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from graphsafe.errors import RequestError
+from graphsafe.report.executed import ExecutedFile, HotLines
 
 REPORT_SCHEMA = "graphsafe/report/1"
 REPORTS_SCHEMA = "graphsafe/reports/1"
@@ -24,25 +26,11 @@ Region = Literal["captured", "step"]
 REGIONS: tuple[Region, ...] = get_args(Region)
 JoinStatus = Literal["confirmed", "refuted", "not-executed"]
 Verdict = Literal["ready", "ready-with-breaks", "inconclusive", "not-ready"]
-ProbeStatus = Literal["pass", "fail", "skipped", "crashed", "timeout"]
 
 LEVELS: tuple[Level, ...] = ("note", "warning", "error")
 CONFIDENCES: tuple[Confidence, ...] = ("possible", "likely", "proven")
 VERDICTS: tuple[Verdict, ...] = ("ready", "ready-with-breaks", "inconclusive", "not-ready")
 """Best first: a report's verdict is the worst of its parts, which is `max` by this order."""
-
-PROBE_KEYS: Mapping[str, tuple[str, ...]] = {
-    "construct": ("status", "reason", "built", "left_capturing", "rng", "captures"),
-    "step": ("status", "reason", "ran", "syncs", "copies", "allocations", "by_line", "unknown_operations"),
-    "state": ("status", "reason", "changed"),
-    "capture": ("status", "reason", "phase", "nodes", "first_error", "empty", "misses_work", "unknown_operations"),
-    "replay": ("status", "reason", "first_error", "reference", "checks", "varied", "unvaried", "rng_law", "first_step"),
-    "twin": ("status", "reason", "captures", "agree", "differences"),
-    "memory": ("status", "reason", "pool_bytes", "peak_bytes", "step", "pool"),
-    "timing": ("status", "reason", "eager_ms", "graph_ms", "launches"),
-}
-"""The keys that every probe has in every report, null where not known; what decides a verdict is told in `verdict.py`.
-A probe may have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +43,16 @@ class Location:
     end_line: int
     end_column: int
     function: str | None
-    "Qualified name of the enclosing function (`Decoder.forward`), `None` at module level."
+    "The qualified name of the enclosing function (`Decoder.forward`), `None` at module level."
+
+
+Span = tuple[int, int, int, int]
+"First line and column, last line and column after it; lines from 1, columns from 0 in UTF-8 bytes, as `ast` counts."
 
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """One step of the way from a hot root to a finding: `line` is where `function` calls the next one."""
+    """One call on the way from a hot root to a finding: `function` calls the next one on `line`."""
 
     path: str
     line: int
@@ -95,9 +87,9 @@ class Finding:
     device: str | None
     location: Location
     region: Region | None = None
-    "`captured`: what a graph will hold; `step`: host code around it, run in every step."
+    "`captured` is code that a graph will hold; `step` is host code around it, run in every step."
     call_chain: tuple[CallSite, ...]
-    "From the root to the caller of the function that holds the finding; empty where that function is the root."
+    "The calls from the root to the caller of the function with the finding; empty if that function is the root."
     further_roots: int = 0
     count: int = 1
     message: str
@@ -111,7 +103,7 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """By file, place and code: the one order of every form."""
+    """Sort by file, place and code, the order in all forms."""
 
     def place(finding: Finding) -> tuple[Any, ...]:
         at = finding.location
@@ -122,7 +114,7 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What could not be known, varied, seen or run."""
+    """A fact that could not be known, varied, seen or run."""
 
     kind: str
     what: str
@@ -143,11 +135,11 @@ class Environment:
     driver: str | None
     devices: tuple[str, ...]
     facts: str
-    "Which op table was used, for example `torch-2.11`."
+    "The name of the op table, for example `torch-2.11`."
     settings: Mapping[str, str]
     "An allow-list of environment variables plus configured names; never all of os.environ."
     libraries: Mapping[str, str] = field(default_factory=dict)
-    "Versions of what decides about kernels and graphs besides torch, where the target imports it."
+    "Versions of libraries besides torch that decide about kernels and graphs, if the target imports them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,22 +150,22 @@ class Bucket:
     verdict: Verdict
     probes: Mapping[str, Mapping[str, Any]]
     pool_bytes: int | None = None
-    "What the bucket's graph holds, where it was measured."
+    "The bytes that the bucket's graph holds, if measured."
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """What one device said. `probes` has the keys of `PROBE_KEYS`, each a mapping with at least `status`; where there
-    are buckets, they are those of the worst one, the first of equals."""
+    """The answers of one device. `probes` has the keys of `graphsafe.report.probes.PROBE_KEYS`, each a mapping with at
+    least `status`. If there are buckets, they are the probes of the worst one, the first of equals."""
 
     device: str
     verdict: Verdict
     buckets: tuple[Bucket, ...]
     probes: Mapping[str, Mapping[str, Any]]
     rank: int | None = None
-    "The rank that ran on it, where several did."
+    "The rank that ran on it, if several ranks ran."
     pool: Any = None
-    "What its buckets did when they were captured in one pool, None where that was not tried."
+    "The result of capturing its buckets in one pool, None if that was not tried."
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +178,8 @@ class Support:
 class Report:
     schema: str = REPORT_SCHEMA
     tool: Tool
-    command: Literal["scan", "capture"]
+    command: Literal["scan", "capture", "run"]
+    "`run` only for a ledger's findings: see `report/ledger`."
     created: str
     "UTC, ISO 8601, seconds."
     environment: Environment
@@ -198,13 +191,17 @@ class Report:
     devices: tuple[DeviceResult, ...] | None
     plan: Any = None
     support: Support | None = None
+    executed: tuple[ExecutedFile, ...] | None = None
+    "The lines of the project that the captured steps ran; None for a scan."
+    hot_lines: HotLines | None = None
+    "How many hot lines of a scan the runs covered that it was given."
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Report:
         """Read a report that `scan` or `capture` has written as JSON.
 
-        Raises RequestError, with one line, for what is no report of this version, and for a file of `capture --all`,
-        which holds several: `load_all` reads these.
+        Raises RequestError, with one line, if it is no report of this version, and for a file of `capture --all` with
+        several reports: `load_all` reads these.
         """
         found = Report.load_all(path)
         if len(found) != 1:
@@ -213,29 +210,43 @@ class Report:
 
     @staticmethod
     def load_all(path: str | os.PathLike[str]) -> tuple[Report, ...]:
-        """The reports that a file holds, in order. Raises RequestError."""
+        """Return the reports in a file, in order. Raises RequestError."""
         from graphsafe.report.json_form import read_reports
 
         found = read_reports(Path(path))
         return (found,) if isinstance(found, Report) else found
 
+    def _repr_html_(self) -> str:
+        """Return the HTML form, as a notebook shows it under a cell."""
+        from graphsafe.report.forms import render
+
+        return _in_frame(render(self, "html"))
+
+
+def _in_frame(page: str) -> str:
+    """Put a page into a frame of a notebook, so that neither's styles reach the other."""
+    return (
+        f'<iframe srcdoc="{html.escape(page)}" sandbox="" style="width: 100%; height: 36em; border: 1px solid #8884">'
+        "</iframe>"
+    )
+
 
 def unsuppressed(report: Report) -> list[Finding]:
-    """In order, what a reader is asked to do something about."""
+    """Return, in order, the findings that a reader should act on."""
     return [finding for finding in in_order(report.findings) if finding.suppressed is None]
 
 
 def failing(report: Report, level: Level) -> list[Finding]:
-    """What is not suppressed, from a level on."""
+    """Return the unsuppressed findings at or above `level`."""
     levels = LEVELS[LEVELS.index(level) :]
     return [finding for finding in unsuppressed(report) if finding.level in levels]
 
 
 def is_in_baseline(finding: Finding) -> bool:
-    """Whether it is suppressed by a baseline, and not by a comment."""
+    """Return whether a baseline suppresses it, not a comment."""
     return finding.suppressed is not None and "baseline" in finding.data
 
 
 def with_fix(finding: Finding) -> str:
-    """The finding in one paragraph, for forms that have room for no more."""
+    """Return the finding in one paragraph, for forms without room for more."""
     return f"{finding.message.rstrip('.')}. Fix: {finding.fix}" if finding.fix else finding.message

@@ -1,4 +1,4 @@
-"""A plan in words: what it covers and gains, its pieces in order, its modules, and what each fix would gain."""
+"""Describes a plan in words: its coverage and gain, its pieces in order, its modules, and what each fix would gain."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _more(left: int, noun: str) -> list[str]:
 
 
 def headline(plan: Plan) -> str:
-    """One sentence: verified or why not, coverage, and times."""
+    """Return one sentence: verified or why not, coverage, and times."""
     graphs = sum(segment["kind"] == "graph" for segment in plan["segments"])
     breaks = len(plan["segments"]) - graphs
     if plan["coverage"] is None:
@@ -63,7 +63,7 @@ def headline(plan: Plan) -> str:
 
 
 def piece_texts(plan: Plan) -> list[str]:
-    """In order; what is the same piece in other calls (one layer after the other) is told once."""
+    """Return the pieces in order. The same piece in other calls (one layer after the other) is described once."""
     texts = [_piece(segment) for segment in plan["segments"]]
     return [text if times == 1 else f"{text} ({times} times)" for text, times in Counter(texts).items()]
 
@@ -81,8 +81,8 @@ def _piece(segment: Mapping[str, Any]) -> str:
 
 
 def tree(plan: Plan) -> list[tuple[str, str, int, int]]:
-    """Modules indented by their depth, each with state, captured operations and all. Parts of what is of one state are
-    left out."""
+    """Return modules indented by their depth, each with state, captured operations and all operations. Parts of a
+    module with a single state are left out."""
     rows = []
     uniform: list[str] = []
     for module in sorted(plan["modules"], key=lambda one: _order(one["module"])):
@@ -103,17 +103,33 @@ def _order(name: str) -> list[tuple[int, int, str]]:
 
 
 def fix_texts(plan: Plan) -> list[str]:
-    """Those that would cover more, best first."""
+    """Return the gain of each line if it alone is mended, after the shortest list of lines that gains most."""
     reported = []
     before, took = plan["coverage"] or 0.0, plan["planned_ms"]
-    for fix in plan["fixes"]:
-        if fix["coverage"] <= before:
-            continue
-        place = fix["location"]
+    together = [_together(fix) for fix in plan["fixes"]]
+    most = max(together, default=before)
+    if most <= before:
+        return []
+    needed = plan["fixes"][: together.index(most) + 1]
+    for fix in needed:
         times = "" if None in (took, fix["planned_ms"]) else f", {took:.3g} to {fix['planned_ms']:.3g} ms"
         gain = f"coverage {percent(before)} to {percent(fix['coverage'])}{times}"
-        reported.append(f"fix {place['path']}:{place['line']} ({fix['code']}): {gain}")
+        if fix["coverage"] <= before:
+            gain = "gains nothing alone"
+        reported.append(f"fix {_place(fix)} ({fix['code']}): {gain}")
+    if len(needed) > 1:
+        lines = ", ".join(_place(fix) for fix in needed)
+        reported.insert(0, f"fix {len(needed)} lines together: coverage {percent(before)} to {percent(most)}: {lines}")
     return reported
+
+
+def _together(fix: Mapping[str, Any]) -> float:
+    """The coverage with this line and those before it mended. Older reports have it under `coverage`."""
+    return float(fix.get("together", fix["coverage"]))
+
+
+def _place(fix: Mapping[str, Any]) -> str:
+    return f"{fix['location']['path'].rpartition('/')[2]}:{fix['location']['line']}"
 
 
 def percent(share: float) -> str:

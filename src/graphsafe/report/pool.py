@@ -1,4 +1,4 @@
-"""What the buckets of a device did in one pool: judged from its numbers alone, and in words."""
+"""Judges the buckets of a device in one pool from their numbers alone, and describes them in words."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ Padding = Literal["clean", "unless filled", "nan only", "always"]
 
 
 def pool_verdict(pool: Pool | None) -> Verdict:
-    """What it adds to the verdicts of the buckets. One that was not captured so at all adds nothing."""
+    """Return the pool's part of the verdict. A pool that was not captured at all changes nothing."""
     status = "pass" if pool is None else pool["status"]
     return "not-ready" if status == "fail" else "inconclusive" if status in ("crashed", "timeout") else "ready"
 
 
 def padding_of(entry: Mapping[str, Any]) -> Padding | None:
-    """How the rows of live requests follow those behind them; None where it could not be found out."""
+    """Return how live requests depend on the rows behind them; None if that could not be found out."""
     if entry["follows"] is None:
         return None
+    if entry["error"]:
+        return None if entry["follows"] else "unless filled"
     if not entry["follows"]:
         return "nan only" if entry["nan"] else "clean"
     wrong = [entry["wrong"][fill] for fill in ("zeros", "dummy")]
@@ -31,7 +33,7 @@ def padding_of(entry: Mapping[str, Any]) -> Padding | None:
 
 
 def pool_texts(pool: Pool) -> list[str]:
-    """One line on memory and order, and one for each thing that is wrong."""
+    """Return one line on memory and order, and one for each fault."""
     if pool["status"] == "skipped":
         return [f"pool: not shared, {pool['reason']}"]
     parts = [f"{count(len(pool['buckets']), 'bucket')}, largest first"]

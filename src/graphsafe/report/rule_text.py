@@ -1,4 +1,4 @@
-"""What a form may say of a rule; the rulebook's rules are of this shape."""
+"""The texts of a rule that a form may show; the rulebook's rules have this shape."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ class RuleText(Protocol):
 
 
 RuleTexts = Mapping[str, RuleText]
-"""By code."""
+"""Code -> its texts."""

@@ -1,4 +1,4 @@
-"""SARIF 2.1.0, for code scanning and editors: one run a report."""
+"""SARIF 2.1.0, for code scanning and editors: one run per report."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from graphsafe.report.rule_text import RuleTexts
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
-"""Brackets before a parenthesis, as in `table[key](x)`, are a link in SARIF's plain text."""
+"""Brackets before a parenthesis, as in `table[key](x)`, would be a link in SARIF's plain text."""
+_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""A lone surrogate that stands for no byte of a file name."""
 _ROOT = "%SRCROOT%"
 _ABOUT = "https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints"
-"""What PyTorch says of CUDA graphs and their constraints. A rule's own page is its `help`."""
+"""PyTorch's page on CUDA graphs and their constraints. A rule's own page is its `help`."""
 
 
 def render_sarif(reports: Sequence[Report], rules: RuleTexts) -> str:
-    """`rules` gives the help of the codes that were found; a code that it lacks has its name only."""
+    """Return the text. `rules` gives the help of the codes that were found; a code that it lacks has its name only."""
     runs = [_run(report, rules) for report in reports]
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}, indent=2, ensure_ascii=False) + "\n"
 
@@ -142,7 +144,7 @@ def _region(at: Location | Edit) -> dict[str, int]:
 
 
 def _artifact(path: str) -> dict[str, str]:
-    escaped = quote(path.encode("utf-8", "surrogateescape"), safe="/")
+    escaped = quote(_HALF.sub("?", path).encode("utf-8", "surrogateescape"), safe="/")
     if path.startswith("/"):
         return {"uri": f"file://{escaped}"}
     return {"uri": escaped, "uriBaseId": _ROOT}

@@ -1,17 +1,70 @@
-"""The JSON Schema of reports, shipped as report.schema.json beside this module."""
+"""The JSON Schema of reports: report.schema.json beside this module, and the probes by their dataclasses."""
 
 from __future__ import annotations
 
 import json
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin
 
-SCHEMA_PATH = Path(__file__).with_name("report.schema.json")
+from graphsafe.report.probes import PROBES
+from graphsafe.report.probes.probe import is_more, is_unreported
+from graphsafe.report.probes.reading import hints_of
+
+_FILE = Path(__file__).with_name("report.schema.json")
+_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 @cache
 def report_schema() -> dict[str, Any]:
-    """Of one report (`graphsafe/report/1`) or many (`graphsafe/reports/1`), in draft 2020-12."""
-    schema: dict[str, Any] = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    """Return the schema of one report (`graphsafe/report/1`), of many, and of a ledger, in draft 2020-12."""
+    schema: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
+    schema["$defs"]["probes"] = {
+        "description": "What each probe saw; a probe may say more than is listed.",
+        "type": "object",
+        # An older report may lack a newer probe, which did not run.
+        "properties": {name: {**_schema_of(kind), "default": {"status": "skipped"}} for name, kind in PROBES.items()},
+        "required": list(PROBES),
+        "additionalProperties": False,
+    }
     return schema
+
+
+def schema_text() -> str:
+    """Return the schema as JSON text."""
+    return json.dumps(report_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _schema_of(kind: Any) -> dict[str, Any]:
+    """Return the JSON schema for the values of a field of this type."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind in _TYPES:
+        return {"type": _TYPES[kind]}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in (Union, types.UnionType):
+        [inner] = [one for one in arguments if one is not type(None)]
+        return _or_null(_schema_of(inner))
+    if origin is tuple:
+        return {"type": "array", "items": _schema_of(arguments[0])}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": _schema_of(arguments[1])}
+    if isinstance(kind, type) and is_dataclass(kind):
+        return {
+            "type": "object",
+            "properties": {
+                one.name: _schema_of(hints_of(kind)[one.name]) for one in fields(kind) if not is_unreported(one)
+            },
+            "required": [one.name for one in fields(kind) if not is_more(one)],
+            "additionalProperties": True,
+        }
+    return {}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    if set(schema) == {"type"}:
+        return {"type": [schema["type"], "null"]}
+    return {"enum": [*schema["enum"], None]} if "enum" in schema else {"oneOf": [schema, {"type": "null"}]}

@@ -1,32 +1,44 @@
-"""The lines that a location points into."""
+"""Reads the lines that a location points to."""
 
 from __future__ import annotations
 
 import io
+import linecache
+import os
 import tokenize
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 
 from graphsafe.files import read_regular
 
 Lines = Callable[[str], "Sequence[str] | None"]
-"""The lines of a file by the path that a location gives; None where it cannot be read."""
+"""Returns the lines of a file by a location's path, or None if it cannot be read."""
 _MOST = 16_000_000
-"""Bytes; a larger file is shown without its lines."""
+"""Most bytes of a file whose lines are shown."""
 
 
 def read_lines(path: str) -> Sequence[str] | None:
-    """The lines of a Python file without their ends, None if it cannot be read."""
+    """Return the lines of a Python file without their ends, or None if it cannot be read."""
     try:
         return lines_in(read_regular(path, _MOST))
-    except OSError:
-        return None
+    except (OSError, ValueError):  # ValueError: a path with a null character
+        return _cell_lines(path)
+
+
+def _cell_lines(path: str) -> Sequence[str] | None:
+    """Return the lines of a notebook's cell, which Python knows by the name of a file that does not exist."""
+    for name in (path, os.path.abspath(path), os.path.basename(path)):
+        if (entry := linecache.cache.get(name)) is not None and len(entry) == 4:
+            return tuple(line.rstrip("\n") for line in entry[2])
+    return None
 
 
 def lines_in(content: bytes) -> Sequence[str] | None:
-    """Only `\\n`, `\\r\\n` and `\\r` end a line, as for Python; `str.splitlines` would also count form feeds.
+    """Split content into lines. Only `\n`, `\r\n` and `\r` end a line, as in Python; `str.splitlines` would also count
+    form feeds.
 
-    None for an encoding that there is not.
+    Returns None for an unknown encoding.
     """
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
@@ -38,11 +50,33 @@ def lines_in(content: bytes) -> Sequence[str] | None:
 
 
 file_lines: Lines = lru_cache(maxsize=256)(read_lines)
-"""The same, kept for the rest of the process: what shows a report reads many lines of few files."""
+"""The same as `read_lines`, kept for the rest of the process: a form reads many lines of few files."""
+
+
+def lines_inside(folder: Path) -> Lines:
+    """Read Python files in `folder` only, for the paths of a saved report, which anybody may have written.
+
+    Such a path must not make this process open a device or a server's file, nor copy a secret into a page that is
+    published. Links that lead out of the folder are not followed.
+    """
+    root = folder.resolve()
+
+    def lines(path: str) -> Sequence[str] | None:
+        try:
+            # The text of the path is checked first: resolving a path of another machine would already access it.
+            named = Path(os.path.abspath(root / path))
+            if named.suffix not in (".py", ".pyi") or not named.is_relative_to(root):
+                return None
+            real = named.resolve()
+        except (OSError, ValueError, RuntimeError):  # a null character, or links in a circle
+            return None
+        return file_lines(str(real)) if real.is_relative_to(root) and real.suffix in (".py", ".pyi") else None
+
+    return lines
 
 
 def file_line(path: str, number: int) -> str:
-    """A line, from 1, of a Python file; empty where there is none."""
+    """Return a line, counted from 1, of a Python file; empty if there is none."""
     return line_of(file_lines(path), number)
 
 

@@ -1,4 +1,4 @@
-"""Support for CUDA graphs in words: what is proven, in vLLM's terms, SGLang's and plain ones, and what is declared."""
+"""Describes support for CUDA graphs in words: proven and declared, in vLLM's terms, SGLang's and plain ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MEANS = {
     "UNIFORM_BATCH": ("batches of equally many tokens a request", "decode and target verify"),
     "ALWAYS": ("any batch, prefill and decode mixed", "decode, target verify and extend"),
 }
-"Level -> plain words, and what SGLang calls the graphs."
+"Level -> plain words, and SGLang's name for such graphs."
 
 
 def support_texts(support: Support) -> list[str]:

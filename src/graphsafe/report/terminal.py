@@ -1,4 +1,4 @@
-"""The terminal form, for people: first the findings with their code, last the summary."""
+"""The terminal form, for people: findings with their code, then the summary."""
 
 from __future__ import annotations
 
@@ -15,21 +15,29 @@ from graphsafe.report.text import Paint, cells, chained, count, listed, painter,
 
 STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _FOLDED = "GS401"
-"""Captures allow it, code that allocates does so on many lines, and one repair mends them all: one line a file."""
+"""The code of fresh allocations. Captures allow them, many lines have them, and one repair removes them all, so they
+are shown as one line per file."""
 _MOST_LIMITS = 20
 _MOST_FILES = 20
 _MOST_LINES = 8
-"""Of notes, which need not all be found."""
+"""Number of notes that are shown, since not all of them need to be found."""
 _MANY = 50
-"""From here on findings are a line each, without their code, and one wants to know which there are."""
+"""Number of findings from which each is one line without its code, and an overview matters more."""
 _FIRST = 5
-"""So many are proposed to start with."""
+"""Number of findings proposed to start with."""
 
 
 def render_terminal(reports: Sequence[Report], source: Lines, *, colour: bool, width: int) -> str:
-    """Lines of at most `width` cells. Only the place of a finding is never broken, so that it can be opened."""
+    """Return lines of at most `width` cells. Only the place of a finding is never broken, so that it can be opened."""
     paint = painter(colour)
     blocks = [block for report in reports for block in _blocks(report, source, max(width, 40), paint)]
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def render_findings(findings: Sequence[Finding], source: Lines, *, colour: bool, width: int) -> str:
+    """Return findings alone, in the order given, each with its code."""
+    printed = _Printed(set(), [])
+    blocks = [_finding([finding], source, max(width, 40), painter(colour), printed) for finding in findings]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
@@ -57,7 +65,7 @@ def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[lis
 
 
 def _by_place(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Groups of equal findings of several devices, each shown once."""
+    """Group equal findings of several devices, which are shown once."""
 
     def place(finding: Finding) -> tuple[object, ...]:
         return (finding.location, finding.code, finding.level, finding.message)
@@ -67,12 +75,12 @@ def _by_place(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 @dataclass(slots=True)
 class _Printed:
-    """What was printed already and need not be repeated."""
+    """Texts that were printed already and need not be repeated."""
 
     reasons: set[tuple[str, str]]
-    "Codes with their `why`."
+    "Codes whose `why` was printed."
     chain: list[str]
-    "The way to the finding before."
+    "The call chain of the finding before."
 
 
 def _finding(same: Sequence[Finding], source: Lines, width: int, paint: Paint, printed: _Printed) -> list[str]:
@@ -126,7 +134,8 @@ def _pointed(place: str, where: str, width: int, paint: Paint) -> list[str]:
 
 
 def _chain(finding: Finding, width: int) -> list[str]:
-    """How a step comes here. A line that capture saw may have run in a constructor, so it is not called hot."""
+    """Describe how a step comes here. A line that capture saw may have run in a constructor, so it is not called
+    hot."""
     calls = [f"{call.function or 'module level'} ({call.path}:{call.line})" for call in finding.call_chain]
     further = f" (and from {count(finding.further_roots, 'further root')})" if finding.further_roots else ""
     if finding.source != "scan":
@@ -141,14 +150,14 @@ def _chain(finding: Finding, width: int) -> list[str]:
 
 
 def _again(chain: list[str], printed: _Printed) -> list[str]:
-    """The call chain, or `as above` if it is long and the same as the one before."""
+    """Return the call chain, or `as above` if it is long and the same as the one before."""
     same = chain == printed.chain and len(chain) > 2
     printed.chain = chain
     return [f"{chain[0].partition(':')[0]}: as above"] if same else chain
 
 
 def _files(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
-    """Fresh buffers: the files with most of them, a line each."""
+    """Return a line for each file with fresh buffers, those with most of them first."""
     first = findings[0]
     by_file: dict[str, list[int]] = {}
     for finding in findings:
@@ -166,12 +175,12 @@ def _files(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
 
 
 def _lines(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
-    """A line for each function and code."""
+    """Return a line for each function and code."""
     return [line for group in _by_function(findings) for line in _line(group, width, paint)]
 
 
 def _advice(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
-    """What to do about each code, once; for its gravest findings."""
+    """Return what to do about each code, once, with its gravest findings."""
     first = {finding.code: finding for finding in sorted(findings, key=lambda finding: LEVELS.index(finding.level))}
     lines = [paint("bold", "What to write instead (`graphsafe explain CODE` says why):")]
     for code in sorted(first):
@@ -180,7 +189,7 @@ def _advice(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
 
 
 def _start(findings: Iterable[Finding], width: int, paint: Paint) -> list[str]:
-    """The gravest findings, one a function, that most roots lead to."""
+    """Return the gravest findings, one per function, to which most roots lead."""
     ranked = sorted(findings, key=lambda finding: (-LEVELS.index(finding.level), -finding.further_roots))
     lines = [paint("bold", "Start here, where most steps come by:")]
     for finding, *_ in [*_by_function(ranked)][:_FIRST]:
@@ -195,7 +204,7 @@ def _start(findings: Iterable[Finding], width: int, paint: Paint) -> list[str]:
 
 
 def _by_function(findings: Iterable[Finding]) -> Iterable[Sequence[Finding]]:
-    """Findings grouped by function and code."""
+    """Group findings by function and code."""
     groups: dict[tuple[str, str | None, str], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.location.path, finding.location.function, finding.code), []).append(finding)
@@ -211,7 +220,8 @@ def _further_lines(group: Sequence[Finding]) -> str:
 def _line(group: Sequence[Finding], width: int, paint: Paint) -> list[str]:
     finding, at = group[0], group[0].location
     place = printable(f"{at.path}:{at.line}:{at.column}:")
-    text = f"{finding.code} {finding.level}: {finding.message}{_further_lines(group)}"
+    status = f" ({finding.status})" if finding.status == "not-executed" else ""
+    text = f"{finding.code} {finding.level}{status}: {finding.message}{_further_lines(group)}"
     line, *rest = wrapped(text, width, f"{place} ", "    ")
     return [line.replace(place, paint("cyan", place), 1), *rest]
 

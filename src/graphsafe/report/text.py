@@ -1,7 +1,8 @@
-"""Text for a terminal: what can be printed, how many cells it takes, wrapping, colour."""
+"""Text for a terminal: printable characters, width in cells, wrapping, colour."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,16 @@ if TYPE_CHECKING:
     from graphsafe.report.model import DeviceResult
 
 Paint = Callable[[str, str], str]
-"""`paint("bold red", text)`; where there is no colour, the text itself."""
+"""Colours a text, as in `paint("bold red", text)`; without colour it returns the text itself."""
 
 _UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-"""Unicode's categories of control, format, half and line-separating characters."""
+"""Unicode's categories of control, format, surrogate and line-separating characters."""
+_LINE_COMMAND = re.compile(r"^((?:\033\[[\d;]*m|[^\S\n])*)(?=::[^\n]*::)", re.MULTILINE)
+"""GitHub's runner obeys a line of output that begins with `::name::`, also after white space."""
+_INNER_COMMAND = re.compile(r"#(?=#\w*\[)")
+"""`##[name]`, `##vso[…]` and `##teamcity[…]` are obeyed by GitHub, Azure and TeamCity wherever they stand."""
 COLOURS = {"red": 196, "green": 28, "yellow": 130, "blue": 27, "cyan": 30}
-"""Of the 256 that terminals have: as far from black as from white, so that they can be read on both."""
+"""Colours among the 256 of terminals that are as far from black as from white, so that they are readable on both."""
 _CODES = {"bold": "1", "dim": "2", **{name: f"38;5;{number}" for name, number in COLOURS.items()}}
 
 
@@ -28,12 +33,17 @@ def painter(colour: bool) -> Paint:
 
 
 def printable(text: str) -> str:
-    """One line that cannot move a terminal's cursor, colour it, or turn the direction of writing."""
+    """Return one line that cannot move a terminal's cursor, colour it, or turn the direction of writing."""
     return "".join("?" if unicodedata.category(c) in _UNPRINTABLE else c for c in text.expandtabs(4))
 
 
+def without_commands(text: str) -> str:
+    """Put a backslash into text that a CI system would obey in the output of a job."""
+    return _INNER_COMMAND.sub(r"#\\", _LINE_COMMAND.sub(r"\1\\", text))
+
+
 def cells(text: str) -> int:
-    """Columns that printable text takes: two for a wide character, none for a combining one."""
+    """Return the columns that printable text takes: two for a wide character, none for a combining one."""
     return len(text) if text.isascii() else sum(map(_cells, text))
 
 
@@ -44,7 +54,7 @@ def _cells(character: str) -> int:
 
 
 def wrapped(text: str, width: int, first: str = "", rest: str = "", *, cut: bool = True) -> list[str]:
-    """Lines of at most `width` cells; `first` and `rest` stand before the first line and the others.
+    """Return lines of at most `width` cells, the first after `first`, the others after `rest`.
 
     Breaks at white space; a word that is too long for a line is cut, or with `cut=False` stays whole.
     """
@@ -66,7 +76,7 @@ def wrapped(text: str, width: int, first: str = "", rest: str = "", *, cut: bool
 
 
 def chained(parts: Sequence[str], width: int, first: str, rest: str) -> list[str]:
-    """`a -> b -> c` on lines of at most `width` cells, broken before arrows where that is enough."""
+    """Return `a -> b -> c` on lines of at most `width` cells, broken before arrows if that is enough."""
     lines = wrapped(parts[0], width, first, rest, cut=False)
     for part in parts[1:]:
         if cells(lines[-1]) + len(" -> ") + cells(printable(part)) <= width:
@@ -77,29 +87,29 @@ def chained(parts: Sequence[str], width: int, first: str, rest: str) -> list[str
 
 
 def count(number: int, noun: str) -> str:
-    """`1 error`, `2 errors`, `3 copies`, `4 replays`."""
+    """Return a number with its noun: `1 error`, `2 errors`, `3 copies`, `4 replays`."""
     if number == 1:
         return f"1 {noun}"
     return f"{number} {noun[:-1]}ies" if noun.endswith(("py", "ry")) else f"{number} {noun}s"
 
 
 def first_line(text: str) -> str:
-    """Of an error's text; CUDA's go on with advice that is the same every time."""
+    """Return the first line of an error's text; CUDA's errors go on with general advice."""
     return text.strip().split("\n")[0].strip()
 
 
 def bucket_name(axes: Mapping[str, Any]) -> str:
-    """`batch=4 q_len=1`"""
+    """Return a bucket's name: `batch=4 q_len=1`."""
     return " ".join(f"{axis}={value}" for axis, value in axes.items())
 
 
 def device_name(device: DeviceResult) -> str:
-    """`cuda:1`, `rank 1 on cuda:1`"""
+    """Return a device's name: `cuda:1`, `rank 1 on cuda:1`."""
     return device.device if device.rank is None else f"rank {device.rank} on {device.device}"
 
 
 def listed(parts: Iterable[str], most: int = 12) -> str:
-    """`a`, `a and b`, `a, b and c`; of more than `most`, `a, b, c and 4 more`."""
+    """Join texts: `a`, `a and b`, `a, b and c`; of more than `most`, `a, b, c and 4 more`."""
     shown = list(parts)
     last = [f"{len(shown) - most} more"] if len(shown) > most else shown[-1:]
     rest = shown[:most] if len(shown) > most else shown[:-1]
@@ -107,7 +117,7 @@ def listed(parts: Iterable[str], most: int = 12) -> str:
 
 
 def _head(word: str, room: int) -> str:
-    """As much of the word's beginning as fits, at least a character."""
+    """Return as much of the word's beginning as fits, at least a character."""
     taken = 0
     for at, character in enumerate(word):
         taken += _cells(character)

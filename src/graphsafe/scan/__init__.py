@@ -1,4 +1,4 @@
-"""Reads source and predicts. Called, it is graphsafe.api's `scan`."""
+"""Reads source and predicts. The package can be called: that is graphsafe.api's `scan`."""
 
 from graphsafe.callable_package import make_callable
 

@@ -1,4 +1,4 @@
-"""Scan: from paths to a report."""
+"""Scan paths, and make the report."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-import graphsafe
 from graphsafe.config import Config, is_project_root
 from graphsafe.files import from_here
 from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
 from graphsafe.rulebook import Rulebook, load_rulebook
+from graphsafe.scan.cache.scan_cache import ScanCache
 from graphsafe.scan.deep_stack import run_deep
 from graphsafe.scan.driver import Driver
-from graphsafe.scan.incremental.incremental_scan import IncrementalScan
+from graphsafe.scan.linting.hot_lines import Lines, hot_statements
 from graphsafe.scan.linting.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.linting.lint import Linter
 from graphsafe.scan.reading_pool import read_shared
@@ -27,6 +27,7 @@ from graphsafe.scan.sources.find import Complaint, python_files
 from graphsafe.scan.symbols.index_pool import MAX_READERS, build_indexes, process_count
 from graphsafe.scan.symbols.project_files import Files, outermost_package
 from graphsafe.scan.unmatched_settings import unmatched_settings
+from graphsafe.version import __version__
 
 Progress = Callable[[int, int], None]
 
@@ -42,14 +43,17 @@ def scan_paths(
     progress: Progress | None = None,
     complain: Callable[[str], None] = lambda line: None,
     buffers: Mapping[Path, bytes] = MappingProxyType({}),
+    hot: dict[str, set[Lines]] | None = None,
 ) -> Report:
-    """Lint the hot code of files and folders; the rest of the project is read for what reaches them and what they call.
+    """Lint the hot code of files and folders; the rest of the project is read to find code that calls them and code
+    that they call.
 
-    `cache` is the folder that keeps what was found, None keeps nothing. `jobs` processes index files, None means one a
-    core where there is enough to do; the report is the same. `progress` is called with how many of how many files are
-    read, `complain` with a line about what costs time but changes no report: a cache that cannot be used. `buffers` are
-    what an editor holds of some of the files, absolute; they need not exist, and nothing is kept of such a scan.
-    Raises RulebookError for a bad pack or an unknown code in `select` or `ignore`.
+    `cache` is the folder that keeps results; None keeps nothing. `jobs` is the number of processes that index files;
+    None means one per core if there is enough to do. The report is the same. `progress` is called with the number of
+    files read and of all files, `complain` with a line about a cache that cannot be used, which costs time but changes
+    no report. `buffers` holds an editor's unsaved contents by absolute path; the files need not exist, and nothing is
+    kept of such a scan. `hot` takes the statements of hot code by the absolute paths of the files. Raises RulebookError
+    for a bad pack or an unknown code in `select` or `ignore`.
     """
     rulebook = rulebook or load_rulebook(config.rule_packs)
     rulebook.selected(config.select, config.ignore)
@@ -60,14 +64,12 @@ def scan_paths(
     if len(given) == len(files.names):
         left_out.update(dict.fromkeys(unmatched_settings(config, files)))
     wanted = [str(path) for path in given]
-    cache = None if buffers else cache
-    patterns = root_patterns(config, rulebook)
-    earlier = IncrementalScan(cache, files, wanted, config, confidence, rulebook, patterns, complain)
-    known = earlier.report()
+    kept = ScanCache(None if buffers else cache, files, wanted, config, confidence, rulebook, complain)
+    known = kept.report() if hot is None else None  # the cache keeps findings alone
     if known is not None:
         return replace(known, created=_now(), limits=(*known.limits, *left_out))
-    candidates = find_candidates(files, wanted, config, patterns)
-    settled = earlier.indexes().union(candidates.paths)
+    candidates = find_candidates(files, wanted, config, root_patterns(config, rulebook))
+    settled = kept.indexes().union(candidates.paths)
     missing = {
         path: files.names[path]
         for path in candidates.paths
@@ -75,13 +77,11 @@ def scan_paths(
     }
     files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
     others = [path for path in wanted if path not in settled]
-    readings = earlier.readings()
-    driver = Driver(files, config, rulebook, candidates, readings)
-    # Where earlier scans know most of it, little is left to share.
-    read = _reading(driver, candidates, jobs if readings is None or readings.is_empty else 1, progress)
+    driver = Driver(files, config, rulebook, candidates)
+    read = _reading(driver, candidates, jobs, progress)
 
     def scan() -> Report:
-        # In one thread, which does not use again what another one has freed.
+        # In one thread: a second one would not reuse the memory that the first has freed.
         read()
         linter = Linter(
             driver.project,
@@ -92,18 +92,21 @@ def scan_paths(
             is_whole=candidates.scope is None,
             with_graphs=candidates.with_graphs,
             chooses_device=candidates.chooses_device,
+            has_one_device=candidates.has_one_device,
         )
         return _report(driver, linter, candidates, others, wanted, rulebook.ops.name)
 
     report = run_deep(scan)
-    earlier.keep(report, others, readings)
+    if hot is not None:
+        hot.update(hot_statements(driver.project, driver.record, frozenset(wanted)))
+    kept.keep(report, others)
     return replace(report, limits=(*report.limits, *left_out))
 
 
 def explain_path(
     name: str, paths: Sequence[Path], config: Config, jobs: int | None = 1, progress: Progress | None = None
 ) -> list[Hotness]:
-    """Why the functions that `name` means are hot in the project of `paths`, or why they are not.
+    """Return why the functions that `name` means are hot in the project of `paths`, or why they are not.
 
     Every root of the project counts, however few files are given. Raises RequestError.
     """
@@ -124,7 +127,7 @@ def _files(
     left_out: dict[Limit, None],
     buffers: Mapping[Path, bytes] = MappingProxyType({}),
 ) -> tuple[Files, list[Path]]:
-    """The files that are read, and those of them that are reported on; what is left out becomes limits."""
+    """Return the files to read, and those of them to report on. Files that are left out become limits."""
 
     def complain(kind: str, what: str, why: str) -> None:
         left_out[Limit(kind, from_here(what), why)] = None
@@ -141,7 +144,7 @@ def _files(
 
 
 def _given(paths: Iterable[Path], config: Config, project: Iterable[Path], complain: Complaint) -> list[Path]:
-    """The files to report on, each once, absolute; those of the whole `project` are known."""
+    """Return the absolute paths of the files to report on, each once."""
     found: dict[Path, None] = {}
     for path in paths:
         if path.is_dir() and _is_project(config) and path.resolve() == config.root.resolve():
@@ -154,7 +157,7 @@ def _given(paths: Iterable[Path], config: Config, project: Iterable[Path], compl
 
 
 def _absolute(paths: Iterable[Path]) -> Iterator[Path]:
-    """A file that is a link keeps its name, links to its folder are followed."""
+    """Make paths absolute: links to folders are followed, a file that is a link keeps its name."""
     folders: dict[Path, Path] = {}
     for path in paths:
         folder = path.parent
@@ -164,7 +167,7 @@ def _absolute(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _project_files(paths: Iterable[Path], config: Config, complain: Complaint) -> list[Path]:
-    """The files that may call or be called: the project's, or without one those that stand with the given ones."""
+    """Return the files that may call or be called: the project, or without one the neighbours of the given files."""
     root = config.root
     if _is_project(config):
         return list(_absolute(python_files(root, config.exclude, root, complain)))
@@ -187,7 +190,7 @@ def _is_project(config: Config) -> bool:
 
 
 def _reading(driver: Driver, candidates: Candidates, jobs: int | None, progress: Progress | None) -> Callable[[], None]:
-    """Have several processes read the candidates, where there are many; what is left to do in this one."""
+    """Read the candidates in several processes if there are many. Returns the work that is left for this process."""
     paths, done = candidates.paths, 0
 
     def count_one() -> None:
@@ -202,7 +205,7 @@ def _reading(driver: Driver, candidates: Candidates, jobs: int | None, progress:
             driver.read(path)
         driver.finish()
 
-    # What is read of a few files alone is counted, and so has an order.
+    # For a few files, the functions that are read are counted, so they have to be read in one order.
     count = process_count(jobs, len(paths)) if candidates.scope is None else 1
     if jobs is None:
         count = min(count, MAX_READERS)
@@ -220,11 +223,11 @@ def _report(
     wanted: Sequence[str],
     op_table: str,
 ) -> Report:
-    """`others` of the wanted files hold no word of a root, and need only be legal Python."""
+    """Make the report. `others` are wanted files whose text names no root: they are only checked to be legal Python."""
     for path in others:
         driver.project.files.check(path)
     return Report(
-        tool=Tool("graphsafe", graphsafe.__version__),
+        tool=Tool("graphsafe", __version__),
         command="scan",
         created=_now(),
         environment=Environment(platform.python_version(), None, None, None, (), op_table, {}),
@@ -257,7 +260,7 @@ def _limits(driver: Driver, linter: Linter, candidates: Candidates, wanted: Sequ
         yield Limit(
             "unread-ways",
             "files given alone, out of a large project",
-            "what leads to them is much, and not all of it was read; a scan of the whole project reads it",
+            "too much code leads to them to read all of it; a scan of the whole project reads it",
         )
     if not wanted:
         yield Limit(

@@ -11,16 +11,16 @@ from typing import TypeVar
 STACK_BYTES = 512 * 1024 * 1024
 RECURSION = 20_000
 FRAME_SLOTS = (1 << 20) + 1
-"Just more than half of a power of two: 8 MB, of which nothing is ever touched."
+"Bytes: just more than half of a power of two, which gives 8 MB that the system never has to provide."
 
 Result = TypeVar("Result")
 
 
 def run_deep(work: Callable[[], Result]) -> Result:
-    """What `work` returns or raises, run in a thread of its own.
+    """Run `work` in a thread of its own; return its result, or raise its error.
 
-    Syntax trees are freed by their reference counts; each one makes the collector look at everything that is kept
-    beside it, which doubled the time of a small project and multiplied that of a large one.
+    Syntax trees are freed by their reference counts; the collector would look at all other objects again for each tree,
+    which doubled the time of a small project and multiplied that of a large one.
     """
     results: list[Result] = []
     errors: list[BaseException] = []
@@ -46,18 +46,17 @@ def run_deep(work: Callable[[], Result]) -> Result:
         if collecting:
             gc.enable()
     if errors:
-        # Not kept in this frame, which the error holds: without a collector neither would ever be freed.
+        # The error is not kept in this frame, to which it refers: without a collector neither would ever be freed.
         raise errors.pop()
     return results[0]
 
 
 def _with_room(work: Callable[[], Result]) -> Result:
-    """What `work` returns, run where a hundred thousand frames fit into one piece of memory.
+    """Run `work` where a hundred thousand frames fit into one piece of memory, and return its result.
 
     CPython 3.11 and later take memory for frames from the system in pieces of 16 KB, and give each back as soon as it
-    is empty. Recursion goes back and forth over the end of a piece all the time, which was a tenth of a scan. A piece
-    is larger only where one frame needs more: its size is the next power of two, and what that frame leaves of it is
-    for those that it calls.
+    is empty. Recursion crosses the end of a piece again and again, which took a tenth of a scan. A piece is larger only
+    if one frame needs more: its size is then the next power of two, and the called frames use the rest of it.
     """
     return work()
 

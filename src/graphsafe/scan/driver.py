@@ -1,9 +1,9 @@
-"""Reading a project: from what each file makes hot to a record of all that this leads to.
+"""Reads a project: from the roots of each file to a record of all code that they lead to.
 
-All files share one engine, since nearly all of what a model runs it shares with others. Its answers do not depend on
-the order in which files and roots are read, so several processes can read a part each (`reading_pool.py`). They tell
-each other what is known only when all roots have been read: which functions are called, what calls put into the fields
-of plain classes, and what they pass to methods of which only the name is known. On the last two rests a second round.
+All files share one engine, since models share nearly all of the code that they run. Its answers do not depend on the
+order in which files and roots are read, so several processes can read a part each (`reading_pool.py`). When all roots
+have been read, they exchange three facts: which functions are called, which values calls put into the fields of plain
+classes, and which they pass to methods of which only the name is known. A second round uses the last two.
 """
 
 from __future__ import annotations
@@ -14,58 +14,64 @@ from typing import Literal
 
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
-from graphsafe.scan.checks import replay_site
-from graphsafe.scan.domain.arguments import Arguments, Call
+from graphsafe.scan.domain.arguments import Arguments, Call, arguments_of
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.queries import Rests
-from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, Place, Record, reason_weight
+from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, Failure, Place, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Field, Summary
-from graphsafe.scan.domain.values import NONE, Function, Tensor, Value, holds_device, is_for_host, options
-from graphsafe.scan.incremental.root_readings import RootReadings
+from graphsafe.scan.domain.values import NONE, Function, Passed, Tensor, Value, holds_device, is_for_host, options
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards import replay_site
 from graphsafe.scan.interpreter import statements
-from graphsafe.scan.interpreter.call_frame import Frame
-from graphsafe.scan.interpreter.engine import Engine
+from graphsafe.scan.interpreter.interpreter import Interpreter
 from graphsafe.scan.linting.gather import constructions, gather, included, joined, new_roots, passed_by_name
 from graphsafe.scan.roots.assumed_roots import FACTORY, PERHAPS, PUBLIC, RESULTS, assumed_roots_of
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
-from graphsafe.scan.roots.hot_roots import COLD_PATHS, HotnessRules, capture_sites, roots_of, target_roots
+from graphsafe.scan.roots.factories import configured_factories, factories_of, steps_made
+from graphsafe.scan.roots.hot_roots import COLD_PATHS, HotnessRules, capture_sites, roots_of
+from graphsafe.scan.roots.loop_roots import loop_roots_of
+from graphsafe.scan.roots.step_takers import StepTakers
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import FunctionFacts
-from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project import MAX_BASES, Project
 from graphsafe.scan.symbols.project_files import Files
 
 Reason = tuple[int, int, str]
-"Why a function is a root, in words; the smallest says most, and of its own lines comes before that of callers."
+"The reason why a function is a root: rank, whether callers gave the reason, and words. The smallest one is shown."
 NO_REASON: Reason = (0, 0, "")
 
 
-StepKind = Literal["root", "public", "perhaps", "factory", "site", "targets", "file"]
-"""`public`: a root; reading it tells of what kind. `perhaps`: one if it gives tensors back. `factory`: what it makes is
-a root. `file`: of a file."""
+StepKind = Literal["root", "public", "perhaps", "factory", "loops", "site", "target", "file"]
+"""The kinds of steps. A `root` or `public` function is a root, a `perhaps` only if it returns tensors. A `factory`
+makes roots, `loops` are those of a function that runs once, a `site` holds a capture, a `target` is the factory of one,
+and a `file` holds the notes of its search."""
 _ASSUMED_KINDS: Mapping[str, StepKind] = {PUBLIC: "public", PERHAPS: "perhaps", FACTORY: "factory"}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Where reading begins: a root, a function that captures, or what configured targets return."""
+    """A place where reading begins: a root, a function that captures, or a target's factory."""
 
     kind: StepKind
     ref: str
     receiver: Value | None = None
     guarded: bool = False
+    given: Passed | None = None
+    "The arguments that it is called with, if known."
+    loops: tuple[int, ...] = ()
+    "For a function that runs once: the loops in it that run in every step."
 
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What the first round has shown, for the second."""
+    """Facts from the first round that the second one needs."""
 
     whys: Mapping[str, Reason]
-    "Root -> why it is one."
+    "Root -> the reason why it is one."
     passed: Mapping[str, Mapping[str, Sequence[Tensor]]]
-    "Method -> parameter -> the tensors that calls pass of which only the method's name is known."
+    "Method -> parameter -> tensors that are passed by calls that know only the method's name."
     constructions: Mapping[Field, Sequence[Value]]
-    "What calls of classes of plain fields put into these."
+    "Field of a class of plain fields -> the values that calls of the class put into it."
 
 
 def learnt_together(parts: Sequence[Learnt]) -> Learnt:
@@ -91,12 +97,10 @@ def whys_together(parts: Iterable[Mapping[str, Reason]]) -> dict[str, Reason]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one process has found when all is read."""
+    """The findings of one process after both rounds."""
 
     record: Record
     whys: Mapping[str, Reason]
-    readings: Sequence[str] = ()
-    "What another process leaves to later scans."
 
 
 class Driver:
@@ -106,48 +110,41 @@ class Driver:
         config: Config,
         rulebook: Rulebook,
         candidates: Candidates,
-        readings: RootReadings | None = None,
     ) -> None:
-        """`readings`: what earlier scans still answer, and where this one leaves what it has read."""
-        files.uses.is_kept = readings is not None
         self.project = Project(files)
         self._config = config
         self._rulebook = rulebook
         self._paths = HotnessRules(config)
         self._candidates = candidates
         self._cold: dict[str, bool] = {}
-        self._engine = Engine(
+        self._engine = Interpreter(
             self.project, rulebook.ops, self._is_cold, rulebook.libraries, candidates.scope, self._is_named_cold
         )
+        self._takers = StepTakers(self._engine, candidates.step_names)
+        self._targets: dict[str, str] = {}
+        "Factory -> the reason why its result is a root."
         self._replaying: set[str] = set()
-        "Files that replay a graph."
+        "The files that capture or replay a graph."
         self._whys: dict[str, Reason] = {}
         self._looked_for_roots: list[str] = []
         "The files that this process was given to read."
-        self._readings = readings
         self._read: dict[Step, Summary] = {}
-        self._anew: dict[Step, Summary] = {}
-        "Those that were read anew in this round."
-        self._rests: dict[Step, Rests] = {}
-        "What they rest on, in both rounds."
-        self._texts_told: dict[Step, str] = {}
-        "What the second round knew of their parameters."
-        self._is_second_round = False
         self._looked_into: set[int] = set()
-        "The ids of summaries whose new roots are known; those that have been read keep them alive."
+        "The ids of summaries whose new roots are known; `_read` keeps these summaries alive."
         self._on_host: Mapping[str, Mapping[str, Tensor]] = {}
-        "Method -> parameter -> the host tensor that calls pass which only know the method's name."
+        "Method -> parameter -> the host tensor that is passed by calls that know only the method's name."
         self.record = Record()
 
     @property
     def is_budget_spent(self) -> bool:
-        """Whether only a few files were in question, and more than that would have had to be read for them."""
+        """Return whether a scan of a few files had to stop because too many others lead to them."""
         return self._engine.budget.is_spent()
 
     def read(self, path: str) -> None:
-        """Follow what a file makes hot; what cannot be followed is among the record's failures."""
+        """Read the roots of a file and all that they call. The record lists failures."""
         if path == TARGETS:
-            self._follow([Step("targets", path)])
+            self._targets.update(configured_factories(self.project, self._config))
+            self._follow([Step("target", ref) for ref in self._targets])
         else:
             self._looked_for_roots.append(path)
             steps: list[Step] = []
@@ -157,19 +154,19 @@ class Driver:
             self._follow(steps)
 
     def finish(self) -> None:
-        """What no known step calls but is likely to run in one; the second round; and the record of all."""
+        """Read assumed roots, read doubtful answers again, and make the record."""
         self.read_assumed(self.reached())
         self.read_again(self.learnt())
         self.conclude([self.outcome()])
 
     def reached(self) -> frozenset[str]:
-        """The functions that are called from hot code or are roots, as far as this process has read."""
+        """Return the roots and the functions that hot code calls, as far as this process has read."""
         summaries = included(self._read.values())
         called = {item.callee for summary in summaries for item in summary.items if type(item) is CallEdge}
         return frozenset(called.union(self._whys))
 
     def read_assumed(self, reached: Set[str]) -> None:
-        """Follow what runs in a step by its form, of the files that were read, where no hot code calls it."""
+        """Read the functions whose form says that they run in a step, if hot code has not reached them."""
         self._follow([*self._assumed(reached)])
 
     def learnt(self) -> Learnt:
@@ -177,18 +174,13 @@ class Driver:
         return Learnt(self._whys, passed_by_name(summaries), constructions(summaries))
 
     def read_again(self, learnt: Learnt) -> None:
-        """The second round."""
+        """Read the roots a second time, with the facts that all processes learnt in the first round."""
         engine = self._engine
-        # What is read now stands elsewhere than what was read last, and old answers and new ones take memory together.
+        # The second round reads other code than the end of the first, and needs the memory for its answers.
         self.project.files.forget_trees()
         self._whys = dict(learnt.whys)
         self._on_host = _on_host(learnt.passed)
         engine.attributes.constructions = learnt.constructions
-        self._is_second_round = True
-        if self._readings is not None:
-            self._readings.keep_first({_name(step): summary for step, summary in self._anew.items()})
-            self._anew.clear()
-            self._readings.begin_second_round(learnt.constructions)
         engine.invalidate(self._may_be_other)
         steps = [step for step in self._read if step.kind != "file"]
         self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}
@@ -196,67 +188,55 @@ class Driver:
         self._follow(steps)
 
     def outcome(self) -> Outcome:
-        """Nothing can be read after it: summaries are forgotten."""
-        if self._readings is not None:
-            self._readings.keep_second({_name(step): summary for step, summary in self._anew.items()})
+        """Return the findings of this process and free its summaries: nothing can be read afterwards."""
         record = gather([self._read[step] for step in sorted(self._read, key=repr)])
         for path in self._replaying:
             record.replays.update(replays_of(self.project, path))
         self._read.clear()
-        self._anew.clear()
-        queries = self._engine.forget()
-        if self._readings is not None:
-            read = {_name(step): (rests, self._texts_told.get(step, "")) for step, rests in self._rests.items()}
-            self._rests.clear()
-            self._readings.keep_rests(read, queries.rests, queries)
+        self._engine.forget()
         return Outcome(record, self._whys)
 
-    def left(self) -> Iterator[str]:
-        """What this process leaves to later scans, as text."""
-        if self._readings is not None:
-            self._readings.keep_facts(self.project.files.uses.now)
-            yield from self._readings.parts()
-
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
-        """Make the record, of what all processes have found."""
+        """Make the record from the findings of all processes."""
         whys = whys_together([outcome.whys for outcome in outcomes])
-        for outcome in outcomes:
-            if outcome.readings and self._readings is not None:
-                self._readings.add(outcome.readings)
         texts = {ref: why for ref, (*_, why) in whys.items()}
         self.record = joined(self.project, [outcome.record for outcome in outcomes], texts)
 
     def _assumed(self, reached: Set[str]) -> Iterator[Step]:
-        # A function that is added there may be a root.
-        for path in self._candidates.public:
-            self.project.files.uses.note("text", path)
         for path in self._looked_for_roots:
-            file = self.project.files.overview(path)
+            file = self.project.files.index(path)
             if file is None:
                 continue
+            assumed: set[str] = set()
             with_public = path in self._candidates.public
             for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, with_public):
                 if ref not in reached and ref not in self._whys and self._engine.budget.holds(ref):
+                    assumed.add(ref)
                     kind = _ASSUMED_KINDS.get(why)
                     if kind is not None:
                         yield Step(kind, ref, receiver)
                     else:
                         self._note_why(ref, why, 1)
                         yield Step("root", ref, receiver)
+            for ref, receiver, loops in loop_roots_of(self._takers, file, self._paths):
+                is_known = ref in reached or ref in self._whys or ref in assumed
+                if not is_known and self._engine.budget.holds(ref):
+                    self._note_why(ref, LOOP, 2)
+                    yield Step("loops" if loops else "root", ref, receiver, loops=loops)
 
     def _may_be_other(self, key: Hashable) -> bool:
-        """Whether a question about an attribute may have another answer, now that constructions are known."""
+        """Return whether the value of an attribute may have changed, now that constructions are known."""
         if not isinstance(key, tuple) or key[0] != "attribute":
             return False
-        _, ref, name, _ = key
+        _, ref, _, name, _ = key
         return (ref, name) in self._engine.attributes.constructions
 
     def _look_into(self, path: str, steps: list[Step]) -> Value:
         engine = self._engine
-        file = self.project.files.overview(path)
+        file = self.project.files.index(path)
         if file is None:
             return NONE
-        if file.replays:
+        if file.replays or any(facts.captures for facts in file.functions.values()):
             self._replaying.add(path)
         for ref, receiver, why in roots_of(engine, file, self._paths, self._rulebook.entry_points):
             if not engine.budget.holds(ref):
@@ -264,16 +244,21 @@ class Driver:
             self._note_why(ref, why, 0)
             steps.append(Step("root", ref, receiver))
         steps += [Step("site", site) for site in capture_sites(file)]
+        for ref, why in factories_of(self.project, file):
+            self._targets.setdefault(ref, why)
+            steps.append(Step("target", ref))
+        for ref in self.project.cut_chains():
+            engine.note(Failure("not-followed", ref, f"too many bases; {MAX_BASES} classes are looked at"))
         return NONE
 
     def _follow(self, steps: Sequence[Step]) -> None:
-        """Read these, and all that they make hot."""
+        """Read these steps and all roots that they lead to."""
         waiting = [*steps]
         while waiting:
             step = waiting.pop()
             if step in self._read or (step.kind == "root" and self._engine.budget.is_spent()):
                 continue
-            summary = self._summary(step)
+            summary = self._engine.collect(lambda step=step: self._take(step), step.ref)  # type: ignore[misc]
             if step.kind == "perhaps" and not holds_device(summary.value):
                 continue
             if step.kind in ("public", "perhaps"):
@@ -283,30 +268,7 @@ class Driver:
                 for root in new_roots([found]):
                     if root.why:
                         self._note_why(root.ref, root.why, 1)
-                    waiting.append(Step("root", root.ref, root.receiver, root.guarded))
-
-    def _summary(self, step: Step) -> Summary:
-        """What reading begins there gives, as an earlier scan has found it or now."""
-
-        def read() -> Summary:
-            return self._engine.collect(lambda: self._take(step), step.ref)
-
-        name = _name(step)
-        if self._readings is None or not name:
-            return read()
-        if self._is_second_round:
-            told = repr(sorted(self._told(step.ref).items())) if step.kind != "site" else ""
-            known = self._readings.second(name, told)
-            self._texts_told[step] = told
-        else:
-            known = self._readings.first(name)
-        if known is not None:
-            return known
-        self._anew[step], rests = self._engine.queries.watch(read)
-        before = self._rests.setdefault(step, rests)
-        before.asked |= rests.asked
-        before.facts |= rests.facts
-        return self._anew[step]
+                    waiting.append(Step("root", root.ref, root.receiver, root.guarded, given=root.given))
 
     def _note_why(self, ref: str, why: str, others: int) -> None:
         reason = (-reason_weight(why), others, why)
@@ -315,7 +277,7 @@ class Driver:
     def _take(self, step: Step) -> Value:
         engine = self._engine
         if step.kind in ("root", "public", "perhaps"):
-            told = Arguments(keywords=self._told(step.ref))
+            told = arguments_of(step.given) if step.given is not None else Arguments(keywords=self._told(step.ref))
             return engine.read(Call(step.ref, step.receiver, told, hot=True), guarded=step.guarded)
         if step.kind == "factory":
             for made in options(engine.read(Call(step.ref, depth=1))):
@@ -323,20 +285,24 @@ class Driver:
                     self._note_why(made.ref, FACTORY, 1)
                     engine.closures.call_as_root(made)
             return NONE
-        if step.kind == "targets":
-            target_roots(engine, self._config, self.project.paths)
+        if step.kind == "target":
+            why = self._targets[step.ref]
+            for closure, given in steps_made(engine, step.ref, why):
+                self._note_why(closure.ref, why, 1)
+                engine.closures.call_as_root(closure, given)
             return NONE
         path, _, name = step.ref.partition("::")
         if name:
-            return engine.read(Call(step.ref, depth=1))
+            return engine.read(Call(step.ref, step.receiver, loops=step.loops))
         file = self.project.file(path)
         if file is not None:
             tree = parse(self.project.source(path).text)
-            statements.execute(engine, Frame(file, step.ref, {}, hot=False), tree.body)
+            frame = Frame(engine, file, step.ref, {}, hot=False, step_loops=step.loops)
+            statements.execute(frame, tree.body)
         return NONE
 
     def _told(self, ref: str) -> dict[str, Value]:
-        """What calls of an entry point's name have shown of its parameters."""
+        """Return the parameters of an entry point that calls by its name pass as host tensors."""
         on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
         if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
             return {}
@@ -357,15 +323,8 @@ class Driver:
         return self._cold[ref]
 
 
-def _name(step: Step) -> str:
-    """A name by which later scans know it; empty for what is always read."""
-    if step.kind in ("root", "public", "perhaps", "site"):
-        return f"{step.kind} {step.ref} {step.receiver!r} {step.guarded}"
-    return ""
-
-
 def _on_host(passed: Mapping[str, Mapping[str, Sequence[Tensor]]]) -> dict[str, dict[str, Tensor]]:
-    """Of each method the parameters whose tensors the host keeps, whoever calls it."""
+    """Return, for each method, the parameters that are host tensors in every call."""
     found: dict[str, dict[str, Tensor]] = {}
     for method, parameters in passed.items():
         for name, tensors in parameters.items():
@@ -376,7 +335,7 @@ def _on_host(passed: Mapping[str, Mapping[str, Sequence[Tensor]]]) -> dict[str, 
 
 
 def replays_of(project: Project, path: str) -> dict[Place, Event]:
-    """What a file does wrong around the replays of its graphs, hot or not."""
+    """Return the events around the replays of graphs in a file, in hot and in cold code."""
     file = project.file(path)
     if file is None:
         return {}

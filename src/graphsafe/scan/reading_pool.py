@@ -1,7 +1,8 @@
 """Reads a project in several processes. The report is that of one process.
 
-Each process has an engine of its own and reads some of the files, with all that their roots lead to; what several need,
-each of them reads. A process is given files that stand next to one another, since these share most of what they call.
+Each process has its own engine and reads some of the files and all code that their roots lead to. Each process reads
+the code that it needs, even if others read it too. A process gets neighbouring files, since these share most of their
+callees.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -23,10 +23,10 @@ from graphsafe.scan.driver import Driver, learnt_together
 def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Callable[[], None]) -> bool:
     """Read the files in `count` processes; `progress` is called for each file.
 
-    False where that cannot be done or a process was ended from outside: then nothing has been read.
+    Returns False, with nothing read, if the system cannot do that or a process was ended from outside.
     """
     if count <= 1 or sys.platform != "linux":
-        # Elsewhere a process does not start with what this one knows.
+        # On other systems a process does not start with the data of this one.
         return False
     try:
         with _processes(driver, count) as processes:
@@ -44,7 +44,7 @@ def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Call
 
 
 def _hand_out(paths: Sequence[str], processes: Sequence[Connection], progress: Callable[[], None]) -> None:
-    """Give each process file after file of its share, and what is left of the largest share when that is read."""
+    """Give each process its share file by file, and then files from the end of the largest remaining share."""
     size = len(paths) / len(processes)
     bounds = [round(number * size) for number in range(len(processes) + 1)]
     shares = {
@@ -55,7 +55,7 @@ def _hand_out(paths: Sequence[str], processes: Sequence[Connection], progress: C
     def give(process: Connection) -> bool:
         own = shares[process]
         largest = max(shares.values(), key=len)
-        # From the end of another's share: what stands there has least to do with what that one reads now.
+        # The end of another process's share has the least in common with the files that it reads now.
         path = own.popleft() if own else largest.pop() if largest else None
         process.send(path)
         return path is not None
@@ -81,7 +81,7 @@ def _tell(processes: Sequence[Connection], what: object) -> None:
 
 @contextmanager
 def _processes(driver: Driver, count: int) -> Iterator[list[Connection]]:
-    """Connections to so many processes that know what this one knows; they end when this does."""
+    """Start processes that have the data of this one, and yield connections to them. They end with the context."""
     # Forking is safe here: graphsafe has started no thread yet.
     context = multiprocessing.get_context("fork")
     ends: list[Connection] = []
@@ -106,17 +106,15 @@ def _processes(driver: Driver, count: int) -> Iterator[list[Connection]]:
 def _run(driver: Driver, connection: Connection, others: Sequence[Connection]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in others:
-        # Else the end of the first process is not noticed here.
+        # Otherwise the end of the first process would not be noticed here.
         end.close()
-    # Whatever it is, the first process reads alone then, and says what there is to say.
+    # After any error the first process reads alone, and reports it.
     with suppress(Exception):
         run_deep(lambda: _serve(driver, connection))
 
 
 def _serve(driver: Driver, connection: Connection) -> None:
     known = driver.project.files.indexes.keys() | ()
-    # What was used before this process began the first one notes.
-    driver.project.files.uses.now.clear()
     while (path := connection.recv()) is not None:
         driver.read(path)
         connection.send(None)
@@ -125,4 +123,4 @@ def _serve(driver: Driver, connection: Connection) -> None:
     connection.send(driver.learnt())
     driver.read_again(connection.recv())
     outcome = driver.outcome()
-    connection.send((replace(outcome, readings=[*driver.left()]), driver.project.found(known)))
+    connection.send((outcome, driver.project.found(known)))

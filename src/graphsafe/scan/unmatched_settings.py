@@ -1,4 +1,4 @@
-"""Patterns of the configuration that match nothing in the project: a name was mistyped, or code has moved."""
+"""Finds patterns of the configuration that match nothing in the project: a name was mistyped, or code has moved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KIND = "unmatched-setting"
 
 
 def unmatched_settings(config: Config, files: Files) -> Iterator[Limit]:
-    """Of `hot-paths`, `cold-paths` and `per-file-ignores`; `files` are all of the project."""
+    """Yield a limit for each pattern of `hot-paths`, `cold-paths` and `per-file-ignores` that matches no file."""
     shown = HotnessRules(config)
     relative = {path: shown.relative(path) for path in files.paths}
     for key, patterns in (("hot-paths", config.hot_paths), ("cold-paths", config.cold_paths)):
@@ -29,7 +29,7 @@ def unmatched_settings(config: Config, files: Files) -> Iterator[Limit]:
 
 
 def _may_match(pattern: FunctionPattern, path: str, relative: str, files: Files) -> bool:
-    """By its path, and by whether its text defines a function of the pattern's last name."""
+    """Return whether a file has the path of the pattern and its text defines a function of the pattern's last name."""
     module, _ = files.names[path]
     last = pattern.function.rpartition(".")[2]
     if not pattern.matches(relative, module, pattern.function):

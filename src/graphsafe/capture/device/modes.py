@@ -1,4 +1,4 @@
-"""torch's function and dispatch modes, and how to do something without them."""
+"""Runs code without torch's function and dispatch modes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def outside_modes() -> Iterator[None]:
-    """Where torch does what it says: no function mode and no dispatch mode, the simulated device's included."""
+    """Switch off all function and dispatch modes, the simulated device's included, so that torch does what it says."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 

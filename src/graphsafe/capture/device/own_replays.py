@@ -1,4 +1,4 @@
-"""Replays of graphs that the user's own code has captured, seen where they happen; the same on both devices."""
+"""Watches replays of graphs that the user's own code has captured; the same on both devices."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from graphsafe.capture.lines.frames import user_frames
+from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite
 
 
 @contextmanager
 def replays_watched(graph: Any, sink: Callable[[tuple[CallSite, ...]], None]) -> Iterator[None]:
-    """`graph`: the class of graphs, whose `replay` everything built on it calls."""
+    """Report each replay. `graph` is the class of graphs; all code built on it calls its `replay`."""
     replay = graph.replay
 
     def watched(self: Any) -> Any:

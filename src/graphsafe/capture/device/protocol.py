@@ -2,7 +2,7 @@
 
 An implementation lives in one child process, is entered once, and makes at most one capture attempt. Everything of the
 user's (import, factory, steps) runs inside `entered()`; the probes' own reads and writes of tensors go through
-`to_host`, `copied`, `store`, `poison` and `digests`, which are never seen by `watch`, by a recording or by the user's
+`to_host`, `copied`, `store`, `poison` and `digests`, which are invisible to `watch`, to a recording and to the user's
 modes.
 """
 
@@ -10,41 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     import torch
 
+    from graphsafe.capture.answers.build import DeviceMemory
+    from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
     from graphsafe.report.model import CallSite
-
-StepEventKind = Literal[
-    "read", "wait", "query", "copy-to-host", "copy-to-device", "extent", "allocation", "random", "hidden-sync"
-]
-Span = tuple[int, int, int, int]
-"First line and column, last line and column after it; lines from 1, columns from 0 in UTF-8 bytes, as `ast` counts."
-
-
-@dataclass(frozen=True, slots=True)
-class StepEvent:
-    """One thing that an eager step did, with the user's frames that did it, outermost first; the last is to blame.
-
-    `graphsafe.capture.lines.frames.user_frames()` makes `frames` and `span` from the live stack.
-    """
-
-    kind: StepEventKind
-    op: str
-    "An aten name (`aten::_local_scalar_dense`) or a Python one (`torch.cuda.synchronize`)."
-    frames: tuple[CallSite, ...]
-    span: Span | None = None
-    "The expression of the last frame that was running; `None` before Python 3.11."
-    via: str | None = None
-    """The outermost Python-level torch call around the event (`torch.Tensor.__bool__`, `torch.zeros`,
-    `torch.Tensor.__getitem__`), as the op table spells it."""
-    nbytes: int | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
-    """What tells rules apart: for copies `pinned`, `non_blocking`, `literal` and `index`; for extents `mask`; `dtype`;
-    for random numbers `how`."""
+    from graphsafe.report.probes.construct import Attempt
+    from graphsafe.report.probes.order import Race
+    from graphsafe.report.probes.timeline import Timeline
+    from graphsafe.report.probes.twin import Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,109 +33,37 @@ class RandomState:
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureFailure:
-    """Why a capture attempt failed: the root of the exception chain, with the user's frames of that first error."""
-
-    error_type: str
-    message: str
-    chain: tuple[str, ...]
-    frames: tuple[CallSite, ...]
-    span: Span | None = None
-    event: StepEvent | None = None
-    "What the guilty line did, where the device knows it without a second attempt."
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureAttempt:
-    """A capture that the user's own code began, in a constructor or in the step."""
-
-    device: str
-    frames: tuple[CallSite, ...]
-    "Where it began."
-    span: Span | None
-    nodes: int | None
-    failure: CaptureFailure | None
-    "`None` where the capture ended well; one left open has a failure that says so."
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Where the user's code asked whether a capture is under way."""
-
-    frames: tuple[CallSite, ...]
-    span: Span | None
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The guilty line of a failed capture, found by an instrumented second attempt."""
-
-    cause: Literal["operation", "unjoined-stream", "foreign-stream"]
-    event: StepEvent
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One way in which two recordings of a step are not the same graph: something that Python decides at capture."""
-
-    node: int
-    "Its number in the graph, from 0."
-    what: Literal["count", "operation", "extent", "scalar", "address"]
-    """`scalar`: a value among the arguments; `extent`: how much is launched or copied; `address`: memory outside the
-    graph's own pool; `operation`: another kernel or kind of node; `count`: another number of nodes."""
-    op: str
-    "The kernel's or the operation's name."
-    before: str
-    after: str
-    frames: tuple[CallSite, ...] = ()
-    "The user's frames that launched the node; empty where they are not known."
-    span: Span | None = None
-    argument: int = 0
-    "Which piece of the node's arguments, where they differ."
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes. `total` and `free` speak of the device, the others of this process."""
-
-    total: int | None
-    free: int | None
-    allocated: int | None
-    peak: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class MemoryEvent:
-    """A block of the device's memory that was taken, or given back."""
+    """The allocation or release of a block of the device's memory."""
 
     block: int
-    "Which one; after it was given back, the same number may mean another."
+    "The block's number, which may be used again after its release."
     nbytes: int
-    "As many as were asked for; 0 where it is given back."
+    "The bytes that were asked for; 0 for a release."
     place: CallSite | None = None
-    "The user's line that took it; None where none was running, in autograd's threads for instance."
+    "The user's line that allocated it; None if none was running, as in autograd's threads."
     private: bool = False
-    "Whether it is of a graph's own pool."
+    "Whether it belongs to a graph's own pool."
 
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """That one step launches."""
+    """Numbers of kernels that one step launches."""
 
     total: int
     in_graphs: int
-    "By graphs of the user's own, or of the compiler."
+    "Kernels launched by graphs of the user or of the compiler."
 
 
 class NotComparable(RuntimeError):
-    """The device does not tell what a recording holds, so two of them cannot be compared."""
+    """The device does not show what a recording holds, so recordings cannot be compared."""
 
 
 class Recording(Protocol):
     """A captured step."""
 
     outputs: Any
-    "What the captured call returned; replay writes into these tensors."
+    "The result of the captured call; replay writes into these tensors."
 
     def replay(self) -> None: ...
 
@@ -167,12 +74,12 @@ class Recording(Protocol):
     def pool_bytes(self) -> int | None: ...
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """Node by node, in what two recordings of one step are not the same graph: what Python froze. The places are
-        those of `other`, which a traced recording knows. Empty where they are the same."""
+        """Compare two recordings of one step node by node, and return what Python froze differently. The places are
+        those of `other`, if it is a traced recording. Empty if the recordings are the same graph."""
         ...
 
     def opaque_nodes(self) -> int:
-        """Nodes of which the driver does not tell what they were launched with."""
+        """Number of nodes whose arguments the driver does not show."""
         ...
 
     def release(self) -> None:
@@ -180,7 +87,7 @@ class Recording(Protocol):
         ...
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Work of the step that is known to have run beside the capture, and is missing from the graph."""
+        """Work of the step that is known to have run beside the capture and is missing from the graph."""
         ...
 
 
@@ -191,33 +98,36 @@ class Pieces(Protocol):
     def begin(self) -> None: ...
 
     def end(self) -> Recording:
-        """Raises what ending the capture raises; the process may not capture again after that."""
+        """End the piece. Raises the error of ending the capture, after which the process may not capture again."""
         ...
 
     def failure(self, error: BaseException) -> CaptureFailure:
-        """What `begin`, `end` or an operation between them raised; ends the piece that is open."""
+        """Describe the error of `begin`, `end` or an operation between them, and end the open piece."""
         ...
 
 
 class Device(Protocol):
     name: str
-    "As the report says it: `cuda:1`, `sim:1`."
+    "The name in reports: `cuda:1`, `sim:1`."
     torch_device: torch.device
-    "What the factory receives: `cuda:1` for both."
+    "The device that the factory receives: `cuda:1` for both."
     evidence: Literal["measured", "predicted"]
+    computes: bool
+    "Whether operations compute values. Without values a recording cannot be replayed."
     collectives: Literal["nccl", "gloo"]
-    "The backend that runs those of several ranks."
+    "The backend for collectives of several ranks."
 
     def meet(self) -> None:
         """Wait on the device until all ranks are here. Needs a process group."""
         ...
 
     def entered(self) -> AbstractContextManager[None]:
-        """Around everything that runs the user's code: makes the device current (cuda), installs the modes (sim)."""
+        """Enter the device, around everything that runs the user's code: makes it current (cuda), installs the modes
+        (sim)."""
         ...
 
     def label(self) -> str:
-        """What the environment block says of it: `cuda:0 NVIDIA H200`, `sim:0`."""
+        """The name in the environment block: `cuda:0 NVIDIA H200`, `sim:0`."""
         ...
 
     def driver(self) -> str | None: ...
@@ -227,12 +137,12 @@ class Device(Protocol):
         ...
 
     def random_states(self) -> Mapping[str, RandomState]:
-        """Seed and offset of the default generator of this device and of every device with a live context."""
+        """The seed and offset of the default generators of this device and of every device with a live context."""
         ...
 
     def draw(self, device: str) -> str | None:
-        """Draw one number on a device that `random_states` names and put the offset back; the error's text where the
-        generator is broken, else None."""
+        """Draw one number on a device that `random_states` names and put the offset back. Return the error's text if
+        the generator is broken, else None."""
         ...
 
     def repair_generator(self, device: str) -> None:
@@ -240,7 +150,8 @@ class Device(Protocol):
         ...
 
     def capture_stream(self) -> AbstractContextManager[None]:
-        """The explicit side stream of this device on which warm-up and capture run; joined both ways."""
+        """Enter the side stream of this device on which warm-up and capture run; it joins the current stream at both
+        ends."""
         ...
 
     def stands_on(self) -> str:
@@ -248,11 +159,11 @@ class Device(Protocol):
         ...
 
     def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
-        """Report what an eager step does to `sink`, one event each, without stopping the step."""
+        """Report each event of an eager step to `sink`, without stopping the step."""
         ...
 
-    def watch_captures(self, sink: Callable[[CaptureAttempt], None]) -> AbstractContextManager[None]:
-        """Report each capture that the user's code makes to `sink` when it ends, with what ended it."""
+    def watch_captures(self, sink: Callable[[Attempt], None]) -> AbstractContextManager[None]:
+        """Report each capture that the user's code makes to `sink` when it ends, with the error that ended it."""
         ...
 
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
@@ -260,31 +171,42 @@ class Device(Protocol):
         ...
 
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
-        """What is allocated and freed inside, in order; the list is filled when it ends. The allocator does what it
-        does without it."""
+        """Give a list that holds, when the context ends, the allocations and releases inside it, in order. The
+        allocator behaves as it does without it."""
         ...
 
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
-        """Code that asks whether a capture is under way is told yes; `asked` is told where. Nothing is captured."""
+        """Tell code that asks whether a capture is under way that it is, and tell `asked` where. Nothing is
+        captured."""
         ...
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
         """Capture on the capture stream: the plain, uninstrumented attempt. A process may record again only after a
-        recording that succeeded. `traced`: every operation is watched, so that nodes know their lines. `pool`: where
-        the graph's memory comes from, as `shared_pool` gave it; else a pool of its own."""
+        recording that succeeded.
+
+        With `traced`, every operation is watched, so that nodes know their lines. `pool` is a pool from `shared_pool`;
+        without one the graph gets its own.
+        """
+        ...
+
+    def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
+        """Return the races in a recording of `step`. The step may be captured again for it, under a watch.
+
+        Raises NotComparable if the device does not show the order of nodes or the memory that they use.
+        """
         ...
 
     def shared_pool(self) -> Any:
-        """A pool that several recordings may use. What one frees the next may take, so they are replayed one at a
-        time."""
+        """Return a pool that several recordings may share. They are replayed one at a time, because one may use memory
+        that another freed."""
         ...
 
     def pieces(self) -> Pieces:
-        """For a step that is captured in segments."""
+        """Return pieces, for a step that is captured in segments."""
         ...
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        """The same attempt with every operation watched; in a process of its own, after `record` failed elsewhere."""
+        """Repeat the attempt and watch every operation; in a process of its own, after `record` failed elsewhere."""
         ...
 
     def synchronize(self) -> None: ...
@@ -292,7 +214,7 @@ class Device(Protocol):
     def is_on_device(self, tensor: torch.Tensor) -> bool: ...
 
     def is_on_another(self, tensor: torch.Tensor) -> bool:
-        """On another GPU than this one."""
+        """Return whether the tensor is on another GPU."""
         ...
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -309,36 +231,53 @@ class Device(Protocol):
         ...
 
     def poison(self, tensor: torch.Tensor) -> None:
-        """Fill with values that no step computes: NaN, or the dtype's extreme."""
+        """Fill with values that no step computes: NaN, or the extreme of the dtype."""
         ...
 
     def digests(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
-        """Hashes of their bytes, by path; equal bytes give equal digests in every process on this kind of device."""
+        """The hash of each tensor's bytes, by path; equal bytes give equal digests in every process on this kind of
+        device."""
         ...
 
     def copied(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy of the values where the tensor is, for `store`."""
+        """Copy the values on the tensor's own device, for `store`."""
         ...
 
     def churn(self) -> None:
-        """Allocate and free blocks of many sizes filled with poison, so that memory freed too early shows."""
+        """Allocate and free blocks of many sizes filled with poison, so that reads of memory that was freed too early
+        show."""
         ...
 
     def reuse_freed(self) -> None:
-        """Have memory overwritten that nobody holds any more, also where a graph goes on using it. As `churn`, for a
-        run that is not asked for its causes afterwards."""
+        """Overwrite memory that has no owner any more, even if a graph goes on using it. Like `churn`, for a run whose
+        causes are not asked for later."""
         ...
 
-    def memory(self) -> Memory: ...
+    def memory(self) -> DeviceMemory: ...
 
     def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
-        """Milliseconds a call, on the device; `None` where a clock would say nothing (sim)."""
+        """Milliseconds per call, on the device; `None` if a clock would mean nothing (sim)."""
         ...
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
-        """That one step launches; `None` where unknown."""
+        """Count the kernels that one step launches; `None` if unknown."""
+        ...
+
+    def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
+        """Run a step, perhaps twice, and return what the host asked for and what the device did: in order, and where
+        the device has a clock with times. Files may be written to `folder`. Lines are absolute paths."""
+        ...
+
+    def values_asked(self) -> int:
+        """Return how often Python asked for a value that was not computed."""
+        ...
+
+    def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
+        """Choose the answer that Python gets inside for values that were not computed: True, one, all of a mask; or the
+        opposite."""
         ...
 
     def unknown_operations(self) -> tuple[str, ...]:
-        """Operations that ran and that this device cannot vouch for; any of them makes a verdict inconclusive."""
+        """Return the operations that ran and whose effects this device does not know; any of them makes a verdict
+        inconclusive."""
         ...

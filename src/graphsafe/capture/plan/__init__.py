@@ -1,1 +1,1 @@
-"""The plan of a step that cannot be captured whole: which statements run eagerly, and what is captured between them."""
+"""Plans a step that cannot be captured whole: which statements run eagerly, and what is captured between them."""

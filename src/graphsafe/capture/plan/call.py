@@ -1,4 +1,4 @@
-"""`graphsafe.plan(target)`: what `graphsafe capture --plan --emit` does, as a call."""
+"""`graphsafe.plan(target)`: does the work of `graphsafe capture --plan --emit`, as a call."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A step's plan. `report.plan` is the plan as the report has it; `code` applies it, None where there is none."""
+    """A step's plan. `report.plan` is the plan as in a report; `code` applies it, or is None if there is none."""
 
     report: Report
     code: str | None
 
     def apply(self) -> ModuleType:
-        """Put the functions with breaks in the place of the target's own, in this process. The module that is returned
-        has `capture(fn, args, kwargs)`, which gives the step as graphs. Raises RequestError where there is no code."""
+        """Replace the target's functions that have breaks, in this process.
+
+        The returned module has `capture(fn, args, kwargs)`, which gives the step as graphs. Raises RequestError if
+        there is no code.
+        """
         from graphsafe.errors import RequestError
 
         if self.code is None:
@@ -36,10 +39,10 @@ class Planned:
 
 
 def plan(target: str, device: str | None = None) -> Planned:
-    """Plan a target (`FILE.py:FACTORY` or `package.module:FACTORY`) in processes of their own.
+    """Plan a target (`FILE.py:FACTORY` or `package.module:FACTORY`) in separate processes.
 
-    `graphsafe.plan("model.py:build_layer").apply()` needs `graphsafe[plan]`, and the target importable under the
-    name that its file has. Raises RequestError where there is no torch.
+    `graphsafe.plan("model.py:build_layer").apply()` needs `graphsafe[plan]`, and the target importable under the name
+    that its file has. Raises RequestError where there is no torch.
     """
     import tempfile
 

@@ -1,1 +1,1 @@
-"""Processes of a capture: how children start, from what they fork, and how they and all that they leave end."""
+"""Finds and ends processes, and keeps functions that user code cannot replace; for every process of a capture."""

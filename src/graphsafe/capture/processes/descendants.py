@@ -1,4 +1,5 @@
-"""Processes and their descendants: nothing that a target starts may outlive its child. Linux, but for `kill_group`."""
+"""Ends processes and their descendants, so that nothing a target starts outlives its child. Linux only, but for
+`kill_group`."""
 
 from __future__ import annotations
 
@@ -15,26 +16,34 @@ from graphsafe.capture.processes.originals import open_file
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE = 5.0
-"Seconds for killed processes to be gone; one that waits for a driver can take that long."
+"Seconds allowed for killed processes to disappear; one that waits for a driver can take that long."
+
+_PATIENCE_WITH_CLEANERS = 1.0
+_CLEANERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent ends, however it does."""
+    """Ask the kernel to end this process when its parent ends for any reason."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Descendants whose parent has ended become children of this process, whatever session they are in."""
+    """Make descendants whose parent has ended children of this process, whatever session they are in."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_descendants() -> None:
-    """Kill and reap all that descends from this process, until nothing does. Needs `adopt_orphans`."""
-    deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:
+    """Kill and reap descendants of this process until there are none. Needs `adopt_orphans`.
+
+    Python and torch run processes that remove the shared memory of others when those have ended. They get a moment for
+    that.
+    """
+    began = time.monotonic()
+    while time.monotonic() < began + _PATIENCE:
+        spares = time.monotonic() < began + _PATIENCE_WITH_CLEANERS
         for pid in descendants(os.getpid()):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+            if not (spares and _cleans_up(pid)):
+                kill(pid)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -43,14 +52,31 @@ def end_descendants() -> None:
         time.sleep(0.002)
 
 
+def end_group(pid: int) -> None:
+    """Kill the group of a child that has ended, unless a process in it cleans up; then `end_descendants` ends it
+    later."""
+    if not any(map(_cleans_up, descendants(os.getpid()))):
+        kill_group(pid)
+
+
+def _cleans_up(pid: int) -> bool:
+    """Return whether this is Python's or torch's process that unlinks shared memory whose makers have ended."""
+    try:
+        with open_file(f"/proc/{pid}/cmdline", "rb") as file:
+            command = file.read()
+    except OSError:
+        return False
+    return any(name in command for name in _CLEANERS)
+
+
 def descendants(ancestor: int) -> list[int]:
-    """Running or not yet reaped, parents before their children."""
+    """Return all descendants, running or not yet reaped, parents before their children."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open_file(f"/proc/{name}/stat", "rb") as stat:
-                    # The command's name stands in parentheses and may hold anything, further ones too.
+                    # The command's name stands in parentheses and may contain any character, also parentheses.
                     parent = int(stat.read().rpartition(b")")[2].split()[1])
             except (OSError, ValueError, IndexError):
                 continue
@@ -59,6 +85,11 @@ def descendants(ancestor: int) -> list[int]:
     for pid in found:
         found += children.get(pid, ())
     return found
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def kill_group(pid: int) -> None:

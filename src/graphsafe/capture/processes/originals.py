@@ -1,7 +1,7 @@
-"""What a child needs to answer, kept from before the user's code is imported, which may replace any of it.
+"""Keeps the functions that a child needs to answer, before the user's code is imported and may replace them.
 
-A target that patches `open`, `json`, `os.replace` or `sys.stdout` changes its own process; its answer must still get
-out. Import this before the user's code.
+A target that patches `open`, `json`, `os.replace` or `sys.stdout` changes its own process; the child's answer must
+still get out. Import this module before the user's code.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import time
 open_file = builtins.open
 rename = os.replace
 leave = os._exit
+process_id = os.getpid
 monotonic = time.monotonic
 sleep = time.sleep
 encode = json.JSONEncoder(allow_nan=False).encode
-"JSON text; escapes everything beyond ASCII, so lone surrogates get through."
+"Encode as JSON. Escapes all characters beyond ASCII, so that lone surrogates get through."
 decode = json.JSONDecoder().decode
 
 _open, _write, _close = os.open, os.write, os.close
@@ -25,7 +26,7 @@ _CREATE, _APPEND, _REPLACE = os.O_WRONLY | os.O_CREAT, os.O_APPEND, os.O_TRUNC
 
 
 def write_bytes(path: str, data: bytes, *, append: bool = False) -> None:
-    """Raises OSError."""
+    """Write or append bytes. Raises OSError."""
     descriptor = _open(path, _CREATE | (_APPEND if append else _REPLACE), 0o600)
     try:
         while data:
@@ -35,13 +36,13 @@ def write_bytes(path: str, data: bytes, *, append: bool = False) -> None:
 
 
 def read_text(path: str) -> str:
-    """Raises OSError."""
+    """Read a text file. Raises OSError."""
     with open_file(path, encoding="utf-8", errors="replace") as file:
         return file.read()
 
 
 def complain(line: str) -> None:
-    """To the pipe that the parent reads; for what cannot be told in a file."""
+    """Print a line to the pipe that the parent reads, for a message that cannot be written to a file."""
     try:
         _write(2, f"{line}\n".encode(errors="replace"))
     except OSError:

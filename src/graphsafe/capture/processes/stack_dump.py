@@ -1,4 +1,4 @@
-"""Where a child stands that does not end: the stack that it writes when it is asked, however busy it is."""
+"""Finds where a child hangs, from the stack that it writes on request, however busy it is."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphsafe.capture.lines.frames import is_user_file
 from graphsafe.capture.processes.originals import open_file, read_text
+from graphsafe.capture.shared.frames import is_user_file
 from graphsafe.files import from_here
 
 _SIGNAL = getattr(signal, "SIGRTMIN", 0) and signal.SIGRTMIN + 9
-"One that nobody else has a use for; 0 where there are none."
+"The signal that asks for a stack, one with no other use; 0 on systems without one."
 _PATIENCE = 0.5
 _FRAME = re.compile(r'  File "(?P<path>.*)", line (?P<line>\d+) in ')
 _COLLECTIVES = f"torch{os.sep}distributed{os.sep}"
@@ -25,7 +25,7 @@ _COLLECTIVES = f"torch{os.sep}distributed{os.sep}"
 @dataclass(frozen=True, slots=True)
 class StackTop:
     line: str | None
-    "The innermost line of the user's code, `model.py:12`."
+    "The innermost line of the user's code: `model.py:12`."
     in_collective: bool
     "Whether that line waits in a call of torch.distributed."
 
@@ -36,8 +36,8 @@ class StackTop:
 
 
 def write_when_asked(folder: Path, child: str) -> None:
-    """In the child, before the user's code: C code that runs for ever does not keep it from answering. One that dies of
-    a fault tells it unasked."""
+    """Install the handler in a child, before the user's code. C code that runs forever cannot delay it, and a child
+    that dies of a fault writes its stack unasked."""
     if _SIGNAL:
         with suppress(OSError, ValueError, RuntimeError):
             file = open_file(_path(folder, child), "wb")
@@ -46,7 +46,7 @@ def write_when_asked(folder: Path, child: str) -> None:
 
 
 def ask_stack(pid: int, folder: Path, child: str) -> StackTop:
-    """In the parent, before it ends a child."""
+    """Ask a child for its stack and read it; for the parent, before it ends the child."""
     text = ""
     if not _SIGNAL:
         return StackTop(None, False)
@@ -60,7 +60,7 @@ def ask_stack(pid: int, folder: Path, child: str) -> StackTop:
 
 
 def written_stack(folder: Path, child: str) -> StackTop:
-    """Of a child that has ended: where, if it said so."""
+    """Read the stack that an ended child has written, if it wrote one."""
     try:
         return _read(read_text(_path(folder, child)))
     except OSError:

@@ -1,4 +1,4 @@
-"""What a call passes, and to what."""
+"""Calls and their arguments."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import field
 
 from graphsafe.scan.domain.frozen import dataclass
 from graphsafe.scan.domain.held import state_of
-from graphsafe.scan.domain.values import Unknown, Value, depends_on_step, holds_device
+from graphsafe.scan.domain.values import Passed, Unknown, Value, depends_on_step, holds_device
 
 TOP_LEVEL = 2
-"How many levels of methods that assign attributes are read, each to know what the level above stores."
+"""Number of levels of methods that are read for the attributes they assign; each level gives the attributes that the
+one above reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Arguments:
     positional: tuple[Value, ...] = ()
     keywords: Mapping[str, Value] = field(default_factory=dict)
     open: bool = False
-    "`*args` or `**kwargs` may pass more."
+    "Whether `*args` or `**kwargs` may pass more."
 
     def get(self, position: int, name: str) -> Value | None:
         if name in self.keywords:
@@ -29,6 +30,15 @@ class Arguments:
 
     def values(self) -> Iterable[Value]:
         return (*self.positional, *self.keywords.values())
+
+    @property
+    def passed(self) -> Passed:
+        return Passed(self.positional, tuple(self.keywords.items()))
+
+
+def arguments_of(passed: Passed | None) -> Arguments:
+    """Return the arguments of a call that passes these, or none."""
+    return Arguments() if passed is None else Arguments(passed.positional, dict(passed.keywords))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +49,23 @@ class Call:
     bound: Value | None = None
     arguments: Arguments = Arguments()
     hot: bool = False
-    "Whether what its lines do is emitted."
+    "Whether its lines emit events."
     depth: int = 0
-    "As in the frame of the call, and so is the next."
+    "The same as in the frame of the call; so is the next field."
     level: int = TOP_LEVEL
     plain: bool = False
-    "As it was before its decorators."
+    "Whether the function is called as it was before its decorators."
     captured: bool = False
-    "A capture calls it, and cold-paths name it: they do not hold there."
+    "Whether a capture calls it although cold-paths name it: they do not apply there."
+    loops: tuple[int, ...] = ()
+    "The first lines of the loops in it that run in every step; the code around them runs once."
+    composes: bool = False
+    """Whether it assembles the objects of a step: then calls are followed further, and each object has its own
+    attributes."""
 
 
 def unknown_result(arguments: Arguments) -> Unknown:
-    """What a call of something unknown returns: unknown, but derived from the arguments."""
+    """Return the result of an unknown call: unknown, but derived from the arguments."""
     given = tuple(arguments.values())
     state = next(filter(None, map(state_of, given)), None)
     return Unknown(any(map(depends_on_step, given)), any(map(holds_device, given)), state=state)

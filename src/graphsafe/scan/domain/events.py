@@ -1,11 +1,11 @@
-"""What a walk over hot code emits: few kinds of events, which rules match as data.
+"""The events that a walk over hot code emits: few kinds, which rules match as data.
 
 Each kind, and how it happens:
 
 HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
             device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits
             inside), library (a known library call that waits)
-Branch      if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter
+Branch      if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter, operator
 Extent      op (an op whose output size depends on data), mask (`x[mask]`), mask-store (`x[mask] = tensor`), slice,
             range, size (a size argument of a factory or view), narrow, split
 Transfer    to-host, literal (Python values to a device tensor), index (`x[[0, 1]]`, a host index tensor), blocking
@@ -14,8 +14,10 @@ Store       scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`)
 Alloc       factory, like, new, clone, growing, pinned
 Rng         private-generator, reseed, state, host-random
 StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unjoined, foreign-stream, literal-device,
-            swallowed, capturing-branch, autocast-around, wait-between-graphs
-AttrWrite   lazy-init, host-state, rebound, cached, output-kept, input-rebound, partial-refresh, optimizer, declared
+            swallowed, capturing-branch, autocast-around, wait-between-graphs, never-replayed,
+            same-inputs
+AttrWrite   lazy-init, host-state, rebound, cached, output-kept, not-replayed, derived, input-rebound,
+            partial-refresh, weights-rebound, rate-changed, optimizer, declared
 Call        the pattern of a rule's `call` that the name of what is called matches
 """
 
@@ -35,19 +37,20 @@ HOWS: Mapping[str, frozenset[str]] = {
     kind: frozenset(hows.split())
     for kind, hows in {
         "HostRead": "method cast index format hidden library",
-        "Branch": "if while assert ifexp and or not in compare max min any all sorted filter",
+        "Branch": "if while assert ifexp and or not in compare max min any all sorted filter operator",
         "Extent": "op mask mask-store slice range size narrow split",
         "Transfer": "to-host literal index blocking",
         "Store": "scalar host-tensor",
         "Alloc": "factory like new clone growing pinned leaking",  # leaking: capture alone
         "Rng": "private-generator reseed state host-random",
         "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
-        "swallowed capturing-branch autocast-around wait-between-graphs",
-        "AttrWrite": "lazy-init host-state rebound cached output-kept input-rebound partial-refresh optimizer declared "
+        "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs",
+        "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
+        "partial-refresh weights-rebound rate-changed optimizer declared "
         "over-declared under-declared buckets",  # buckets: capture alone
     }.items()
 }
-"How each kind can happen; of calls, rules name the patterns themselves."
+"Kind -> its ways to happen. For calls, the rules themselves name the patterns."
 WORDS: Mapping[str, str] = {
     "expr": "the source text",
     "value": "what is known of the value",
@@ -84,12 +87,12 @@ class Event:
     span: Span
     confidence: Confidence = "likely"
     guard: str | None = None
-    "The condition that keeps this line out of captures; such a finding is a note at most."
+    "The condition that keeps this line out of captures; its finding is a note at most."
     level: Level | None = None
-    "Set where the event, not its rule, decides the level."
+    "The level, if the event decides it and not its rule."
     words: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
-    "Behind a test that something is missing, which is made here: after a warm-up no step runs it."
+    "Whether it follows a test that something is missing, which is made here: after a warm-up no step runs it."
     compile_test: CompileTest | None = None
     "The innermost such test around the line."
 
@@ -99,5 +102,5 @@ def span_of(node: Any) -> Span:
 
 
 def precedence(guard: str | None, confidence: Confidence) -> tuple[bool, bool]:
-    """Of two events at one place the unguarded one counts, then the more certain one."""
+    """Rank two events at one place: the unguarded one counts, then the more certain one."""
     return guard is None, confidence != "possible"

@@ -1,4 +1,4 @@
-"""What outlives a step: numbers and containers that an attribute or a global holds carry its name."""
+"""State that outlives a step: numbers and containers that an attribute or a global holds carry its name."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.values import Dict, Instance, Number, Sequence, Union, Unknown, Value
 
 MAX_NESTED = 3
-"How deep containers in a container are told apart."
+"Number of levels of nested containers that are told apart."
 
 
 def held_in(value: Value, key: str, depth: int = 0) -> Value:
-    """A value that `key` holds: what is taken out of it, and what is done to it, is state of that name."""
+    """Mark a value as held by `key`, so that its elements, and changes of it, are state of that name."""
     kind = type(value)
     if kind is Number:
         assert isinstance(value, Number)
@@ -39,26 +39,26 @@ def held_in(value: Value, key: str, depth: int = 0) -> Value:
 
 
 def entry(key: str, name: object) -> str:
-    """The name of an entry of a dict, one that the source shows."""
+    """Return the name of a dict's entry whose key the source shows."""
     return f"{key}[{name!r}]" if isinstance(name, str) else key
 
 
 def not_held(container: Value) -> Value:
-    """A new container of the same elements; any other value as it is."""
+    """Return a new container of the same elements; any other value stays as it is."""
     if isinstance(container, (Sequence, Dict)) and container.held_by is not None:
         return replace(container, held_by=None)
     return join_all(map(not_held, container.options)) if type(container) is Union else container
 
 
 def kept(value: Value) -> Value:
-    """What a cache or a table keeps from now on: an object that this step has made is there in later ones."""
+    """Return a value as a cache or table keeps it: an object that this step has made is there in later steps."""
     if type(value) is Instance and value.made:
         return replace(value, made=False)
     return join_all(map(kept, value.options)) if type(value) is Union else value
 
 
 def state_of(value: Value) -> str | None:
-    """The state that a number was computed from, or what may be one; of a container, its elements."""
+    """Return the state from which a number, or a container's elements, were computed."""
     kind = type(value)
     if kind is Number or kind is Unknown:
         return value.state  # type: ignore[union-attr]

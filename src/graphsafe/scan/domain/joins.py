@@ -1,4 +1,4 @@
-"""The join of abstract values: what holds of a value that is either of two."""
+"""The join of abstract values: one value that is true of either."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def join_all(values: Iterable[Value]) -> Value:
 
 
 def join(a: Value, b: Value) -> Value:
-    """What holds of a value that is `a` or `b`, depending on the path."""
+    """Join two values of which one exists at run time, depending on the path."""
     if a is b or a == b:
         return a
     if isinstance(a, Unknown) or isinstance(b, Unknown):
@@ -71,7 +71,7 @@ def join(a: Value, b: Value) -> Value:
 
 
 def _join_unknown(a: Value, b: Value) -> Value:
-    """Nothing more than one of the two is known of it; the other one would be a guess."""
+    """Return a value of which nothing is known beyond one of the two; the other one would be a guess."""
     if isinstance(b, NoneValue):
         return a
     if isinstance(a, NoneValue):
@@ -87,7 +87,7 @@ def _join_unknown(a: Value, b: Value) -> Value:
 
 
 def _is_kept(value: Value) -> bool:
-    """Whether the host keeps a value, as far as a place or a name says so."""
+    """Return whether a place or a name says that the host keeps a value."""
     return all(
         option.host if type(option) is Unknown else type(option) is Tensor and option.where == "host"
         for option in options(value)
@@ -99,7 +99,7 @@ def _can_be_called(value: Value) -> bool:
 
 
 def _join_alike(a: Value, b: Value) -> Value | None:
-    """The join of two values of one kind, where that is more than a union; None for others."""
+    """Join two values of one kind, if their join is more than a union; else return None."""
     kind = type(a)
     if kind is not type(b):
         return None
@@ -108,7 +108,10 @@ def _join_alike(a: Value, b: Value) -> Value | None:
 
 
 def _join_instances(a: Instance, b: Instance) -> Instance | None:
-    return Instance(a.ref, True, a.declared or b.declared, a.made and b.made) if a.ref == b.ref else None
+    if a.ref != b.ref:
+        return None
+    given = a.given if a.given == b.given else None
+    return Instance(a.ref, a.step or b.step, a.declared or b.declared, a.made and b.made, given)
 
 
 def _join_devices(a: DeviceValue, b: DeviceValue) -> DeviceValue:
@@ -184,7 +187,7 @@ def sequence(kind: SequenceKind, items: Iterable[Value]) -> Sequence:
 
 
 def element_of(value: Value) -> Value:
-    """What iterating over a value gives."""
+    """Return an item of a value that is iterated over."""
     found: list[Value] = []
     for option in options(value):
         if isinstance(option, Sequence):

@@ -1,4 +1,4 @@
-"""What the name of a value suggests: where a tensor is, that it is a mask, that it stays on the host."""
+"""Hints in the names of values: where a tensor is, that it is a mask, that it stays on the host."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import Dict, Instance, Sequence, Tensor, Union, Unknown, Value, Where, depends_on_step
 
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
-"Names by which engines keep the host's copy of a tensor apart from the device's."
+"Words by which engines name the host's copy of a tensor."
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
-"Names that count whatever else is known of the value; the other words may also name a list."
+"Words that decide even if more is known of the value; the other words may also name a list."
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
-"Sizes of images, which engines keep on the host and transformers sends to the device."
+"Names of image sizes, which engines keep on the host and transformers sends to the device."
 SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
-"Sizes that are on the device only where more than the name says so."
+"Names of sizes that are on the device only if more than the name says so."
 MASK_NAME = re.compile(r"(^|_)mask(s|_bool)?$")
 
 
@@ -26,7 +26,8 @@ def where_of(name: str, otherwise: Where) -> Where:
 
 
 def names_host(node: ast.AST) -> bool:
-    """Whether the name of an expression says that the host keeps it: `batch.seq_lens_cpu[0]`, `table["lens_cpu"]`."""
+    """Return whether the name of an expression says that the host keeps it: `batch.seq_lens_cpu[0]`,
+    `table["lens_cpu"]`."""
     while isinstance(node, ast.Subscript):
         key = node.slice
         if isinstance(key, ast.Constant) and isinstance(key.value, str) and HOST_NAME.search(key.value):
@@ -37,7 +38,7 @@ def names_host(node: ast.AST) -> bool:
 
 
 def bound_to(value: Value, name: str) -> Value:
-    """A value under a new name, which may suggest where a tensor is if nothing else tells."""
+    """Return a value under a new name, which may suggest where a tensor is if nothing else tells."""
     kind = type(value)
     if kind is Unknown:
         return known_by(value, name)  # type: ignore[arg-type]
@@ -52,7 +53,7 @@ def bound_to(value: Value, name: str) -> Value:
 
 
 def known_by(value: Unknown, name: str) -> Unknown:
-    """An unknown value by its name, which may say that it stays on the host."""
+    """Return an unknown value; its name may say that it stays on the host."""
     return Unknown(value.step, host=True) if _hints_of_name(name)[2] else value
 
 
@@ -62,7 +63,7 @@ def _hints_of_name(name: str) -> tuple[Where, bool, bool]:
 
 
 def placed(value: Value, name: str, step: bool, where: Where) -> Value:
-    """The value that an annotation promises, with its name and the device that name and place suggest."""
+    """Return the value that an annotation promises, on the device that its name and place suggest."""
     if type(value) is Tensor:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
         sizes = GRID_NAME.search(name) or (where == "device" and SIZES_NAME.search(name))

@@ -1,4 +1,4 @@
-"""What a scan found: events by place, call edges, roots, state, and code that was not followed."""
+"""The result of reading: events by place, call edges, roots, state, and code that was not followed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from graphsafe.scan.domain.state_log import StateLog
 ENTRY_POINT = "an entry point of an engine"
 AROUND_GRAPHS = "an entry point of an engine, around its graphs"
 TARGET = "target "
-"Before a configured target's name."
+"The beginning of the reason of a configured target; its name follows."
+RETURNED = "returned by the factory "
+"The same for a factory that has the form of a target's."
 COMPILED = "torch.compile"
-"What the reason of a compiled root begins with."
+"The beginning of the reason of a compiled root."
 HOOK = "a hook of a module or tensor"
 REPLACED_FORWARD = "put in place of a forward"
+LOOP = "runs once an iteration, around graphs or models"
 SITE = "code inside torch.cuda.graph"
 
 
 def reason_weight(why: str) -> int:
-    """How much a root's reason says: first that torch.compile is at work, then which target it is, then all else."""
+    """Rank a root's reason: first torch.compile, then a configured target, then all others."""
     return 2 if why.startswith(COMPILED) else 1 if why.startswith(TARGET) else 0
 
 
 @frozen.dataclass(frozen=True, slots=True)
 class Place:
-    """Where an event is: what makes two events the same."""
+    """The place of an event. Two events at one place are the same."""
 
     path: str
     function: str
@@ -45,7 +48,7 @@ class Edge:
 
 @frozen.dataclass(frozen=True, slots=True)
 class Failure:
-    """Code that was not followed to its end; `kind` as in a report's limits."""
+    """Code that was not followed to its end; `kind` is that of a report's limit."""
 
     kind: str
     ref: str
@@ -58,10 +61,10 @@ class Record:
     edges: dict[str, dict[Edge, None]] = field(default_factory=dict)
     "Function -> the places that call it."
     roots: dict[str, str] = field(default_factory=dict)
-    "Root function -> why it is one."
+    "Root function -> the reason why it is one."
     state: StateLog = field(default_factory=StateLog)
     replays: dict[Place, Event] = field(default_factory=dict)
-    "What is at fault around replays, hot or not."
+    "Events around replays, in hot and in cold code."
     failures: dict[Failure, None] = field(default_factory=dict)
 
     def edge(self, callee: str, edge: Edge) -> None:

@@ -1,4 +1,4 @@
-"""What hot code does to state that outlives the step, collected for checks/state_across_steps.py."""
+"""Reads, writes and uses of state that outlives the step, collected for state/across_steps.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphsafe.scan.domain.events import CompileTest, Span
 from graphsafe.scan.domain.values import Value
 
 Place = tuple[str, Span]
-"Path and span."
+"The path and span."
 UseKind = Literal["operand", "index", "branch", "argument"]
 
 
@@ -21,34 +21,34 @@ class Write:
     key: str
     "`path::Class.attr` of the class that the code names, `path::name` of a global."
     text: str
-    "As the code writes it: `self.count`."
+    "The target as the code writes it: `self.count`."
     path: str
     function: str
     span: Span
     value: Value
     before: Value | None
-    "What it held before the step, as far as constructors show."
+    "The value before the step, as far as constructors show it."
     augmented: bool
     reads_self: bool
-    "The new value was computed from the old one."
+    "Whether the new value was computed from the old one."
     lazy: bool
-    "Stands under a test of the attribute's own absence."
+    "Whether it stands under a test of the attribute's own absence."
     keyed: bool
-    "An element of a container (`self.cache[key] = …`)."
+    "Whether it writes an element of a container (`self.cache[key] = …`)."
     guard: str | None
     grows: bool = False
-    "Concatenates to the old value, appends to it, or makes it larger where it is too small."
+    "Whether the write concatenates to the old value, appends to it, or enlarges it if it is too small."
     borrowed: bool = False
-    "The object belongs to what the step was given: it may be another one in the next step."
+    "Whether the object belongs to the step's arguments, so that it may be another one in the next step."
     alone: bool = True
-    "For a lazy value: the line runs only where it is missing."
+    "For a lazy value: whether the line runs only if the value is missing."
     rare: bool = False
-    "Most steps do not run it, or it only converts the values."
+    "Whether most steps skip it, or it only converts the values."
     compile_test: CompileTest | None = None
     constructed: bool = False
-    "The value is an object made here; only its class says what it keeps."
+    "Whether the value is an object made here, of which only the class says what it keeps."
     dropped: bool = True
-    "For an element of a table: something empties it."
+    "For an element of a table: whether some line empties the table."
     sources: frozenset[str] = frozenset()
     "For a lazy value: the attributes whose tensors it was computed from."
 
@@ -69,23 +69,23 @@ class Use:
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """What makes two uses the same."""
+        """Return the place; uses at one place are the same."""
         return self.key, self.path, self.line
 
 
 @frozen.dataclass(frozen=True, slots=True)
 class Read:
-    """Hot code reads an attribute."""
+    """A read of an attribute by hot code."""
 
     key: str
 
 
 @dataclass(slots=True)
 class StateLog:
-    """Of all roots together; what comes first in a step is told root by root."""
+    """The state of all roots together. The order within a step is recorded root by root."""
 
     writes: dict[Place, list[Write]] = field(default_factory=dict)
-    "Those of one place differ in the arguments of the function around it."
+    "Writes by place; several at one place differ in the arguments of the function around them."
     uses: dict[tuple[str, str, int], Use] = field(default_factory=dict)
     inputs: set[str] = field(default_factory=set)
     "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."

@@ -1,4 +1,4 @@
-"""The summary of a function for given arguments: its value, and what its lines do."""
+"""The summary of a function for given arguments: its value, and the effects of its lines."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from graphsafe.scan.domain import frozen
 from graphsafe.scan.domain.events import CompileTest, Event
 from graphsafe.scan.domain.record import Edge, Failure, Place
 from graphsafe.scan.domain.state_log import Read, Use, Write
-from graphsafe.scan.domain.values import Tensor, Value
+from graphsafe.scan.domain.values import Passed, Tensor, Value
 
 Field = tuple[str, str]
-"Class and attribute."
+"The class and the attribute."
 Placed = tuple[Place, Event]
 
 
@@ -24,13 +24,15 @@ class CallEdge:
 
 @frozen.dataclass(frozen=True, slots=True)
 class NewRoot:
-    """A function that is hot by itself: a step, or one that a call may mean whose arguments are not followed."""
+    """A function that is hot by itself: a step, or a possible callee whose arguments are not followed."""
 
     ref: str
     receiver: Value | None
     why: str
-    "Empty where it is not a root but is called from hot code."
+    "The reason why it is a root; empty for a function that is called from hot code."
     guarded: bool = False
+    given: Passed | None = None
+    "The arguments that it is called with, if known."
 
 
 @frozen.dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class RootSite:
 
 @frozen.dataclass(frozen=True, slots=True)
 class PassedByName:
-    """A tensor that is passed to a method of which only the name is known; its own name is the parameter's."""
+    """A tensor that is passed to a method of which only the name is known; `name` is the parameter's."""
 
     method: str
     tensor: Tensor
@@ -57,13 +59,13 @@ class StepInput:
 
 @dataclass(slots=True)
 class Included:
-    """A call: the summary of what it calls, at its place in the order of lines."""
+    """A call: the summary of the called function, at its place in the order of lines."""
 
     summary: Summary
     guarded: bool
-    "Reached only where captures do not go."
+    "Whether captures never reach it."
     without_uses: bool = False
-    "It is part of a condition that decides nothing on the device."
+    "Whether the call is part of a condition that decides nothing on the device."
 
 
 Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | Included | Failure | Read | Use | Write
@@ -71,28 +73,28 @@ Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | Included | Fai
 
 @dataclass(slots=True)
 class Effects:
-    """What lines do, while they are being read: items in the order of the step, events by place."""
+    """The effects of lines while they are being read: items in the order of the step, events by place."""
 
     outer: Effects | None = None
-    "Those of the calling function."
+    "The effects of the calling function."
     items: list[Item] = field(default_factory=list)
     noted: set[int] = field(default_factory=set)
-    "The ids of items of which only the first of equal ones counts."
+    "The ids of items that are noted only once."
     events: dict[Place, Placed] = field(default_factory=dict)
     written: dict[Field, list[Value]] = field(default_factory=dict)
-    "What cold code assigns to attributes, in order, with what it calls."
+    "Attribute -> values that cold code and its callees assign, in order."
     expected: dict[Field, list[Value]] = field(default_factory=dict)
-    "What attributes that are None at first will hold, by their annotations."
+    "Attribute that is None at first -> values that its annotation promises."
     constructed: dict[Field, list[Value]] = field(default_factory=dict)
-    "What calls of classes of plain fields put into these."
+    "Field of a class of plain fields -> values that calls of the class put into it."
 
     def has_used(self, since: int) -> bool:
-        """Whether state of the host has been used since there were so many items: by a condition."""
-        # Most conditions note nothing at all.
+        """Return whether state of the host has been used since there were `since` items."""
+        # Most conditions note nothing.
         return len(self.items) > since and any(map(has_uses, self.items[since:]))
 
     def forget_uses(self, since: int) -> None:
-        """Drop these uses: the condition that made them decides nothing on the device."""
+        """Drop the uses noted since then: the condition that made them decides nothing on the device."""
         for item in self.items[since:]:
             if type(item) is Included:
                 item.without_uses = True
@@ -100,7 +102,7 @@ class Effects:
 
 
 class Shared:
-    """One object for all that are equal: readings of a function for other arguments note much the same."""
+    """Keeps one object for all equal ones: readings of a function with other arguments note much the same."""
 
     def __init__(self) -> None:
         self._items: dict[Item, Item] = {}
@@ -111,7 +113,7 @@ class Shared:
         try:
             return self._items.setdefault(item, item)
         except TypeError:
-            # It names a constant without a hash.
+            # It holds a constant without a hash.
             return item
 
     def call(self, callee: str, caller: str, line: int, guarded: bool, compile_test: CompileTest | None) -> CallEdge:
@@ -122,7 +124,7 @@ class Shared:
         return known
 
     def event(self, place: Place, event: Event) -> Placed:
-        """An event has no hash: the last one of its place is the one that is shared."""
+        """Return a shared event. Events have no hash, so only the last one of each place is shared."""
         known = self._events.get(place)
         if known is None or known[1] != event:
             known = self._events[place] = place, event
@@ -138,15 +140,15 @@ class Summary:
     expected: Mapping[Field, Sequence[Value]]
     constructed: Mapping[Field, Sequence[Value]]
     has_uses: bool
-    "Whether state of the host decides what the device does, here or in what is called."
+    "Whether state of the host decides what the device does, here or in called functions."
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing about hot code: callers do not refer to such."""
+        """Return whether a summary says nothing about hot code: callers do not refer to it."""
         return not (self.items or self.events or self.constructed)
 
     def stands_for(self, other: Summary) -> bool:
-        """Whether all that callers see of the other one is in this; then it takes over the rest of what that says."""
+        """Return whether callers see the same in both summaries; then this one takes over the rest of the other."""
         if self.is_empty and not other.is_empty:
             return False
         seen = (self.value, self.written, self.expected, self.constructed, self.has_uses)

@@ -1,8 +1,7 @@
-"""What a value of hot code can be, as far as the source shows it.
+"""Abstract values: what an expression of hot code can be, as far as the source shows it.
 
-A value is never guessed into existence: what is not known is `UNKNOWN`, and what may be one of several things is a
-`Union` of them. `step` marks what derives from the step's own inputs: it changes from replay to replay, and so must not
-be kept from warm-up.
+A value that is not known is `UNKNOWN`, and a value that may be one of several is a `Union` of them. `step` marks values
+that derive from the step's own inputs: they change from replay to replay, and must not be kept from warm-up.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class _Unset:
         return "UNSET"
 
     def __reduce__(self) -> str:
-        """In another process, too, there is one alone."""
+        """Return the name of the one instance, so that another process keeps one, too."""
         return "UNSET"
 
 
@@ -37,13 +36,14 @@ UNSET = _Unset()
 class Unknown:
     step: bool = False
     device: bool = False
-    "May hold device tensors: it is the result of a call that was given some."
+    "Whether it may hold device tensors, because it was returned by a call that was given some."
     host: bool = False
-    "Its name says that it stays on the host."
+    "Whether its name says that it stays on the host."
     compared: bool = False
-    "The comparison of a value that may be a device tensor: used as an index, or for one of its methods, it is a mask."
+    """Whether it is a comparison of a value that may be a device tensor: used as an index, or with a tensor's methods,
+    it is a mask."""
     state: str | None = None
-    "As of a number, which it may be."
+    "The state, as for a number, which this value may be."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,34 +59,34 @@ class Tensor:
     pinned: bool = False
     step: bool = False
     literal: bool = False
-    "Built from Python values on the host (`torch.tensor([1, 2])`)."
+    "Whether it was built from Python values on the host (`torch.tensor([1, 2])`)."
     name: str | None = None
-    "How the code calls it, for messages: `lengths`, `self.cache`."
+    "The name in the code, for messages: `lengths`, `self.cache`."
     attr: str | None = None
     "The attribute whose storage this is, as `module:Class.attr`; kept through views."
     fresh: bool = False
-    "Made in this step: who stores it stores a new address."
+    "Whether it was made in this step: storing it stores a new address."
     certain: bool = True
-    "False where only a name, or how it is used, suggests that it is a tensor of the device."
+    "False if only a name, or its use, suggests that it is a tensor of the device."
     maybe_host: bool = False
-    "Engines often keep tensors of this name on the host; so it is for what is computed from such tensors alone."
+    "Whether engines often keep tensors of this name on the host; kept for results of only such tensors."
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A value that the host knows: int, float, bool, str, bytes, or an enum; `const` where the source shows it."""
+    """A value that the host knows: int, float, bool, str, bytes, or an enum; with `const` if the source shows it."""
 
     const: Any = UNSET
     overridable_by: str | None = None
-    "What may give it another `const` at run time: `default` (an argument), `environment`, `attribute`, `platform`."
+    "The reason why `const` may differ at run time: `default` (an argument), `environment`, `attribute`, `platform`."
     state: str | None = None
-    "The host attribute or global it was computed from, as `module:Class.attr`."
+    "The host attribute or global that it was computed from, as `module:Class.attr`."
     type: Literal["int", "float", "bool", "str"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A numpy array or scalar: on the host whatever is done with it."""
+    """A numpy array or scalar, which is always on the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class DtypeValue:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeObject:
-    """Something of the runtime or a library with methods of its own: stream, event, generator, graph, logger."""
+    """An object of the runtime or a library with methods of its own: stream, event, generator, graph, logger."""
 
     kind: str
     detail: str | None = None
@@ -112,7 +112,7 @@ class RuntimeObject:
 
 @dataclass(frozen=True, slots=True)
 class Lib:
-    """A name of a library that the project does not hold, by its dotted path."""
+    """A name of a library outside the project, by its dotted path."""
 
     name: str
 
@@ -130,13 +130,23 @@ class ClassValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """The arguments that a call passes, with a hash."""
+
+    positional: tuple[Value, ...] = ()
+    keywords: tuple[tuple[str, Value], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     ref: str
     step: bool = False
     declared: bool = False
-    "Known by an annotation only: it may be of a subclass."
+    "Whether only an annotation tells the class, so that the object may be of a subclass."
     made: bool = False
-    "Made in this step, and not for later ones: what is written to it is no state."
+    "Whether it was made in this step and not for later ones: writes to it are no state."
+    given: Passed | None = None
+    "The arguments of its constructor, if known: such an object has attributes of its own."
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +161,14 @@ class Function:
     closure: Mapping[str, Value] | None = field(default=None, compare=False, repr=False)
     closure_id: int = field(default=0, repr=False)
     cached: bool = False
-    "Stands under `functools.cache` or its like."
+    "Whether it stands under `functools.cache` or the like."
     plain: bool = False
-    "As a decorator was given it."
+    "The function that its decorator was given."
     kept: bool = False
-    "A closure that was made before the step: its environment is state."
+    "Whether it is a closure that was made before the step, so that its environment is state."
 
     def __reduce__(self) -> tuple[object, ...]:
-        """What another process is told of it: nothing of the code and the environment of a nested one."""
+        """Pickle a function without the code and the environment of a nested one."""
         names = self.ref, self.bound, self.partial, self.partial_keywords
         return Function, (*names, None, None, self.closure_id, self.cached, self.plain, self.kept)
 
@@ -167,13 +177,13 @@ class Function:
 class Sequence:
     kind: SequenceKind
     items: tuple[Value, ...] | None
-    "`None` where the length is not known."
+    "`None` if the length is not known."
     elem: Value
     "The join of the items."
     held_by: str | None = None
-    "The attribute or global that holds it, as of a tensor (held.py)."
+    "The attribute or global that holds it, as for a tensor (held.py)."
     names: tuple[str, ...] = ()
-    "Of a named tuple: what its items are called."
+    "The names of a named tuple's items."
     weight: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -187,7 +197,7 @@ class Sequence:
 @dataclass(frozen=True, slots=True)
 class Dict:
     items: tuple[tuple[Any, Value], ...]
-    "What constant keys hold."
+    "Constant keys with their values."
     elem: Value
     "The join of all values."
     held_by: str | None = None
@@ -220,7 +230,7 @@ def _weight(value: Value) -> int:
 
 
 def _lighten(container: Sequence | Dict) -> int:
-    """Keep only the join of the elements, or, if that is too large, where they come from; the new weight."""
+    """Keep only the join of the elements, or, if that is too large, their origin; return the new weight."""
     elem = container.elem
     if _weight(elem) > MAX_WEIGHT // 2:
         object.__setattr__(container, "elem", Unknown(depends_on_step(elem), holds_device(elem)))
@@ -248,7 +258,6 @@ Value = (
 )
 
 UNKNOWN = Unknown()
-UNKNOWN_STEP = Unknown(step=True)
 NONE = NoneValue()
 NUMBER = Number()
 INT = Number(type="int")
@@ -256,10 +265,8 @@ FLOAT = Number(type="float")
 BOOL = Number(type="bool")
 STR = Number(type="str")
 ON_CUDA = Number(True, overridable_by="platform", type="bool")
-"What `x.is_cuda` answers of an unknown tensor: a step for a graph runs on CUDA."
+"The answer of `x.is_cuda` for an unknown tensor: a step for a graph runs on CUDA."
 ARRAY = Array()
-TENSOR = Tensor()
-MASK = Tensor(dtype="bool")
 SIZE = Sequence("size", None, INT)
 
 
@@ -275,7 +282,7 @@ def of_elements(kind: SequenceKind, elem: Value) -> Sequence:
 
 
 def options(value: Value) -> tuple[Value, ...]:
-    """The things that a value may be, `None` aside."""
+    """Return the alternatives of a value, without `None`."""
     if type(value) is Union:
         return tuple(option for option in value.options if type(option) is not NoneValue)
     return () if type(value) is NoneValue else (value,)
@@ -289,7 +296,7 @@ def without_none(value: Value) -> Value:
 
 
 def may_be_none(value: Value) -> bool | None:
-    """True: it is None. False: it is not. None: not known."""
+    """Return True for None, False for a value that is never None, and None if that is not known."""
     if type(value) is NoneValue:
         return True
     if type(value) is Unknown:
@@ -300,7 +307,7 @@ def may_be_none(value: Value) -> bool | None:
 
 
 def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
-    """The tensor that a value is or may be, and whether that is certain.
+    """Return the tensor that a value is or may be, and whether that is certain.
 
     None or a number beside it leaves it certain: on some path it is the tensor, and that path fails.
     """
@@ -313,12 +320,12 @@ def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
 
 
 def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
-    """The confidence of a finding about a tensor; `certain` where the value can be nothing else."""
+    """Return the confidence of a finding about a tensor; `certain` if the value can be nothing else."""
     return "likely" if certain and tensor.certain and not tensor.maybe_host else "possible"
 
 
 def together(tensors: Iterable[Tensor]) -> Where:
-    """Where an operation on all of these happens: torch mixes devices only where a host tensor is 0-d."""
+    """Return the place of an operation on these tensors: torch mixes devices only if a host tensor is 0-d."""
     where: Where = "host"
     on_host = False
     for tensor in tensors:
@@ -332,7 +339,7 @@ def together(tensors: Iterable[Tensor]) -> Where:
 
 
 def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
-    """Whether each tensor that is not known to be on the host may be there by its name."""
+    """Return whether each tensor that is not known to be on the host may be there by its name."""
     hints = [tensor.maybe_host for tensor in tensors if tensor.where != "host"]
     return bool(hints) and all(hints)
 
@@ -366,7 +373,7 @@ def holds_device(value: Value, depth: int = 0) -> bool:
 
 
 def is_for_host(value: Value, depth: int = 0) -> bool:
-    """Whether it is made of numbers and texts alone, None aside."""
+    """Return whether a value consists only of numbers and texts, None aside."""
     if isinstance(value, (Number, Array)):
         return True
     if depth <= 4 and isinstance(value, (Sequence, Dict)):
@@ -376,14 +383,14 @@ def is_for_host(value: Value, depth: int = 0) -> bool:
 
 
 def named(value: Value, name: str) -> Value:
-    """The same value under the name by which the code knows it now."""
+    """Return the same value under the name that the code now uses for it."""
     if type(value) is Tensor and value.name != name:
         return replace(value, name=name)
     return value
 
 
 def describe(value: Value) -> str:
-    """In words for a message: `` `lengths`, a device tensor ``."""
+    """Describe a value for a message: `` `lengths`, a device tensor ``."""
     tensor, _ = as_tensor(value)
     if tensor is None:
         return "a value of the device" if type(value) is Unknown else "a host value"

@@ -1,11 +1,11 @@
 """Widening of arguments: details that seldom matter are dropped, so that few summaries serve many calls.
 
-What is dropped depends on the argument alone, never on how many others there have been.
+The dropped details depend on the argument alone, never on the number of other arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from operator import is_
 from typing import Any
@@ -17,29 +17,36 @@ from graphsafe.scan.domain.values import (
     UNSET,
     Dict,
     Function,
+    Instance,
     Number,
     Sequence,
     Tensor,
     Union,
     Unknown,
     Value,
+    depends_on_step,
+    holds_device,
 )
 
 MAX_INT = 16
 "Larger numbers are sizes; no branch depends on their value."
 MAX_TEXT = 32
-"Characters of a string that is worth following."
+"Number of characters up to which a string is followed."
 MAX_ITEMS = 8
-"Items of a list that are told apart."
+"Number of items up to which those of a list are told apart."
 MAX_HELD = 32
-"Values in such a list in all, nested ones included."
-MAX_CLOSURES = 3
-"Closures that hold one another."
+"The most values in such a list, nested ones included."
+MAX_NESTING = 4
+"""Most levels of nested containers and partial calls. Otherwise functions that each call the next with `(x, 1)` and
+`(1, x)` would be read for twice as many arguments at every level."""
+MAX_CLOSURES = 2
+"""Most closures that hold one another. Otherwise functions that each call the next with `lambda: x` and `x` would be
+read for every choice of the levels that made such a closure."""
 MAX_PARTIAL = 4
 
 
 def widened(arguments: Arguments) -> Arguments:
-    """Keywords in the order of their names. Arguments that are so already are given back as they are."""
+    """Widen arguments, and sort keywords by name. Arguments that need no change are returned as they are."""
     positional = tuple(map(_widened, arguments.positional))
     keywords = arguments.keywords
     if not keywords and all(map(is_, positional, arguments.positional)):
@@ -58,7 +65,7 @@ def _tensor(value: Tensor) -> Tensor:
 
 @lru_cache(maxsize=8192)
 def _without_name(value: Tensor) -> Tensor:
-    # The parameter gives it another name.
+    # The parameter renames it.
     return replace(value, name=None)
 
 
@@ -74,6 +81,8 @@ def _number(value: Number) -> Number:
 
 
 def _sequence(value: Sequence) -> Sequence:
+    if _is_deep(value):
+        value = _sequence_within(value, MAX_NESTING - 1)
     elem = _widened(value.elem)
     if value.items is None:
         return value if elem is value.elem else Sequence(value.kind, None, elem, value.held_by)
@@ -86,6 +95,8 @@ def _sequence(value: Sequence) -> Sequence:
 
 
 def _dict(value: Dict) -> Dict:
+    if _is_deep(value):
+        value = _dict_within(value, MAX_NESTING - 1)
     if len(value.items) > MAX_ITEMS or value.weight > MAX_HELD:
         return Dict((), _widened(value.elem), value.held_by)
     items = tuple((key, _widened(item)) for key, item in value.items)
@@ -95,18 +106,98 @@ def _dict(value: Dict) -> Dict:
     return Dict(items, elem, value.held_by)
 
 
+def _is_deep(value: Sequence | Dict) -> bool:
+    # Each container counts itself and the values that it joins.
+    return value.weight > 2 * MAX_NESTING and _holds_deep(value, MAX_NESTING)
+
+
+def _holds_deep(value: Value, room: int) -> bool:
+    """Return whether more than `room` containers and partial calls are nested in a value."""
+    if isinstance(value, Union):
+        return any(_holds_deep(each, room) for each in value.options)
+    if isinstance(value, (Sequence, Dict)) or (isinstance(value, Function) and _is_partial(value)):
+        return room == 0 or any(_holds_deep(each, room - 1) for each in _parts(value))
+    return False
+
+
+def _is_partial(value: Function) -> bool:
+    return bool(value.partial or value.partial_keywords)
+
+
+def _within(value: Value, room: int) -> Value:
+    """Return a value without containers that are nested deeper than `room`."""
+    if isinstance(value, Union):
+        return join_all(_within(each, room) for each in value.options)
+    if not isinstance(value, (Sequence, Dict)):
+        return value
+    if room == 0:
+        return Unknown(depends_on_step(value), holds_device(value))
+    return _sequence_within(value, room - 1) if isinstance(value, Sequence) else _dict_within(value, room - 1)
+
+
+def _sequence_within(value: Sequence, room: int) -> Sequence:
+    items = tuple(_within(item, room) for item in value.items) if value.items is not None else None
+    return Sequence(value.kind, items, _within(value.elem, room), value.held_by, value.names)
+
+
+def _dict_within(value: Dict, room: int) -> Dict:
+    items = tuple((key, _within(item, room)) for key, item in value.items)
+    return Dict(items, _within(value.elem, room), value.held_by)
+
+
 def _function(value: Function) -> Value:
     if len(value.partial) + len(value.partial_keywords) > MAX_PARTIAL or _nesting(value) > MAX_CLOSURES:
+        return Unknown(device=True)
+    if _is_partial(value) and _holds_deep(value, MAX_NESTING):
         return Unknown(device=True)
     return value
 
 
-def _nesting(value: Function, seen: frozenset[int] = frozenset()) -> int:
-    """How deep closures are nested in a closure's environment, counted up to the limit."""
-    if value.node is None or value.closure is None or id(value.closure) in seen or len(seen) > MAX_CLOSURES:
-        return 0
-    seen = seen | {id(value.closure)}
-    return 1 + max((_nesting(held, seen) for held in value.closure.values() if type(held) is Function), default=0)
+def _nesting(value: Value) -> int:
+    """Return how many closures hold one another in a value, in containers and arguments too, up to the limit.
+
+    Each environment counts once, where it is met first: there may be very many ways through them.
+    """
+    seen: set[int] = set()
+    held: Iterable[Value] = (value,)
+    for depth in range(MAX_CLOSURES + 1):
+        found = [function for function in _closures(held) if id(function.closure) not in seen]
+        if not found:
+            return depth
+        seen.update(id(function.closure) for function in found)
+        held = [each for one in found for each in (*(one.closure or {}).values(), *_parts(one))]
+    return MAX_CLOSURES + 1
+
+
+def _closures(values: Iterable[Value]) -> Iterator[Function]:
+    """Return the closures that values hold, but for those that closures hold."""
+    seen: set[int] = set()
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Function) and value.node is not None and value.closure is not None:
+            yield value
+        else:
+            waiting += _parts(value)
+
+
+def _parts(value: Value) -> Iterable[Value]:
+    """Return the values inside a value, except the environment of a closure."""
+    if isinstance(value, Sequence):
+        return (value.elem, *(value.items or ()))
+    if isinstance(value, Dict):
+        return (value.elem, *(each for _, each in value.items))
+    if isinstance(value, Union):
+        return value.options
+    if isinstance(value, Function):
+        keywords = (each for _, each in value.partial_keywords)
+        return (*value.partial, *keywords) if value.bound is None else (value.bound, *value.partial, *keywords)
+    if isinstance(value, Instance) and value.given is not None:
+        return (*value.given.positional, *(each for _, each in value.given.keywords))
+    return ()
 
 
 def _union(value: Union) -> Value:

@@ -1,11 +1,10 @@
-"""The value that an annotation promises."""
+"""Annotations: the value that each one promises."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all, sequence
@@ -26,11 +25,9 @@ from graphsafe.scan.domain.values import (
     number,
     of_elements,
 )
+from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.models.library_models import runtime_object
 from graphsafe.scan.symbols.index import Module, dotted
-
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.engine import Engine
 
 _TENSOR_TYPES: dict[str, Dtype | None] = {
     "Tensor": None,
@@ -53,7 +50,7 @@ def _parsed(annotation: str) -> ast.expr:
 
 
 def annotated(engine: Engine, file: Module, node: ast.expr) -> Value:
-    """The value that an annotation promises; UNKNOWN where it promises nothing that matters here."""
+    """Return the value that an annotation promises, or UNKNOWN if it promises nothing relevant."""
     if isinstance(node, ast.Constant):
         if node.value is None:
             return NONE
@@ -74,10 +71,25 @@ def annotated(engine: Engine, file: Module, node: ast.expr) -> Value:
 
 
 def _either(parts: list[Value]) -> Value:
-    """A choice that only the caller knows; that it is a tensor rather than a number is not sure."""
+    """Join the members of a union. Only the caller knows which it is, so a tensor beside a number is not certain."""
     if any(type(part) is Number for part in parts):
         parts = [replace(part, certain=False) if type(part) is Tensor else part for part in parts]
     return join_all(parts)
+
+
+_LISTS = frozenset("list List Sequence Iterable Iterator Collection MutableSequence deque".split())
+_SETS = frozenset("set Set frozenset FrozenSet".split())
+_DICTS = frozenset("dict Dict Mapping MutableMapping OrderedDict defaultdict DefaultDict".split())
+_TRANSPARENT = frozenset("Annotated ClassVar Final Required NotRequired Unpack".split())
+"Annotations that promise what their first argument promises."
+_JAXTYPING: Mapping[str, Dtype | None] = {
+    **dict.fromkeys("Float Float32 Float16 BFloat16".split(), "float"),
+    **dict.fromkeys("Int Int32 Int64 Integer".split(), "int"),
+    "Bool": "bool",
+    "Shaped": None,
+    "Num": None,
+}
+"""The dtype of `Float[Tensor, "batch dim"]` and the like."""
 
 
 def _generic(engine: Engine, file: Module, node: ast.Subscript) -> Value:
@@ -86,31 +98,27 @@ def _generic(engine: Engine, file: Module, node: ast.Subscript) -> Value:
     if name in ("Optional", "Union"):
         parts = [annotated(engine, file, argument) for argument in arguments]
         return _either([*parts, NONE] if name == "Optional" else parts)
-    if name in ("list", "List", "Sequence", "Iterable", "Iterator", "Collection", "MutableSequence", "deque"):
-        return of_elements("list", annotated(engine, file, arguments[0]))
-    if name in ("set", "Set", "frozenset", "FrozenSet"):
-        return of_elements("set", annotated(engine, file, arguments[0]))
+    if name in _LISTS or name in _SETS:
+        return of_elements("list" if name in _LISTS else "set", annotated(engine, file, arguments[0]))
     if name in ("tuple", "Tuple"):
-        if len(arguments) == 2 and isinstance(arguments[1], ast.Constant) and arguments[1].value is Ellipsis:
-            return of_elements("tuple", annotated(engine, file, arguments[0]))
-        return sequence("tuple", (annotated(engine, file, argument) for argument in arguments))
-    if (
-        name in ("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict", "DefaultDict")
-        and len(arguments) == 2
-    ):
+        return _tuple(engine, file, arguments)
+    if name in _DICTS and len(arguments) == 2:
         return Dict((), annotated(engine, file, arguments[1]))
     if name == "Literal":
-        return join_all(number(a.value) for a in arguments if isinstance(a, ast.Constant)) if arguments else UNKNOWN
-    if name in ("Annotated", "ClassVar", "Final", "Required", "NotRequired", "Unpack"):
+        return join_all(number(a.value) for a in arguments if isinstance(a, ast.Constant))
+    if name in _TRANSPARENT:
         return annotated(engine, file, arguments[0])
-    if name in ("Float", "Float32", "Float16", "BFloat16", "Int", "Int32", "Int64", "Bool", "Shaped", "Num", "Integer"):
-        # jaxtyping: Float[Tensor, "batch dim"]
+    if name in _JAXTYPING:
         inner = annotated(engine, file, arguments[0])
-        dtype: Dtype | None = (
-            "bool" if name == "Bool" else "int" if name.startswith("Int") else "float" if "F" in name else None
-        )
-        return replace(inner, dtype=dtype) if type(inner) is Tensor else inner
+        return replace(inner, dtype=_JAXTYPING[name]) if type(inner) is Tensor else inner
     return annotated(engine, file, node.value)
+
+
+def _tuple(engine: Engine, file: Module, arguments: list[ast.expr]) -> Value:
+    """Return the value of `tuple[Tensor, int]` or `tuple[Tensor, ...]`."""
+    if len(arguments) == 2 and isinstance(arguments[1], ast.Constant) and arguments[1].value is Ellipsis:
+        return of_elements("tuple", annotated(engine, file, arguments[0]))
+    return sequence("tuple", (annotated(engine, file, argument) for argument in arguments))
 
 
 _BUILTIN_TYPES: Mapping[str, Value] = {
@@ -153,7 +161,7 @@ def _resolved_type(engine: Engine, file: Module, name: str) -> Value:
 
 
 def _aliased(engine: Engine, path: str, name: str) -> Value:
-    """What `Name = list[Tensor] | None` promises; one that names itself promises nothing there."""
+    """Return what `Name = list[Tensor] | None` promises. An alias inside itself promises nothing."""
     file = engine.project.file(path)
     bindings = engine.project.assigned(path, name)
     if file is None or not bindings:
@@ -165,7 +173,16 @@ def _aliased(engine: Engine, path: str, name: str) -> Value:
     return UNKNOWN
 
 
+_TORCH_TYPES: Mapping[str, Value] = {
+    "torch.Generator": RuntimeObject("generator"),
+    "torch.device": DeviceValue("any"),
+    "torch.dtype": DtypeValue(None),
+    "torch.Size": of_elements("size", Number(type="int")),
+}
+
+
 def _library_type(engine: Engine, name: str) -> Value:
+    """Return the value that an annotation with a library's class promises."""
     last = name.rpartition(".")[2]
     model = engine.libraries.find(name)
     if model is not None and model.returns == "object":
@@ -174,23 +191,12 @@ def _library_type(engine: Engine, name: str) -> Value:
     if made is not None:
         # The annotation does not say which stream it is.
         return RuntimeObject(made.kind)
-    if name.startswith("torch"):
-        if last in _TENSOR_TYPES:
-            return Tensor(where="any", dtype=_TENSOR_TYPES[last])
-        if name == "torch.Generator":
-            return RuntimeObject("generator")
-        if name == "torch.device":
-            return DeviceValue("any")
-        if name == "torch.dtype":
-            return DtypeValue(None)
-        if name == "torch.Size":
-            return of_elements("size", Number(type="int"))
-        if name.startswith("torch.nn."):
-            return RuntimeObject("module", name)
+    if name.startswith("torch") and last in _TENSOR_TYPES:
+        return Tensor(where="any", dtype=_TENSOR_TYPES[last])
+    if name in _TORCH_TYPES:
+        return _TORCH_TYPES[name]
+    if name.startswith("torch.nn."):
+        return RuntimeObject("module", name)
     if name.startswith(("numpy", "np")) and last in ("ndarray", "NDArray", "ArrayLike"):
         return ARRAY
-    if name in ("typing.Callable", "collections.abc.Callable", "typing.Any"):
-        return UNKNOWN
-    if name in ("logging.Logger",):
-        return RuntimeObject("logger")
-    return UNKNOWN
+    return RuntimeObject("logger") if name == "logging.Logger" else UNKNOWN

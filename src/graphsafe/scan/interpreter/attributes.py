@@ -1,72 +1,70 @@
-"""What attributes of instances hold: the join of what constructors and other methods assign."""
+"""Attributes of instances: each holds the join of what constructors and other methods assign."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from sys import intern
-from typing import TYPE_CHECKING
 
-from graphsafe.scan.domain.arguments import TOP_LEVEL, Call
+from graphsafe.scan.domain.arguments import TOP_LEVEL, Call, arguments_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.joins import join
 from graphsafe.scan.domain.naming import MASK_NAME, placed, where_of
 from graphsafe.scan.domain.summary import Effects, Summary
-from graphsafe.scan.domain.uses import Memo
 from graphsafe.scan.domain.values import (
     UNKNOWN,
     Dict,
     Instance,
     NoneValue,
     Number,
+    Passed,
     Tensor,
     Union,
     Unknown,
     Value,
     as_tensor,
     holds_device,
+    options,
 )
 from graphsafe.scan.domain.values import Sequence as SequenceValue
+from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
-from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
 from graphsafe.scan.symbols.declared_fields import declared_in
+from graphsafe.scan.symbols.index import items_of
 from graphsafe.scan.symbols.project import is_module_base
-
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.engine import Engine
 
 CONSTRUCTORS = ("__init__", "__post_init__", "setup", "_init", "__new__")
 FACTORY_DECORATORS = frozenset(("staticmethod", "classmethod"))
 MAX_WRITERS = 6
 Key = tuple[str, str]
-"Class and attribute."
+"The class and the attribute."
 Marked = dict[str, tuple[Value, Value]]
-"Attribute -> a container, and the same as state of that name."
+"Maps an attribute to a container, and to the same container marked as state of that name."
 
 
 class AttributeTables:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.constructions: Mapping[Key, Sequence[Value]] = {}
-        "What calls of classes of plain fields put into these, as far as that is known."
-        self._under_construction: dict[str, Effects] = {}
+        "The values that calls of plain-field classes put into the fields, as far as they are known."
+        self._under_construction: dict[Instance, Effects] = {}
         self.marked: Marked = {}
         self._modules: dict[str, bool] = {}
-        self._plain: Memo[str, bool] = {}
+        self._plain: dict[str, bool] = {}
         self._keys: dict[str, dict[str, str]] = {}
         self._writing: dict[Key, Sequence[str]] = {}
         "The methods that assign an attribute, constructors aside."
 
-    # what cold code does
+    # assignments in cold code
 
     def record(self, ref: str, name: str, value: Value) -> None:
-        """A cold assignment to `self.name` of an instance of class `ref`."""
+        """Note that cold code assigns `self.name` of an instance of class `ref`."""
         _add(self._engine.effects.written, (ref, name), value)
 
     def expect(self, ref: str, name: str, value: Value) -> None:
-        """An attribute that is None at first will hold such a value."""
+        """Note the later value of an attribute that is None at first."""
         _add(self._engine.effects.expected, (ref, name), value)
 
     def include(self, summary: Summary, owner: str = "", ref: str = "") -> None:
@@ -82,7 +80,7 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, key, value)
 
     def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Note the tensors and numbers that a call of a class of plain fields puts into them."""
+        """Note the tensors and numbers that a call of a plain-field class puts into its fields."""
         for name, value in values.items():
             of_class = self.of_class(ref, name)
             declared, _ = as_tensor(of_class)
@@ -95,111 +93,159 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, (ref, name), value)
 
     def passed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Note the tensors that a constructor of a class was given for its attributes."""
+        """Nothing is in doubt if the constructor itself shows the value."""
         for name, value in values.items():
-            # Where the constructor itself shows what it is, nothing is in doubt.
-            if type(value) is Tensor and type(self._constructed(ref).value(name)) is Unknown:
-                kept = Tensor(value.where, value.dtype, value.ndim, value.pinned, certain=value.certain)
-                _add(self._engine.effects.constructed, (ref, name), kept)
+            # Nothing is in doubt where the constructor itself shows the value.
+            if type(self._constructed(Instance(ref)).value(name)) is Unknown:
+                for option in options(value):
+                    if type(option) is Tensor:
+                        option = Tensor(option.where, option.dtype, option.ndim, option.pinned, certain=option.certain)
+                    elif type(option) is Instance:
+                        # The object's identity, and the step that made it, belong to this construction alone.
+                        option = Instance(option.ref, declared=option.declared)
+                    _add(self._engine.effects.constructed, (ref, name), option)
 
-    # what attributes hold
+    # values of attributes
 
-    def of_instance(self, ref: str, name: str, level: int = TOP_LEVEL) -> Value | None:
-        """The value of an attribute that is no method; None where nothing in the project defines it.
+    def of_instance(self, owner: Instance, name: str, level: int = TOP_LEVEL) -> Value | None:
+        """Return the value of an attribute that is no method, or None if nothing in the project defines it.
 
-        `level`: how many methods that assign attributes are still read for it, one for the sake of the other.
+        `level` bounds the chain of methods that are read because another one asks for their attributes.
         """
-        if ref in self._under_construction:
-            # What constructors have assigned so far, each time they ask: nothing to keep.
-            return self.work_out(ref, name, level)
+        owner = Instance(owner.ref, given=owner.given)
+        if owner in self._under_construction:
+            # Constructors ask while they run, and get what they have assigned so far. It changes, so it is not
+            # memoised.
+            return self.work_out(owner, name, level)
         return self._engine.queries.ask(
-            ("attribute", ref, name, level), lambda: self.work_out(ref, name, level), lambda: None, level
+            ("attribute", owner.ref, owner.given, name, level),
+            lambda: self.work_out(owner, name, level),
+            lambda: None,
+            level,
         )
 
-    def work_out(self, ref: str, name: str, level: int) -> Value | None:
-        """The same, computed."""
-        made = self._constructed(ref)
-        value, promised = made.value(name), made.promised(name)
-        writers = self._writers(ref, name)
-        for writer in writers[:MAX_WRITERS] if level else ():
-            summary = self._read(ref, writer, level - 1)
-            if summary is not None:
-                for written in summary.written.get((ref, name), ()):
-                    value = written if value is None else join(value, written)
-        for given in _telling(self._given(ref, name)):
-            # What a constructor is given, it does not know itself.
-            value = given if value is None or type(value) is Unknown else join(value, given)
-        if promised is not None:
-            if as_tensor(promised)[0] is None:
-                value = promised if value is None else join(value, promised)
-            else:
-                value = promised if value is None else _filled(value, promised)
+    def work_out(self, owner: Instance, name: str, level: int) -> Value | None:
+        """Compute what `of_instance` returns."""
+        ref = owner.ref
+        made = self._constructed(owner)
+        initial = made.value(name)
+        value = self._assigned(owner, name, level, initial, made.promised(name))
         of_class = self.of_class(ref, name)
         if value is None:
-            return (
-                of_class
-                if type(of_class) is not Unknown or self._declared(ref, name)
-                else None
-                if not writers
-                else UNKNOWN
-            )
+            if type(of_class) is not Unknown or self._declared(ref, name):
+                return of_class
+            return UNKNOWN if self._writers(ref, name) else None
         if type(value) is Unknown and type(of_class) is not Unknown:
             return of_class
-        if type(value) is Unknown and type(made.value(name)) is Number:
+        if type(value) is Unknown and type(initial) is Number:
             return replace(value, state=self.key(ref, name))
-        by_class = type(of_class) is NoneValue and made.value(name) is None
+        by_class = type(of_class) is NoneValue and initial is None
         if by_class or (type(value) is NoneValue and type(of_class) is not Unknown):
             return join(value, of_class)
         return value
 
+    def _assigned(
+        self, owner: Instance, name: str, level: int, initial: Value | None, promised: Value | None
+    ) -> Value | None:
+        """Return the join of the values that constructors, further methods, callers and annotations give to an
+        attribute."""
+        value = initial
+        writers: Sequence[str] = self._writers(owner.ref, name) if level else ()
+        if level and _is_empty(initial):
+            writers = (*writers, *self._writers(owner.ref, items_of(name)))
+        for writer in dict.fromkeys(writers[:MAX_WRITERS]):
+            # The deepest level is read once for all classes that inherit the method, with the class that defines it.
+            for_all = level == 1 and owner.given is None
+            receiver = Instance(writer.rpartition(".")[0]) if for_all else owner
+            summary = self._read(receiver, writer, level - 1)
+            if summary is not None:
+                for written in summary.written.get((receiver.ref, name), ()):
+                    value = written if value is None else join(value, written)
+        for given in _telling(self._given(owner.ref, name)):
+            # A constructor does not know its arguments; its callers do.
+            if value is None or type(value) is Unknown:
+                value = given
+            elif owner.given is None:
+                value = join(value, given)
+        if promised is None or value is None:
+            return promised if value is None else value
+        return join(value, promised) if as_tensor(promised)[0] is None else _filled(value, promised)
+
     def _given(self, ref: str, name: str) -> Sequence[Value]:
-        """What calls of a class of plain fields put into one, as far as that is known."""
-        self._engine.project.files.uses.note("constructions", ref)
+        """Return the values that calls of a plain-field class put into one field, as far as they are known."""
         return self.constructions.get((ref, name), ())
 
-    def initial(self, ref: str, name: str) -> Value | None:
-        """What the constructor leaves in an attribute, or the class body, before any other method runs."""
-        value = self._constructed(ref).value(name)
+    def initial(self, owner: Instance, name: str) -> Value | None:
+        """Return the value of an attribute before any method but the constructor runs."""
+        value = self._constructed(Instance(owner.ref, given=owner.given)).value(name)
         if value is None:
-            of_class = self.of_class(ref, name)
+            of_class = self.of_class(owner.ref, name)
             return None if type(of_class) is Unknown else of_class
         return value
 
-    def _constructed(self, ref: str) -> Constructed | UnderConstruction:
+    def _constructed(self, owner: Instance) -> Constructed | UnderConstruction:
         return self._engine.queries.ask(
-            ("constructed", ref), lambda: self._construct(ref), lambda: self._constructed_so_far(ref)
+            ("constructed", owner.ref, owner.given),
+            lambda: self._construct(owner),
+            lambda: self._constructed_so_far(owner),
         )
 
-    def _construct(self, ref: str) -> Constructed | UnderConstruction:
+    def _construct(self, owner: Instance) -> Constructed | UnderConstruction:
         engine = self._engine
-        methods = [engine.project.find_method(ref, name) for name in CONSTRUCTORS]
         outer, engine.effects = engine.effects, Effects()
-        self._under_construction[ref] = engine.effects
+        self._under_construction[owner] = engine.effects
         try:
-            for method in (*methods, *self._factories(ref)):
-                if method is not None:
-                    engine.read(Call(method, Instance(ref), level=0), out_of_scope=self._out_of_scope(method))
-            return all_constructed(ref, engine.effects)
+            for call in self._constructor_calls(owner):
+                engine.read(call, out_of_scope=self._out_of_scope(call.ref))
+            return all_constructed(owner.ref, engine.effects)
         finally:
             engine.effects = outer
-            del self._under_construction[ref]
+            del self._under_construction[owner]
 
-    def _constructed_so_far(self, ref: str) -> UnderConstruction:
-        """While constructors are being read: what they have done, and the functions that they are calling now."""
+    def _constructor_calls(self, owner: Instance) -> Iterator[Call]:
+        """Yield the calls that make an object, with the known arguments."""
+        ref, given = owner.ref, owner.given
+        found = {name: self._engine.project.find_method(ref, name) for name in CONSTRUCTORS}
+        if given is not None and found["__init__"] is None:
+            for name, value in self._fields_given(ref, given):
+                self.record(ref, name, value)
+        for name, method in found.items():
+            if method is None:
+                continue
+            if given is None:
+                yield Call(method, owner, level=0)
+            elif name in ("__init__", "__post_init__"):
+                arguments = arguments_of(given if name == "__init__" else None)
+                yield Call(method, owner, arguments, depth=1, level=0, composes=True)
+        if given is None:
+            yield from (Call(method, owner, level=0) for method in self._factories(ref))
+
+    def _fields_given(self, ref: str, given: Passed) -> Iterator[tuple[str, Value]]:
+        """Yield the fields of a class that has no constructor of its own, with the values that a call puts there."""
+        names: dict[str, None] = {}
+        for base in reversed(self._engine.project.mro(ref)):
+            facts = self._engine.project.class_facts(base) if "::" in base else None
+            names.update(dict.fromkeys(facts.fields if facts is not None else ()))
+        yield from zip(names, given.positional, strict=False)
+        yield from ((name, value) for name, value in given.keywords if name in names)
+
+    def _constructed_so_far(self, owner: Instance) -> UnderConstruction:
+        """Return the work of constructors so far, while they are read, together with the functions that they call
+        now."""
         calling: list[Effects] = []
         effects: Effects | None = self._engine.effects
-        begun = self._under_construction[ref]
+        begun, ref = self._under_construction[owner], owner.ref
         while effects is not None and effects is not begun:
             calling.append(effects)
             effects = effects.outer
         return UnderConstruction(ref, [begun, *reversed(calling)] if effects is begun else [begun])
 
-    def _read(self, ref: str, method: str, level: int) -> Summary | None:
-        """A method that assigns attributes."""
+    def _read(self, owner: Instance, method: str, level: int) -> Summary | None:
+        """Return the summary of a method that assigns attributes."""
         engine = self._engine
         outer, engine.effects = engine.effects, Effects()
         try:
-            return engine.summary(Call(method, Instance(ref), level=level), self._out_of_scope(method))
+            return engine.summary(Call(method, owner, level=level), self._out_of_scope(method))
         finally:
             engine.effects = outer
 
@@ -207,13 +253,11 @@ class AttributeTables:
         return 0 if self._engine.budget.holds(method) else 1
 
     def key(self, ref: str, name: str) -> str:
-        """`path::Class.name`, of the class furthest up that assigns it: one key whatever subclass is read."""
-        # Asked for each time, here and below, so that it is noted who rests on it; all else follows from it.
-        order = self._engine.project.mro(ref)
+        """Return `path::Class.name` of the topmost class that assigns the attribute: all subclasses share it."""
         keys = self._keys.setdefault(ref, {})
         if name not in keys:
             owner = ref
-            for base in order:
+            for base in self._engine.project.mro(ref):
                 if "::" in base:
                     facts = self._engine.project.class_facts(base)
                     if facts is not None and (name in facts.writers or name in facts.fields):
@@ -222,14 +266,13 @@ class AttributeTables:
         return keys[name]
 
     def is_module(self, ref: str) -> bool:
-        """Whether instances are torch modules: `forward` runs when they are called, buffers move with them."""
-        order = self._engine.project.mro(ref)
+        """Return whether instances are torch modules: a call runs `forward`, and their buffers move with them."""
         if ref not in self._modules:
-            self._modules[ref] = any(map(is_module_base, order))
+            self._modules[ref] = any(map(is_module_base, self._engine.project.mro(ref)))
         return self._modules[ref]
 
     def of_class(self, ref: str, name: str) -> Value:
-        """What the class body binds to a name, through the bases."""
+        """Return the value that the body of the class, or of one of its bases, binds to a name."""
         return self._engine.queries.ask(("class", ref, name), lambda: self._class_body(ref, name), lambda: UNKNOWN)
 
     def _class_body(self, ref: str, name: str) -> Value:
@@ -243,7 +286,7 @@ class AttributeTables:
             statement = project.statement(path, *facts.fields[name])
             if file is None or statement is None:
                 return UNKNOWN
-            frame = Frame(file, f"{path}::{facts.name}", {}, hot=False, depth=2, level=0)
+            frame = Frame(self._engine, file, f"{path}::{facts.name}", {}, hot=False, depth=2, level=0)
             value = getattr(statement, "value", None)
             if isinstance(statement, ast.AnnAssign):
                 declared = annotated(self._engine, file, statement.annotation)
@@ -252,11 +295,11 @@ class AttributeTables:
                 if value is None or (type(declared) is not Unknown and type(declared) is not Number):
                     return declared
                 if isinstance(value, ast.Constant) and value.value is None:
-                    # What `plan: Plan | None = None` holds once it is set.
+                    # `plan: Plan | None = None` does not show the field's value once it is set.
                     return UNKNOWN
             if value is None:
                 return UNKNOWN
-            result = self._engine.evaluate_quietly(frame, value)
+            result = frame.evaluate_quietly(value)
             if type(result) is Number:
                 return replace(result, overridable_by=result.overridable_by or "attribute")
             return result
@@ -272,11 +315,10 @@ class AttributeTables:
 
     def _writers(self, ref: str, name: str) -> Sequence[str]:
         key = (ref, name)
-        project = self._engine.project
-        order = project.mro(ref)
         if key not in self._writing:
+            project = self._engine.project
             found: list[str] = []
-            for base in order:
+            for base in project.mro(ref):
                 facts = project.class_facts(base) if "::" in base else None
                 for method in facts.writers.get(name, ()) if facts is not None else ():
                     if method not in CONSTRUCTORS:
@@ -286,18 +328,17 @@ class AttributeTables:
         return self._writing[key]
 
     def has_plain_fields(self, ref: str) -> bool:
-        """Whether the keywords of a call of the class are its fields: it has no constructor, or one for any keyword."""
-        project = self._engine.project
-
-        def work() -> bool:
+        """Return whether keywords of a call set fields of the class: it has no constructor, or one that takes any
+        keyword."""
+        if ref not in self._plain:
+            project = self._engine.project
             method = project.find_method(ref, "__init__")
             node = project.function_node(method) if method is not None else None
-            return method is None or (node is not None and node.args.kwarg is not None)
-
-        return project.files.uses.memo(self._plain, ref, work, False)
+            self._plain[ref] = method is None or (node is not None and node.args.kwarg is not None)
+        return self._plain[ref]
 
     def _factories(self, ref: str) -> list[str]:
-        """The methods by which a class of plain fields makes its instances."""
+        """Return the methods by which a plain-field class makes its instances."""
         project = self._engine.project
         facts = project.class_facts(ref)
         if facts is None or not facts.fields or not self.has_plain_fields(ref):
@@ -314,14 +355,21 @@ def _add(found: dict[Key, list[Value]], key: Key, value: Value) -> None:
         values.append(value)
 
 
+def _is_empty(value: Value | None) -> bool:
+    """Return whether a constructor leaves an empty container, which other methods fill."""
+    if type(value) is SequenceValue:
+        return value.items == ()
+    return type(value) is Dict and not value.items and type(value.elem) is Unknown
+
+
 def _telling(values: Sequence[Value]) -> Sequence[Value]:
-    """Without values whose tensor may be anywhere, where others put a tensor of the device there."""
+    """Drop tensors that may be anywhere if another value says that the tensor is on the device."""
     on_device = any(type(value) is Tensor and value.where == "device" for value in values)
     return [value for value in values if not (on_device and type(value) is Tensor and value.where == "any")]
 
 
 def _filled(value: Value, expected: Value) -> Value:
-    """What an attribute with an annotation holds: the annotation does not say where a tensor is, its makers do."""
+    """Join a value with what the annotation promises, unless the value says where the tensor is: annotations do not."""
     made = as_tensor(value)[0]
     return value if made is not None and made.where != "any" else join(value, expected)
 
@@ -332,9 +380,9 @@ MODULE_ATTRIBUTES: dict[str, Value] = {
 
 
 def named_attribute(value: Value, text: str, key: str, known: Marked) -> Value:
-    """An attribute's value as an expression sees it: with its name, its identity, and as state of the host.
+    """Return an attribute's value as an expression sees it: with its name and its identity, and as state of the host.
 
-    `known`: what containers of attributes have been marked as, which costs most.
+    `known` memoises the containers that have been marked as state, since marking is the costly part.
     """
     if isinstance(value, Tensor):
         name = text.rpartition(".")[2]

@@ -1,42 +1,38 @@
-"""What an attribute holds before a constructor assigns it: what the class body binds to its name."""
+"""Attributes before a constructor assigns them: they have the value that the class body gives them."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.values import Instance, Unknown, Value
+from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.attributes import CONSTRUCTORS
 from graphsafe.scan.sources.node_memo import memoize_on_node
 
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
 
+def before_assignment(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value | None:
+    """Return the value of `self.name` in a constructor that has not assigned it yet: `self.table = self.table.to(d)`.
 
-def before_assignment(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value | None:
-    """The value of `self.name` in a constructor up to where that assigns it, as in `self.table = self.table.to(d)`.
-
-    None elsewhere, and where another constructor may have assigned it before.
+    Returns None elsewhere, and if another constructor may have assigned it before.
     """
     if frame.node is None or frame.node.name not in CONSTRUCTORS or owner is not frame.self_value:
         return None
     assigned = _assigned(frame.node).get(name)
     if assigned is None or getattr(node, "lineno", assigned + 1) > assigned:
         return None
-    for base in engine.project.mro(owner.ref):
-        facts = engine.project.class_facts(base) if "::" in base else None
+    for base in frame.project.mro(owner.ref):
+        facts = frame.project.class_facts(base) if "::" in base else None
         writers = facts.writers.get(name, ()) if facts is not None else ()
         if any(method in CONSTRUCTORS and f"{base}.{method}" != frame.ref for method in writers):
             return None
-    value = engine.attributes.of_class(owner.ref, name)
+    value = frame.attributes.of_class(owner.ref, name)
     return None if type(value) is Unknown else value
 
 
 @memoize_on_node
 def _assigned(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, int]:
-    """Attribute of the receiver -> the last line of the statement that assigns it first."""
+    """Map each attribute of the receiver to the last line of the statement that assigns it first."""
     receiver = constructor.args.args[0].arg if constructor.args.args else ""
     found: dict[str, int] = {}
     for statement in ast.walk(constructor):

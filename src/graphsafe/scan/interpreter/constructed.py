@@ -1,4 +1,4 @@
-"""What constructors leave in the attributes of an instance: while they are being read, and when they have been."""
+"""Attributes of an instance as its constructors leave them, while these are read and afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphsafe.scan.domain.values import Unknown, Value
 
 
 class UnderConstruction:
-    """What constructors leave in the attributes of an instance, as far as they have been read."""
+    """The attributes of an instance as its constructors leave them, as far as they have been read."""
 
     def __init__(self, ref: str, effects: Sequence[Effects]) -> None:
         self._ref = ref
@@ -22,19 +22,19 @@ class UnderConstruction:
         for effects in self._effects:
             key = (self._ref, name)
             for written in (*effects.written.get(key, ()), *effects.constructed.get(key, ())):
-                # Known values count, unknown ones beside them do not.
+                # An unknown value beside known ones does not count.
                 value = written if value is None or type(value) is Unknown else join(value, written)
         return value
 
     def promised(self, name: str) -> Value | None:
-        """What an attribute that is None at first will hold, by its annotation."""
+        """Return the later value, by its annotation, of an attribute that is None at first."""
         found = [value for effects in self._effects for value in effects.expected.get((self._ref, name), ())]
         return join_all(found) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Constructed:
-    """The same, of constructors that have been read."""
+    """The attributes of an instance as its constructors leave them, which have all been read."""
 
     values: Mapping[str, Value | None]
     promises: Mapping[str, Value | None]
@@ -47,7 +47,7 @@ class Constructed:
 
 
 def all_constructed(ref: str, effects: Effects) -> Constructed:
-    """What the constructors of class `ref` leave, once all of them have been read."""
+    """Return the attributes after the constructors of class `ref`."""
     found = UnderConstruction(ref, [effects])
     names = {name for of, name in (*effects.written, *effects.constructed) if of == ref}
     promised = {name for of, name in effects.expected if of == ref}

@@ -1,11 +1,11 @@
-"""Expressions: what each one is worth, and what evaluating it makes the host wait for."""
+"""Expressions: the value of each kind, and the waits of the host that its evaluation causes."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join_all
@@ -21,18 +21,15 @@ from graphsafe.scan.domain.values import (
     number,
     options,
 )
+from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter import displays, members, operators, subscripts
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions.truth import boolean, conditional
 from graphsafe.scan.symbols.index import dotted
 
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
 
-
-def _constant(engine: Engine, frame: Frame, node: ast.Constant) -> Value:
+def _constant(frame: Frame, node: ast.Constant) -> Value:
     return _literal(node.value)
 
 
@@ -41,75 +38,75 @@ def _literal(const: object) -> Value:
     return NONE if const is None else number(const)
 
 
-def _name(engine: Engine, frame: Frame, node: ast.Name) -> Value:
+def _name(frame: Frame, node: ast.Name) -> Value:
     if node.id in frame.globals and frame.hot:
-        engine.note_once(Read(f"{frame.path}::{node.id}"))
-    value = engine.name(frame, node.id)
+        frame.engine.note_once(Read(f"{frame.path}::{node.id}"))
+    value = frame.name(node.id)
     if type(value) is not Number or value.state is not None or node.id in frame.env:
         return value
-    is_own = engine.project.assigned(frame.path, node.id)
+    is_own = frame.project.assigned(frame.path, node.id)
     return replace(value, state=f"{frame.path}::{node.id}") if is_own else value
 
 
-def _attribute(engine: Engine, frame: Frame, node: ast.Attribute) -> Value:
+def _attribute(frame: Frame, node: ast.Attribute) -> Value:
     text = dotted(node)
     if text is not None and text in frame.env:
         value = frame.env[text]
         if frame.hot:
-            _note_read(engine, frame, node)
+            _note_read(frame, node)
         return value
-    owner = engine.evaluate(frame, node.value)
+    owner = frame.evaluate(node.value)
     if type(owner) is not Union and type(owner) is not NoneValue:
-        return members.attribute(engine, frame, node, owner, node.attr, text)
-    return join_all(members.attribute(engine, frame, node, option, node.attr, text) for option in options(owner))
+        return members.attribute(frame, node, owner, node.attr, text)
+    return join_all(members.attribute(frame, node, option, node.attr, text) for option in options(owner))
 
 
-def _note_read(engine: Engine, frame: Frame, node: ast.Attribute) -> None:
+def _note_read(frame: Frame, node: ast.Attribute) -> None:
     if isinstance(node.value, ast.Name):
         owner = frame.env.get(node.value.id)
         if type(owner) is Instance:
-            engine.note_once(Read(engine.attributes.key(owner.ref, node.attr)))
+            frame.engine.note_once(Read(frame.attributes.key(owner.ref, node.attr)))
 
 
-def _call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
-    return calls.call(engine, frame, node)
+def _call(frame: Frame, node: ast.Call) -> Value:
+    return calls.call(frame, node)
 
 
-def _lambda(engine: Engine, frame: Frame, node: ast.Lambda) -> Value:
-    return engine.closures.define(frame, node)
+def _lambda(frame: Frame, node: ast.Lambda) -> Value:
+    return frame.engine.closures.define(frame, node)
 
 
-def _named(engine: Engine, frame: Frame, node: ast.NamedExpr) -> Value:
-    value = engine.evaluate(frame, node.value)
-    assign(engine, frame, node.target, value, node.target)
+def _named(frame: Frame, node: ast.NamedExpr) -> Value:
+    value = frame.evaluate(node.value)
+    assign(frame, node.target, value, node.target)
     return value
 
 
-def _inner(engine: Engine, frame: Frame, node: ast.Await | ast.Starred) -> Value:
-    return engine.evaluate(frame, node.value)
+def _inner(frame: Frame, node: ast.Await | ast.Starred) -> Value:
+    return frame.evaluate(node.value)
 
 
-def _yield(engine: Engine, frame: Frame, node: ast.Yield) -> Value:
+def _yield(frame: Frame, node: ast.Yield) -> Value:
     if node.value is not None:
-        frame.yields.append(engine.evaluate(frame, node.value))
+        frame.yields.append(frame.evaluate(node.value))
     else:
         frame.yields.append(UNKNOWN)
     return UNKNOWN
 
 
-def _yield_from(engine: Engine, frame: Frame, node: ast.YieldFrom) -> Value:
-    frame.yields.append(element_of(engine.evaluate(frame, node.value)))
+def _yield_from(frame: Frame, node: ast.YieldFrom) -> Value:
+    frame.yields.append(element_of(frame.evaluate(node.value)))
     return UNKNOWN
 
 
-def _slice(engine: Engine, frame: Frame, node: ast.Slice) -> Value:
+def _slice(frame: Frame, node: ast.Slice) -> Value:
     for bound in (node.lower, node.upper, node.step):
         if bound is not None:
-            engine.evaluate(frame, bound)
+            frame.evaluate(bound)
     return UNKNOWN
 
 
-Handler = Callable[["Engine", "Frame", Any], Value]
+Handler = Callable[["Frame", Any], Value]
 HANDLERS: Mapping[type[ast.expr], Handler] = {
     ast.Constant: _constant,
     ast.Name: _name,

@@ -1,11 +1,12 @@
-"""Attributes of values: what `value.name` is."""
+"""Attributes of values: `value.name` for each kind of value."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
-from typing import TYPE_CHECKING
+from typing import Any
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
@@ -37,63 +38,59 @@ from graphsafe.scan.domain.values import (
     number,
     of_elements,
 )
+from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import class_values
 from graphsafe.scan.interpreter.attributes import MODULE_ATTRIBUTES, named_attribute
 from graphsafe.scan.models import library, named_tuples
 from graphsafe.scan.symbols.declared_fields import declared_in
 
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
-
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
 PARAM_GROUPS = "param_groups"
-"Of optimizers: what they compute with, such as the learning rate."
+"The attribute of optimizers that holds their numbers, such as the learning rate."
 _PARAM_GROUPS = held_in(
     of_elements("list", Dict((("params", of_elements("list", Tensor(dtype="float"))),), UNKNOWN)), PARAM_GROUPS
 )
+_PROPERTIES = frozenset(("property", "cached_property", "functional_property"))
 _RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
 "Modules whose `bias` is a flag: their parameters have a layer's number in the name."
 
 
-def attribute(engine: Engine, frame: Frame, node: ast.AST, owner: Value, name: str, text: str | None) -> Value:
-    """`owner.name`; `text` is how the code writes it, where it is a plain chain of names."""
+def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | None) -> Value:
+    """Return `owner.name`; `text` is its spelling in the code, if that is a plain chain of names."""
     if isinstance(owner, Tensor):
-        return _of_tensor(engine, owner, name)
+        return _of_tensor(frame.engine, owner, name)
     if isinstance(owner, Instance):
-        return of_instance(engine, frame, node, owner, name, text or f"….{name}")
-    if isinstance(owner, Lib):
-        return library.constant(f"{owner.name}.{name}")
+        return of_instance(frame, node, owner, name, text or f"….{name}")
     if isinstance(owner, ProjectModule):
-        file = engine.project.file(owner.path)
-        binding = engine.project.resolve(file, name) if file is not None else None
-        if binding is None:
-            binding = engine.project.resolve_dotted(f"{owner.name}.{name}", owner.path)
-        return engine.globals.bound(binding)
+        return _of_project_module(frame, owner, name)
     if isinstance(owner, ClassValue):
-        return _of_class(engine, owner, name)
-    if isinstance(owner, RuntimeObject):
-        return _of_runtime_object(owner, name)
-    if isinstance(owner, DeviceValue):
-        if name == "type":
-            where = owner.where
-            return number("cpu" if where == "host" else "cuda") if where != "any" else _PERHAPS_CUDA
+        return _of_class(frame.engine, owner, name)
+    handler = _OF_PLAIN.get(type(owner))
+    return UNKNOWN if handler is None else handler(owner, name)
+
+
+def _of_project_module(frame: Frame, owner: ProjectModule, name: str) -> Value:
+    file = frame.project.file(owner.path)
+    binding = frame.project.resolve(file, name) if file is not None else None
+    if binding is None:
+        binding = frame.project.resolve_dotted(f"{owner.name}.{name}", owner.path)
+    return frame.engine.globals.bound(binding)
+
+
+def _of_device(owner: DeviceValue, name: str) -> Value:
+    if name != "type":
         return INT
-    if isinstance(owner, Sequence):
-        return _of_sequence(owner, name)
-    if isinstance(owner, Dict):
-        # A namespace made of a dict's items (a model output, a config) answers by key.
-        found: Value = dict(owner.items).get(name, UNKNOWN)
-        return found
-    if isinstance(owner, Array):
-        return SIZE if name == "shape" else INT if name in ("size", "ndim") else ARRAY
-    if isinstance(owner, Number):
-        return NUMBER
-    if isinstance(owner, DtypeValue):
-        return NUMBER
-    if isinstance(owner, Unknown):
-        return _of_unknown(owner, name)
-    return UNKNOWN
+    return _PERHAPS_CUDA if owner.where == "any" else number("cpu" if owner.where == "host" else "cuda")
+
+
+def _of_dict(owner: Dict, name: str) -> Value:
+    """Return an entry by its key: a model output or a config is a namespace made of a dict's items."""
+    found: Value = dict(owner.items).get(name, UNKNOWN)
+    return found
+
+
+def _of_array(owner: Array, name: str) -> Value:
+    return SIZE if name == "shape" else INT if name in ("size", "ndim") else ARRAY
 
 
 def _of_tensor(engine: Engine, tensor: Tensor, name: str) -> Value:
@@ -115,70 +112,78 @@ def _of_tensor(engine: Engine, tensor: Tensor, name: str) -> Value:
     return replace(tensor, fresh=False) if op.view else NUMBER
 
 
-def of_instance(engine: Engine, frame: Frame, node: ast.AST, owner: Instance, name: str, text: str) -> Value:
-    method = engine.project.find_method(owner.ref, name)
+def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: str) -> Value:
+    method = frame.project.find_method(owner.ref, name)
     if method is not None:
-        facts = engine.project.function_facts(method)
-        decorators = facts.decorators if facts is not None else ()
-        if any(
-            decorator.rpartition(".")[2] in ("property", "cached_property", "functional_property")
-            for decorator in decorators
-        ):
-            cached = any("cached" in decorator for decorator in decorators)
-            if cached:
-                frame.guards.append("the cache around the property")
-            value = engine.call(frame, node, Function(method, owner), Arguments())
-            if cached:
-                frame.guards.pop()
-                value = kept(value)
-            return named_attribute(value, text, f"{owner.ref}.{name}", {}) if type(value) is Tensor else value
-        return Function(method, owner)
-    key = engine.attributes.key(owner.ref, name)
+        return _of_method(frame, node, owner, method, name, text)
+    key = frame.attributes.key(owner.ref, name)
     if frame.hot:
-        engine.note_once(Read(key))
-    found = class_values.before_assignment(engine, frame, node, owner, name)
+        frame.engine.note_once(Read(key))
+    found = class_values.before_assignment(frame, node, owner, name)
     if found is None:
-        found = engine.attributes.of_instance(owner.ref, name, frame.level)
+        found = frame.attributes.of_instance(owner, name, frame.level)
     if found is None:
-        if engine.attributes.is_module(owner.ref) and name in MODULE_ATTRIBUTES:
-            return MODULE_ATTRIBUTES[name]
-        if name == "__class__":
-            return ClassValue(owner.ref)
-        if name == "device":
-            return DeviceValue("device" if engine.attributes.is_module(owner.ref) else "any")
-        if name == "dtype":
-            return DtypeValue(None)
-        if name in (PARAM_GROUPS, "state") and _is_optimizer(engine, owner):
-            # Of a parameter, or of a group of them, each a dict that outlives the step.
-            return held_in(Dict((), Dict((), UNKNOWN)), key) if name == "state" else _PARAM_GROUPS
-        return known_by(Unknown(owner.step, owner.step), name)
-    if type(found) is Function and found.bound is None and _is_method(engine, found.ref):
+        return _undefined(frame, owner, name, key)
+    if type(found) is Function and found.bound is None and _is_method(frame.engine, found.ref):
         # `forward_core = Other.forward_core` in a class body.
         return replace(found, bound=owner)
-    value = named_attribute(found, text, key, engine.attributes.marked)
+    value = named_attribute(found, text, key, frame.attributes.marked)
     on_host = type(value) is Tensor and value.where == "host" and not HOST_NAME.search(name)
-    if on_host and name in declared_in(engine.project, frame.path).on_device:
-        # The file of the class keeps such a field on the host, this one does not.
+    if on_host and name in declared_in(frame.project, frame.path).on_device:
+        # The file of the class keeps such a field on the host; this file does not.
         value = replace(value, where="any")  # type: ignore[arg-type]
     if owner.step and isinstance(value, (Tensor, Unknown)):
         return replace(value, step=True)
-    # What a step makes, or is given, is another object in the next step.
+    # An object that a step makes or is given differs in the next step.
     return not_held(value) if owner.step or owner.made else value
 
 
-def field(engine: Engine, frame: Frame, owner: Value, key: Value | None) -> str | None:
-    """The field of a schema, a typed dict or a model output that a key names, as in `sizes["count"]`."""
+def _of_method(frame: Frame, node: ast.AST, owner: Instance, method: str, name: str, text: str) -> Value:
+    """Return a bound method, or the value of a property."""
+    facts = frame.project.function_facts(method)
+    decorators = facts.decorators if facts is not None else ()
+    if _PROPERTIES.isdisjoint(decorator.rpartition(".")[2] for decorator in decorators):
+        return Function(method, owner)
+    cached = any("cached" in decorator for decorator in decorators)
+    if cached:
+        frame.guards.append("the cache around the property")
+    value = frame.call(node, Function(method, owner), Arguments())
+    if cached:
+        frame.guards.pop()
+        value = kept(value)
+    return named_attribute(value, text, f"{owner.ref}.{name}", {}) if type(value) is Tensor else value
+
+
+def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
+    """Return an attribute that nothing in the project defines, as far as its name tells."""
+    is_module = frame.attributes.is_module(owner.ref)
+    if is_module and name in MODULE_ATTRIBUTES:
+        return MODULE_ATTRIBUTES[name]
+    if name == "__class__":
+        return ClassValue(owner.ref)
+    if name == "device":
+        return DeviceValue("device" if is_module else "any")
+    if name == "dtype":
+        return DtypeValue(None)
+    if name in (PARAM_GROUPS, "state") and _is_optimizer(frame.engine, owner):
+        # Each parameter, or group of them, has a dict that outlives the step.
+        return held_in(Dict((), Dict((), UNKNOWN)), key) if name == "state" else _PARAM_GROUPS
+    return known_by(Unknown(owner.step, owner.step), name)
+
+
+def field(frame: Frame, owner: Value, key: Value | None) -> str | None:
+    """Return the field of a schema, a typed dict or a model output that a key names, as in `sizes["count"]`."""
     name = key.const if type(key) is Number and isinstance(owner, Instance) else None
-    if not isinstance(name, str) or engine.attributes.of_instance(owner.ref, name, frame.level) is None:  # type: ignore
+    if not isinstance(name, str) or frame.attributes.of_instance(owner, name, frame.level) is None:  # type: ignore
         return None
     return name
 
 
-def having_field(engine: Engine, frame: Frame, owners: Seq[Value], key: Value | None) -> Seq[Value]:
-    """Of several such objects those that have the field: for the others the code would raise, or is given nothing."""
+def having_field(frame: Frame, owners: Seq[Value], key: Value | None) -> Seq[Value]:
+    """Keep the objects that have the field, if any has it: for the others the code would raise or get nothing."""
     if len(owners) < 2 or type(key) is not Number or not isinstance(key.const, str):
         return owners
-    having = [owner for owner in owners if type(owner) is not Instance or field(engine, frame, owner, key) is not None]
+    having = [owner for owner in owners if type(owner) is not Instance or field(frame, owner, key) is not None]
     return having or owners
 
 
@@ -218,6 +223,8 @@ def _of_runtime_object(owner: RuntimeObject, name: str) -> Value:
         return Unknown(device=True)
     if owner.kind == "environment":
         return Number(overridable_by="environment")
+    if owner.kind == "optimizer" and name == PARAM_GROUPS:
+        return _PARAM_GROUPS
     if name == "device":
         return DeviceValue("device")
     if owner.kind == "library" and (owner.detail or "").startswith("torch.distributions."):
@@ -251,3 +258,17 @@ def _of_unknown(owner: Unknown, name: str) -> Value:
     if name == PARAM_GROUPS:
         return _PARAM_GROUPS
     return known_by(owner, name)
+
+
+_OF_PLAIN: Mapping[type, Callable[[Any, str], Value]] = {
+    Lib: lambda owner, name: library.constant(f"{owner.name}.{name}"),
+    RuntimeObject: _of_runtime_object,
+    DeviceValue: _of_device,
+    Sequence: _of_sequence,
+    Dict: _of_dict,
+    Array: _of_array,
+    Number: lambda owner, name: NUMBER,
+    DtypeValue: lambda owner, name: NUMBER,
+    Unknown: _of_unknown,
+}
+"The kinds of values whose attributes depend on the value alone."

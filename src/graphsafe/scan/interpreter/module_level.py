@@ -1,26 +1,22 @@
-"""What global names are: imports, classes, functions, and what statements at module level assign."""
+"""Global names: imports, classes, functions, and the values that statements at module level assign."""
 
 from __future__ import annotations
 
 import ast
 import builtins
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.joins import join
 from graphsafe.scan.domain.values import NONE, UNKNOWN, ClassValue, Function, Lib, ProjectModule, Value
+from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import statements
-from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.models import library
 from graphsafe.scan.symbols.index import Module
 from graphsafe.scan.symbols.kernels import is_kernel
 from graphsafe.scan.symbols.project import Binding
 
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.engine import Engine
-
 MAX_BINDINGS = 8
-"Statements that bind one global; of one bound more often nothing is known."
+"The most statements that bind one global; a global with more of them is not known."
 
 
 class ModuleLevel:
@@ -61,28 +57,28 @@ class ModuleLevel:
         return UNKNOWN
 
     def _at_module_level(self, file: Module, name: str, bindings: Sequence[tuple[int, int]]) -> Value:
-        """The join of what the module level binds to `name`."""
+        """Return the join of the values that the module level binds to `name`."""
         if len(bindings) > MAX_BINDINGS:
             return UNKNOWN
-        frame = Frame(file, f"{file.path}::", {}, hot=False, level=0)
+        frame = Frame(self._engine, file, f"{file.path}::", {}, hot=False, level=0)
         value: Value | None = None
         for first, last in bindings:
             statement = self._engine.project.statement(file.path, first, last)
             if statement is None:
                 return UNKNOWN
             frame.env.pop(name, None)
-            _quietly_executed(self._engine, frame, statement)
+            _quietly_executed(frame, statement)
             new = frame.env.get(name, UNKNOWN)
             value = new if value is None else join(value, new)
         return UNKNOWN if value is None else value
 
 
-def _quietly_executed(engine: Engine, frame: Frame, statement: ast.stmt) -> None:
+def _quietly_executed(frame: Frame, statement: ast.stmt) -> None:
     def work() -> Value:
-        statements.execute(engine, frame, [statement])
+        statements.execute(frame, [statement])
         return NONE
 
-    engine.quietly(work)
+    frame.engine.quietly(work)
 
 
 def _function(engine: Engine, ref: str) -> Value:

@@ -1,43 +1,39 @@
-"""`with self.aside():` in a step: context managers of the project that lead to a side stream, and who joins it."""
+"""Context managers of the project that lead to a side stream, as in `with self.aside():`, and whether it is joined."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from graphsafe.scan.checks.side_stream import WAITS
 from graphsafe.scan.domain.values import Function, Instance, RuntimeObject, Value, options
-from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.execution.frame import Engine, Frame
+from graphsafe.scan.hazards.side_stream import WAITS
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted
-
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.engine import Engine
 
 JOINS = WAITS | {"synchronize"}
 SETS_STREAM = ("cuda.stream", "cuda.set_stream")
 
 
-def entered(engine: Engine, frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, manager: Value) -> None:
-    """Report a block whose work nothing joins, neither the manager when it ends nor the function afterwards."""
+def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, manager: Value) -> None:
+    """Emit a side stream whose work is joined neither by the manager when it ends nor by the function afterwards."""
     if not frame.hot or frame.node is None:
         return
-    if _leads_aside(engine, frame, expression, manager) and not _is_joined(engine, frame, frame.node, node):
-        engine.emit(frame, "StreamOp", "unjoined", expression)
+    if _leads_aside(frame, expression, manager) and not _is_joined(frame, frame.node, node):
+        frame.emit("StreamOp", "unjoined", expression)
 
 
-def _leads_aside(engine: Engine, frame: Frame, expression: ast.expr, manager: Value) -> bool:
-    """Whether a manager sets a side stream, and does not have another one wait for it when the block is left."""
+def _leads_aside(frame: Frame, expression: ast.expr, manager: Value) -> bool:
+    """Return whether a manager sets a side stream, and no other stream waits for it when the block ends."""
     if type(manager) is Instance:
-        enter, leave = (engine.project.find_method(manager.ref, name) for name in ("__enter__", "__exit__"))
-        if enter is None or not _sets_side_stream(engine, Function(enter, manager)):
+        enter, leave = (frame.project.find_method(manager.ref, name) for name in ("__enter__", "__exit__"))
+        if enter is None or not _sets_side_stream(frame.engine, Function(enter, manager)):
             return False
-        left = engine.project.function_node(leave) if leave is not None else None
+        left = frame.project.function_node(leave) if leave is not None else None
         return left is None or not _waits(ast.walk(left))
-    called = engine.evaluate_quietly(frame, expression.func) if isinstance(expression, ast.Call) else None
+    called = frame.evaluate_quietly(expression.func) if isinstance(expression, ast.Call) else None
     return any(
-        type(option) is Function and _yields_unjoined(engine, option) and _sets_side_stream(engine, option)
+        type(option) is Function and _yields_unjoined(frame.engine, option) and _sets_side_stream(frame.engine, option)
         for option in (options(called) if called is not None else ())
     )
 
@@ -47,13 +43,13 @@ def _sets_side_stream(engine: Engine, function: Function) -> bool:
     file = engine.project.file(path)
     if node is None or file is None:
         return False
-    inside = Frame(file, function.ref, {}, hot=False, level=0)
+    inside = Frame(engine, file, function.ref, {}, hot=False, level=0)
     if node.args.args and function.bound is not None:
         inside.env[node.args.args[0].arg] = function.bound
     return any(
         type(option) is RuntimeObject and option.kind == "stream" and option.detail == "side"
         for stream in _streams_set(node)
-        for option in options(engine.evaluate_quietly(inside, stream))
+        for option in options(inside.evaluate_quietly(stream))
     )
 
 
@@ -64,7 +60,7 @@ def _streams_set(function: ast.AST) -> tuple[ast.expr, ...]:
 
 
 def _yields_unjoined(engine: Engine, function: Function) -> bool:
-    """Whether a function under `contextmanager` sets a stream and waits for nothing behind its `yield`."""
+    """Return whether a function under `contextmanager` sets a stream and waits for nothing after its `yield`."""
     facts, node = engine.project.function_facts(function.ref), engine.project.function_node(function.ref)
     if facts is None or node is None or not any(name.endswith("contextmanager") for name in facts.decorators):
         return False
@@ -81,15 +77,13 @@ def _waits(nodes: Iterable[ast.AST]) -> bool:
     )
 
 
-def _is_joined(
-    engine: Engine, frame: Frame, function: ast.FunctionDef | ast.AsyncFunctionDef, block: ast.With | ast.AsyncWith
-) -> bool:
-    """Whether the function waits for a stream or an event behind the block, or calls something that does."""
+def _is_joined(frame: Frame, function: ast.FunctionDef | ast.AsyncFunctionDef, block: ast.With | ast.AsyncWith) -> bool:
+    """Return whether the function waits for a stream or an event after the block, or calls a function that does."""
     last = block.end_lineno or block.lineno
     after = [inner for inner in ast.walk(function) if isinstance(inner, ast.Call) and inner.lineno > last]
     if _waits(after):
         return True
-    called = (engine.evaluate_quietly(frame, call.func) for call in after)
+    called = (frame.evaluate_quietly(call.func) for call in after)
     refs = {option.ref for value in called for option in options(value) if type(option) is Function}
-    nodes = (engine.project.function_node(ref) for ref in refs)
+    nodes = (frame.project.function_node(ref) for ref in refs)
     return any(node is not None and _waits(ast.walk(node)) for node in nodes)

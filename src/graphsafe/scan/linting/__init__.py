@@ -1,1 +1,1 @@
-"""From events to findings, each with the chain of calls that leads to it."""
+"""Turns events into findings, each with the chain of calls that leads to it."""

@@ -1,4 +1,4 @@
-"""Who calls whom in hot code, and the shortest chains from roots."""
+"""The calls between hot functions, and the shortest chains from roots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class CallGraph:
     def __init__(self, record: Record) -> None:
         self._roots = record.roots
         self._calls: dict[str, list[tuple[int, str, Edge]]] = {}
-        "Function -> the line of each call, what it calls, and the edge."
+        "Function -> the line of each call, the called function, and the edge."
         self._callees: dict[str, dict[str, None]] = {}
         for callee, edges in record.edges.items():
             for edge in edges:
@@ -24,17 +24,17 @@ class CallGraph:
                     self._callees[caller] = {callee: None}
 
     def unguarded(self, caller: str) -> Iterator[str]:
-        """What a function calls wherever captures go."""
+        """Return the calls of a function that captures reach."""
         return (callee for _, callee, edge in self._calls.get(caller, ()) if not edge.guarded)
 
     def called_in(self, caller: str, blocks: Sequence[tuple[int, int]]) -> Iterator[str]:
-        """What a function calls between first and last lines."""
+        """Return the calls of a function between the first and the last line."""
         for line, callee, _ in self._calls.get(caller, ()):
             if any(first <= line <= last for first, last in blocks):
                 yield callee
 
     def reached(self, begun: Iterable[str], without: Set[str]) -> frozenset[str]:
-        """These functions and all that they call, but for some and what only those call."""
+        """Return these functions and all that they call, except some functions and their own callees."""
         stack = [ref for ref in begun if ref not in without]
         seen = set(stack)
         while stack:
@@ -44,9 +44,9 @@ class CallGraph:
         return frozenset(seen)
 
     def captures(self, is_compiled: Callable[[str], bool]) -> Mapping[str, Set[bool]]:
-        """For each hot function the captures that come to it: under torch.compile (True), without (False), or none.
+        """Return the captures that reach each hot function: under torch.compile (True), without it (False), or none.
 
-        `is_compiled` says so of a root or function by itself; whatever such a one calls is compiled with it.
+        `is_compiled` tells whether a root or function is compiled by itself; its callees are compiled with it.
         """
         waiting = [(ref, is_compiled(ref)) for ref in self._roots]
         found: dict[str, set[bool]] = {}
@@ -66,7 +66,7 @@ class CallGraph:
         return found
 
     def _nowhere(self, ref: str, found: dict[str, set[bool]]) -> None:
-        """Note that no capture comes to a function, nor to what only such ones call."""
+        """Note that no capture reaches a function, nor functions that only such functions call."""
         waiting = [ref]
         while waiting:
             ref = waiting.pop()
@@ -75,9 +75,9 @@ class CallGraph:
                 waiting += self._callees.get(ref, ())
 
     def chains(self) -> Mapping[str, Sequence[Edge]]:
-        """For each hot function its shortest way from a root: the edges from the root on, empty for a root.
+        """Return the shortest chain of edges from a root to each hot function; it is empty for a root.
 
-        A guarded call is on the way only where there is no way without one.
+        A chain has a guarded call only if each chain has one.
         """
         best: dict[str, tuple[Edge, ...]] = {ref: () for ref in self._roots}
         for guarded in (False, True):
@@ -94,7 +94,7 @@ class CallGraph:
         return best
 
     def root_counts(self) -> Mapping[str, int]:
-        """How many roots reach each hot function."""
+        """Return how many roots reach each hot function."""
         reached = {ref: 1 << number for number, ref in enumerate(self._roots)}
         order = self._callers_first()
         grows = True
@@ -111,7 +111,7 @@ class CallGraph:
         return {ref: bits.bit_count() for ref, bits in reached.items()}
 
     def _callers_first(self) -> Sequence[str]:
-        """What roots reach, each after all of its callers where calls make no cycle."""
+        """Return the functions that roots reach, each after all of its callers unless calls make a cycle."""
         order: list[str] = []
         seen: set[str] = set()
         stack = [(ref, False) for ref in self._roots]

@@ -1,14 +1,13 @@
-"""Puts summaries together into the record of hot code: those of all roots, and of all that these call.
+"""Joins summaries into the record of hot code: those of all roots, and of all functions that they call.
 
-Everything here is a set, or told root by root, so that it does not matter in which order the roots were read, nor
-which process read them: each gathers what it has read, and `joined` puts these records together.
+Everything here is a set, or recorded root by root. So the order of the roots does not matter, nor which process read
+them: each process gathers its own, and `joined` joins these records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from graphsafe.scan.checks import draws
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.record import SITE, Failure, Place, Record
@@ -26,11 +25,12 @@ from graphsafe.scan.domain.summary import (
     Summary,
 )
 from graphsafe.scan.domain.values import Tensor, Value
+from graphsafe.scan.hazards import draws
 from graphsafe.scan.symbols.project import Project
 
 
 def included(summaries: Iterable[Summary], seen: set[int] | None = None) -> Iterator[Summary]:
-    """These and all that they include, each once; `seen`: the ids of those that are known, which grows."""
+    """Yield these summaries and all that they include, each once. `seen` holds the ids of known ones, and grows."""
     seen = set() if seen is None else seen
     waiting = list(summaries)
     while waiting:
@@ -48,7 +48,7 @@ def new_roots(summaries: Iterable[Summary]) -> Iterator[NewRoot]:
 
 
 def passed_by_name(summaries: Iterable[Summary]) -> dict[str, dict[str, list[Tensor]]]:
-    """Method -> parameter -> the tensors that calls pass of which only the method's name is known."""
+    """Return by method and parameter the tensors that are passed by calls where only the method's name is known."""
     found: dict[str, dict[str, list[Tensor]]] = {}
     for summary in summaries:
         for item in summary.items:
@@ -58,7 +58,7 @@ def passed_by_name(summaries: Iterable[Summary]) -> dict[str, dict[str, list[Ten
 
 
 def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
-    """What calls of classes of plain fields put into these."""
+    """Return by field the values that calls of classes of plain fields put into it."""
     found: dict[Field, dict[str, Value]] = {}
     for summary in summaries:
         for key, values in summary.constructed.items():
@@ -67,7 +67,7 @@ def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
 
 
 def gather(steps: Sequence[Summary]) -> Record:
-    """`steps`: one for each place where reading began. The record's roots are functions that hold a capture."""
+    """Make the record of the summaries of all steps. Its roots are functions that hold a capture."""
     record = Record()
     writes: dict[WritePlace, dict[str, Write]] = {}
     for summary, guarded, without_uses in _states(steps):
@@ -96,7 +96,7 @@ def gather(steps: Sequence[Summary]) -> Record:
 
 
 def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str]) -> Record:
-    """The record of all that several have gathered; `whys`: root function -> why it is one."""
+    """Join several records into one. `whys` gives the reason for each root function."""
     record = Record(roots=dict(sorted(whys.items())))
     writes: dict[WritePlace, dict[str, Write]] = {}
     for part in records:
@@ -140,7 +140,7 @@ def _add_use(record: Record, use: Use) -> None:
 
 
 def _of_place(writes: Mapping[str, Write]) -> list[Write]:
-    """In order, and without those that captures do not reach where they reach others."""
+    """Return writes in order, without unreachable ones if captures reach others."""
     found = [writes[text] for text in sorted(writes)]
     return [write for write in found if write.guard is None] or found
 
@@ -154,14 +154,14 @@ def _in_order(place: Place) -> tuple[object, ...]:
 
 
 def _rank(event: Event) -> tuple[object, ...]:
-    """The plainest event of a place comes first."""
+    """Return a rank by which the plainest event of a place comes first."""
     words = sorted(event.words.items())
     rank = (event.guard is not None, event.confidence == "possible", _LEVELS.index(event.level), words)
     return *rank, event.guard or "", event.once, repr(event.compile_test)
 
 
 def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
-    """Each summary in each state in which it is included: guarded or not, its uses dropped or not."""
+    """Yield each summary in each state in which it is included: guarded or not, with its uses or without."""
     seen: dict[int, list[tuple[bool, bool]]] = {}
     waiting = [(summary, False, False) for summary in steps]
     while waiting:
@@ -176,11 +176,11 @@ def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
                 waiting.append((item.summary, guarded or item.guarded, without_uses or item.without_uses))
 
 
-# what comes first in a step
+# the order of events in a step
 
 
 def _order(state: StateLog, steps: Iterable[Summary]) -> None:
-    """Note, root by root, which places write what the step has read or used before."""
+    """Note, root by root, the places that write state which the step has read or used before."""
     keys = {write.key for writes in state.writes.values() for write in writes}
     telling: dict[int, Sequence[Item]] = {}
     for step in steps:
@@ -189,7 +189,7 @@ def _order(state: StateLog, steps: Iterable[Summary]) -> None:
 
 
 def _telling(summary: Summary, keys: set[str], known: dict[int, Sequence[Item]]) -> Sequence[Item]:
-    """The items that write state, or read or use what is written, and the calls that lead to such."""
+    """Return the items that write state, or read or use written state, and the calls that lead to such items."""
     if id(summary) not in known:
         known[id(summary)] = [
             item

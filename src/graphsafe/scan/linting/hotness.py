@@ -1,4 +1,4 @@
-"""Why a function is hot (the chain of calls from a root), or why it is not."""
+"""The reason why a function is hot (the chain of calls from a root), or why it is not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEFINITION = rb"^[ \t]*(?:async[ \t]+def|def|class)[ \t]+(%s)\b"
 class Definition:
     path: str
     name: str
-    "Qualified, functions inside functions too: `Outer.method.inner`."
+    "The qualified name, also of functions inside functions: `Outer.method.inner`."
     line: int
 
     @property
@@ -35,7 +35,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A place that names a function, called or not; what the name means there is not known."""
+    """A place that names a function, called or not; the name may mean another function there."""
 
     path: str
     line: int
@@ -46,29 +46,29 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Hotness:
-    """`root` None: not hot."""
+    """The reason why a function is hot; `root` is None if it is not."""
 
     definition: Definition
     reported: bool
     "Whether its file is among those that the scan reports on."
     root: Definition | None = None
     why: str = ""
-    "Why the root is one."
+    "The reason why the root is one."
     chain: Sequence[Edge] = ()
-    "The calls that lead from the root to it; guarded ones only where each chain has one."
+    "The calls that lead from the root to it; guarded ones only if each chain has one."
     further_roots: int = 0
     pattern: str | None = None
-    "What to write into hot-paths; None where only the function around it can be named."
+    "The pattern for hot-paths; None if only the function around it can be named."
     cold: str | None = None
-    "What says that it does not run in a step."
+    "The reason why it does not run in a step."
     uses: Sequence[Use] = ()
-    "Where it is named, those in hot functions first; looked up only for what is not hot."
+    "The places that name it, those in hot functions first; looked up only for functions that are not hot."
 
 
 def definitions(files: Files, root: Path, text: str) -> list[Definition]:
-    """The functions that `module:Qual.name`, `path.py:Qual.name`, or the end of a qualified name means.
+    """Return the functions that `module:Qual.name`, `path.py:Qual.name`, or the end of a qualified name means.
 
-    Raises RequestError where there are none, with the names that come close.
+    Raises RequestError if there are none, with similar names.
     """
     where, _, name = text.rpartition(":")
     project = Project(files)
@@ -83,7 +83,7 @@ def definitions(files: Files, root: Path, text: str) -> list[Definition]:
         matching = [found for found in matching if found.name == name]
     matching = matching or list(_inherited(project, root, where, name))
     if matching:
-        # Of overloads, and of a property's functions, the last.
+        # Of overloads, and of a property's functions, the last one counts.
         return sorted({found.ref: found for found in matching}.values(), key=lambda found: (found.path, found.line))
     if where.endswith(".py") and not any(_is_in(files, path, where, root) for path in files.paths):
         raise RequestError(f"--explain-path {text}: {where} is not among the files of this scan's project")
@@ -95,7 +95,7 @@ def definitions(files: Files, root: Path, text: str) -> list[Definition]:
 def hotness_of(
     wanted: Iterable[Definition], files: Files, record: Record, paths: HotnessRules, given: Collection[str]
 ) -> list[Hotness]:
-    """What the record of a scan knows about some functions. `given`: the files that the scan reports on."""
+    """Return what a scan's record knows about some functions. `given` are the files that the scan reports on."""
     project = Project(files)
     calls = CallGraph(record)
     chains = calls.chains()
@@ -137,7 +137,7 @@ def _placed(project: Project, ref: str) -> Definition:
 
 
 def _holding(files: Files, pattern: bytes) -> Iterator[str]:
-    """The files in whose text the pattern is found."""
+    """Return the files whose text matches the pattern."""
     searched = re.compile(pattern, re.M)
     for path in files.paths:
         if searched.search(files.data(path) or b""):
@@ -164,7 +164,7 @@ def _uses(project: Project, definition: Definition, hot: Collection[str]) -> Ite
 
 
 def _nodes(project: Project, path: str) -> Iterator[tuple[str, ast.AST]]:
-    """Every node of a file, with the qualified name of the function or class around it."""
+    """Yield every node of a file, with the qualified name of the function or class around it."""
     try:
         _, tree = parse_source(project.source(path))
     except Unreadable:
@@ -179,14 +179,14 @@ def _nodes(project: Project, path: str) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _inherited(project: Project, root: Path, where: str, name: str) -> Iterator[Definition]:
-    """The method that a class has from a base."""
+    """Return the method that a class inherits."""
     owner, _, method = name.rpartition(".")
     if not owner:
         return
     files = project.files
     found: dict[str, None] = {}
     for path in _holding(files, _DEFINITION % re.escape(owner.rpartition(".")[2]).encode()):
-        file = files.overview(path) if _is_in(files, path, where, root) else None
+        file = files.index(path) if _is_in(files, path, where, root) else None
         for cls in file.classes if file is not None else ():
             ref = project.find_method(f"{path}::{cls}", method) if _ends_with(cls, owner) else None
             if ref is not None:
@@ -196,7 +196,7 @@ def _inherited(project: Project, root: Path, where: str, name: str) -> Iterator[
 
 
 def _close(project: Project, name: str) -> list[str]:
-    """Qualified names that come near, looked for where the last part, or one like it, is defined."""
+    """Return similar qualified names, from files that define the last part or a similar one."""
     files = project.files
     last = name.rpartition(".")[2]
     every = re.compile(_DEFINITION % rb"\w+", re.M)

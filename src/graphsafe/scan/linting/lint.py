@@ -1,4 +1,4 @@
-"""From events to findings: which rules match, by which calls the line is reached, what is suppressed."""
+"""Make findings from events: match rules, find the chain of calls to the line, apply suppressions."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Level, Location, Suppression
 from graphsafe.report.source import line_of
 from graphsafe.rulebook import Match, Rule, Rulebook
-from graphsafe.scan.checks import declared_support, state_across_steps
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
+from graphsafe.scan.linting import declared_support
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.linting.regions import Regions
 from graphsafe.scan.linting.selection import Selection
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.source import Source, Unreadable
 from graphsafe.scan.sources.suppress import Comment, comments
+from graphsafe.scan.state import across_steps
 from graphsafe.scan.symbols.project import Project
 
 COMPILE = re.compile(r"(^|[._])compile(\(|$)")
-"Of decorators: `torch.compile`, `torch.compile(reduce-overhead)`, `support_torch_compile`."
+"Matches decorators that compile: `torch.compile`, `torch.compile(reduce-overhead)`, `support_torch_compile`."
 
 LAMBDA = re.compile(r"(?<=<lambda>:)\d+")
-"The line by which a lambda is called, in the function around it."
+"Matches the line number in the name of a lambda, counted in the function around it."
 
 
 class Linter:
@@ -45,11 +46,13 @@ class Linter:
         is_whole: bool = True,
         with_graphs: Set[str] = frozenset(),
         chooses_device: bool = False,
+        has_one_device: bool = False,
     ) -> None:
-        """`is_whole`: all that leads to the files was read, so that what was not found is not there.
+        """Take the record of a scan.
 
+        `is_whole`: all code that leads to the files was read, so a missing finding means that there is none.
         `with_graphs`: the files of packages that capture or replay graphs themselves. `chooses_device`: whether the
-        project makes another device the current one.
+        project makes another device the current one. `has_one_device`: whether each process does so once, by its rank.
         """
         self._project = project
         self._record = record
@@ -59,6 +62,7 @@ class Linter:
         self._is_whole = is_whole
         self._with_graphs = with_graphs
         self._chooses_device = chooses_device
+        self._has_one_device = has_one_device
         self._selection = Selection.of(config, rulebook)
         self._display: dict[str, str] = {}
         self._paths = HotnessRules(config)
@@ -66,14 +70,14 @@ class Linter:
         "Function -> whether torch.compile is at work in it."
         self._sites: dict[Edge, CallSite] = {}
         self._texts: dict[tuple[str, int], str] = {}
-        "The lines of findings, by the paths that are shown."
+        "Shown path and line -> the text of the line, for each finding."
         self._hidden: dict[str, list[tuple[int, int, str]]] = {}
-        "Path -> first and last lines, and codes, of what is too uncertain, or in another region than asked for."
+        "Path -> first line, last line and code of matches that are too uncertain or in another region than requested."
 
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
-        """What is to be said of these files, fingerprinted and in order; what is suppressed is marked, not dropped.
+        """Return the findings of these files, fingerprinted and in order. Suppressed findings are marked, not dropped.
 
-        `read` are the files, of these and others, whose own words were looked at.
+        `read` are the files whose text was searched for roots; some of them need not be reported on.
         """
         wanted = dict.fromkeys(paths)
         told = [path for path in read if path in wanted]
@@ -91,7 +95,13 @@ class Linter:
         counts = calls.root_counts()
         # File by file, since only the texts of the last files stay in memory.
         findings = []
-        for key in sorted(found):
+        general = {
+            (path, line, code)
+            for (path, line, _), matched in found.items()
+            for rule, *_ in matched
+            for code in rule.instead_of
+        }
+        for key in sorted(found.keys() - general):
             finding = self._finding(found[key], regions, chains, counts)
             if self._config.region in (None, finding.region) or finding.region is None:
                 findings.append(finding)
@@ -120,7 +130,7 @@ class Linter:
         found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]],
         hazards: dict[str, list[str]],
     ) -> None:
-        """Note what the rules say of an event, and which functions hold errors beyond doubt."""
+        """Note the matches of an event, and which functions hold certain errors."""
         for rule, match in self._rulebook.matching(event.kind, event.how):
             certain = event.confidence != "possible" and event.guard is None and not event.once
             if certain and (event.level or match.level or rule.level) == "error":
@@ -134,17 +144,19 @@ class Linter:
 
     def _events(self, paths: Container[str], regions: Regions) -> Iterable[tuple[Place, Event]]:
         record = self._record
-        written = state_across_steps.events(record.state)
+        written = across_steps.events(record.state)
         written_events = ((Place(w.path, w.function, event.span, event.kind, event.how), event) for w, event in written)
         for place, event in chain(record.events.items(), written_events):
             chosen = event.how == "literal-device" and event.level == "warning" and self._chooses_device
+            # The default capture stream is on the device that the process chose before it captured.
+            chosen = chosen or (event.how == "no-stream" and self._has_one_device)
             if chosen or (_needs_replay(event) and regions.of(_ref(place), event.span[0]) == "step"):
                 event = replace(event, confidence="possible")
             yield place, event
         yield from ((place, event) for place, event in record.replays.items() if place.path in paths)
 
     def _is_compiled(self, ref: str) -> bool:
-        """Whether torch.compile is at work in a function: its decorators, its class or the configuration say so."""
+        """Return whether a function runs under torch.compile, by its decorators, its class or the configuration."""
         if ref not in self._compiled:
             facts = self._project.function_facts(ref)
             path, why = ref.partition("::")[0], self._record.roots.get(ref, "")
@@ -173,7 +185,8 @@ class Linter:
         chains: Mapping[str, Sequence[Edge]],
         counts: Mapping[str, int],
     ) -> Finding:
-        """One finding for a rule's events on one line: the plainest of them, first by level, then from the left."""
+        """Make one finding from a rule's events on one line, after the plainest of them: by level, then from the
+        left."""
         ranked = sorted(
             group, key=lambda item: (item[3].guard is not None, item[3].confidence == "possible", item[3].span)
         )
@@ -196,7 +209,7 @@ class Linter:
         if root in self._record.roots:
             data["root"] = self._record.roots[root]
         line, column, end_line, end_column = event.span
-        source = self._project.files.shown(place.path)
+        source = self._project.files.source(place.path)
         shown = self.display(place.path)
         self._texts[shown, line] = line_of(source.lines, line)
         function = place.function.partition(".<lambda>")[0] or None
@@ -226,7 +239,7 @@ class Linter:
         )
 
     def _site(self, edge: Edge) -> CallSite:
-        """The findings of a large project share most of the calls that lead to them."""
+        """Return the call site of an edge; findings of a large project share most of them."""
         if edge not in self._sites:
             path, _, function = edge.caller.partition("::")
             around = self._project.function_around(edge.caller)
@@ -290,7 +303,7 @@ class Linter:
     # paths
 
     def display(self, path: str) -> str:
-        """Relative to the working directory, with forward slashes."""
+        """Return a path relative to the working directory, with forward slashes."""
         if path not in self._display:
             self._display[path] = from_here(path)
         return self._display[path]
@@ -306,7 +319,7 @@ class Linter:
 
     def _source(self, path: str) -> Source | None:
         try:
-            return self._project.files.shown(path)
+            return self._project.files.source(path)
         except (KeyError, Unreadable):
             return None
 
@@ -317,7 +330,7 @@ class _Words(dict[str, str]):
 
 
 def _needs_replay(event: Event) -> bool:
-    """Whether an event is a fault in a graph alone, and so only perhaps one in what an engine does around graphs."""
+    """Return whether an event is a fault only inside a graph, and so at most possible in host code around graphs."""
     return event.kind in ("AttrWrite", "Rng") or event.how in (
         "unjoined",
         "foreign-stream",
@@ -333,7 +346,7 @@ def _ref(place: Place) -> str:
 
 
 def _captured(event: Event, captures: Set[bool] | None) -> Event:
-    """An event as those captures see it that come to its function; None where that is not known."""
+    """Return an event as seen by the captures that reach its function. `captures` is None if they are not known."""
     test = event.compile_test
     if event.guard is not None or captures is None:
         return event

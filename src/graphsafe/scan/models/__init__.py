@@ -1,1 +1,1 @@
-"""What calls of libraries do and return: Python itself, torch, and those of the rulebook."""
+"""Models of libraries: the effects and results of calls into Python itself, torch, and those of the rulebook."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphsafe.scan.checks import container_state
+from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join, join_all, sequence
+from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.values import (
     BOOL,
     INT,
@@ -38,26 +39,23 @@ from graphsafe.scan.domain.values import (
     of_elements,
     options,
 )
+from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import protocols, type_tests
+from graphsafe.scan.state import container_state
 from graphsafe.scan.symbols.index import dotted
 
-if TYPE_CHECKING:
-    from graphsafe.scan.domain.arguments import Arguments
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
-
-Handler = Callable[["Engine", "Frame", ast.Call, "Arguments"], Value]
+Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
 
 
-def cast(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def cast(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     name = node.func.id if isinstance(node.func, ast.Name) else "index"
     for value in arguments.positional:
-        if protocols.called(engine, frame, node, value, f"__{name}__", "__index__", "__len__") is not None:
+        if protocols.called(frame, node, value, f"__{name}__", "__index__", "__len__") is not None:
             return NUMBER
         tensor, certain = as_tensor(value)
         if tensor is not None:
             if tensor.where != "host":
-                engine.emit(frame, "HostRead", "cast", node, confidence_of(tensor, certain), value=describe(value))
+                frame.emit("HostRead", "cast", node, confidence_of(tensor, certain), value=describe(value))
             return NUMBER
     if arguments.positional and type(arguments.positional[0]) is Number:
         return _cast_number(arguments.positional[0], node)
@@ -77,44 +75,44 @@ def _cast_number(value: Number, node: ast.Call) -> Number:
     return Number(state=value.state)
 
 
-def len_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def len_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.positional[0] if arguments.positional else UNKNOWN
     if type(value) is Sequence and value.items is not None and value.kind == "tuple":
         return number(len(value.items))
-    length = protocols.called(engine, frame, node, value, "__len__")
+    length = protocols.called(frame, node, value, "__len__")
     return INT if length is None else length
 
 
 def branching(how: str) -> Handler:
-    def handler(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-        key = protocols.key_called(engine, frame, node, arguments)
+    def handler(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+        key = protocols.key_called(frame, node, arguments)
         if key is not None:
-            ordered(engine, frame, node, of_elements("list", key), how)
+            ordered(frame, node, of_elements("list", key), how)
             items = arguments.positional if len(arguments.positional) > 1 else (element_of(arguments.positional[0]),)
             return of_elements("list", join_all(items)) if how == "sorted" else join_all(items)
-        return ordered(
-            engine, frame, node, arguments.positional[0] if len(arguments.positional) == 1 else arguments, how
-        )
+        return ordered(frame, node, arguments.positional[0] if len(arguments.positional) == 1 else arguments, how)
 
     return handler
 
 
-def ordered(engine: Engine, frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -> Value:
-    """max, min, any, all, sorted: the host asks each value how it compares, or whether it is true."""
+def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -> Value:
+    """Emit the branch of max, min, any, all or sorted, which compare values on the host or ask for their truth."""
 
     if isinstance(values, Lib | Function | RuntimeObject):
         return UNKNOWN
     if hasattr(values, "positional"):
         item = join_all(values.positional)
         for value in values.positional:
-            engine.use_number(frame, value, "operand", node)
+            frame.use_number(value, "operand", node)
         several = True
     else:
         item = element_of(values)
         several = type(values) is not Sequence or values.items is None or len(values.items) > 1 or how in ("any", "all")
+    if several and type(item) is Instance:
+        protocols.called(frame, node, item, "__lt__", "__gt__", arguments=Arguments((item,)))
     tensor, certain = as_tensor(item)
     if tensor is not None and tensor.where != "host" and several:
-        engine.emit(frame, "Branch", how, node, confidence_of(tensor, certain), value=describe(item))
+        frame.emit("Branch", how, node, confidence_of(tensor, certain), value=describe(item))
     if how in ("any", "all"):
         return BOOL
     if how == "sorted":
@@ -122,12 +120,34 @@ def ordered(engine: Engine, frame: Frame, node: ast.Call, values: Value | Argume
     if tensor is None and type(item) is Number:
         return replace(item, const=UNSET)
     if tensor is not None and type(item) is Union:
-        # The comparison decides whether it is the number or the tensor.
+        # The comparison decides whether the result is the number or the tensor.
         return join_all(replace(option, certain=False) if type(option) is Tensor else option for option in item.options)
     return item
 
 
-def sum_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def placed_in(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Emit the comparisons by which `bisect` and `heapq` find the place of an item in a list."""
+    if len(arguments.positional) > 1:
+        held, item = element_of(arguments.positional[0]), arguments.positional[1]
+        ordered(frame, node, Arguments((held, item)), "compare")
+    return INT
+
+
+def asserted(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Emit the branch of `torch._assert(condition, message)`, a function for Python's statement."""
+    condition = arguments.get(0, "condition") or UNKNOWN
+    tensor, certain = as_tensor(protocols.truth(frame, node, condition))
+    if tensor is not None and tensor.where != "host":
+        frame.emit("Branch", "assert", node, confidence_of(tensor, certain), value=describe(condition))
+    return NONE
+
+
+def hash_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    protocols.hashed(frame, node, arguments.get(0, "obj") or UNKNOWN)
+    return INT
+
+
+def sum_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     item = element_of(arguments.positional[0]) if arguments.positional else UNKNOWN
     tensor, _ = as_tensor(item)
     return (
@@ -139,7 +159,7 @@ def sum_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> 
     )
 
 
-def abs_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def abs_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.positional[0] if arguments.positional else UNKNOWN
     tensor, _ = as_tensor(value)
     return (
@@ -151,29 +171,29 @@ def abs_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> 
     )
 
 
-def range_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def range_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     for value in arguments.positional:
         tensor, certain = as_tensor(value)
         if tensor is not None and tensor.where != "host":
-            engine.emit(frame, "Extent", "range", node, confidence_of(tensor, certain), value=describe(value))
+            frame.emit("Extent", "range", node, confidence_of(tensor, certain), value=describe(value))
     return of_elements("iterator", INT)
 
 
-def enumerate_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def enumerate_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.positional[0] if arguments.positional else UNKNOWN
     if type(value) is Sequence and value.items is not None:
         return sequence("iterator", [sequence("tuple", (number(i), item)) for i, item in enumerate(value.items)])
     return of_elements("iterator", sequence("tuple", (INT, element_of(value))))
 
 
-def zip_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def zip_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if arguments.open:
         return of_elements("iterator", of_elements("tuple", join_all(element_of(v) for v in arguments.positional)))
     return of_elements("iterator", sequence("tuple", [element_of(value) for value in arguments.positional]))
 
 
 def listed(kind: str) -> Handler:
-    def handler(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    def handler(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         if not arguments.positional:
             return sequence(kind, ())  # type: ignore[arg-type]
         value = arguments.positional[0]
@@ -184,7 +204,7 @@ def listed(kind: str) -> Handler:
     return handler
 
 
-def dict_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def dict_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     base = arguments.positional[0] if arguments.positional else None
     items = dict(base.items) if type(base) is Dict else {}
     items.update(arguments.keywords)
@@ -192,7 +212,7 @@ def dict_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) ->
     return Dict(tuple(items.items())[:64], elem)
 
 
-def isinstance_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def isinstance_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(node.args) == 2 and arguments.positional:
         known = type_tests.is_instance(arguments.positional[0], node.args[1])
         if known is not None:
@@ -200,76 +220,70 @@ def isinstance_(engine: Engine, frame: Frame, node: ast.Call, arguments: Argumen
     return BOOL
 
 
-def getattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def getattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(arguments.positional) < 2:
         return UNKNOWN
     owner, name = arguments.positional[:2]
     if type(name) is not Number or not isinstance(name.const, str):
-        return _one_of_fields(engine, frame, node, owner)
+        return _one_of_fields(frame, node, owner)
     base = dotted(node.args[0])
     text = f"{base}.{name.const}" if base else None
     found = (
-        join_all(engine.attribute(frame, node, option, name.const, text) for option in options(owner))
+        join_all(frame.attribute(node, option, name.const, text) for option in options(owner))
         if options(owner)
         else UNKNOWN
     )
     if len(arguments.positional) > 2:
         default = arguments.positional[2]
-        return (
-            default
-            if type(found) is Unknown and type(default) is Number and default.const is False
-            else join(found, default)
-        )
+        return default if type(found) is Unknown and const_of(default) is False else join(found, default)
     return found
 
 
-def _one_of_fields(engine: Engine, frame: Frame, node: ast.Call, owner: Value) -> Value:
-    """`getattr(self, f.name)`: of a dataclass whose fields are all tensors, one of these."""
+def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
+    """Return one of the fields of a dataclass that are all tensors, as in `getattr(self, f.name)`."""
     unknown = Unknown(depends_on_step(owner), holds_device(owner))
-    facts = engine.project.class_facts(owner.ref) if type(owner) is Instance else None
+    facts = frame.project.class_facts(owner.ref) if type(owner) is Instance else None
     if facts is None or not facts.fields or not any("dataclass" in decorator for decorator in facts.decorators):
         return unknown
-    values = [engine.attribute(frame, node, owner, field, None) for field in facts.fields]
+    values = [frame.attribute(node, owner, field, None) for field in facts.fields]
     return join_all(values) if all(as_tensor(value)[0] is not None for value in values) else unknown
 
 
-def setattr_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def setattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(arguments.positional) == 3:
         owner, name, value = arguments.positional
-        named = name.const if type(name) is Number and isinstance(name.const, str) else None
-        engine.set_attribute(frame, node, owner, named, value)
+        named = const_of(name) if isinstance(const_of(name), str) else None
+        frame.set_attribute(node, owner, named, value)
     return NONE
 
 
-def map_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def map_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(arguments.positional) < 2:
         return UNKNOWN
     function, *iterables = arguments.positional
     items = tuple(element_of(value) for value in iterables)
     if type(function) is Lib and function.name in ("builtins.int", "builtins.float", "builtins.bool"):
-        return of_elements("iterator", cast(engine, frame, node, replace(arguments, positional=items, keywords={})))
-    return of_elements(
-        "iterator", engine.call_value(frame, node, function, replace(arguments, positional=items, keywords={}))
-    )
+        return of_elements("iterator", cast(frame, node, replace(arguments, positional=items, keywords={})))
+    return of_elements("iterator", frame.call_value(node, function, replace(arguments, positional=items, keywords={})))
 
 
-def filter_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def filter_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(arguments.positional) < 2:
         return UNKNOWN
     item = element_of(arguments.positional[1])
     if type(arguments.positional[0]) is NoneValue:
-        ordered(engine, frame, node, arguments.positional[1], "filter")
+        ordered(frame, node, arguments.positional[1], "filter")
     return of_elements("iterator", item)
 
 
-def next_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def next_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if not arguments.positional:
         return UNKNOWN
-    container_state.advanced(engine, frame, node, arguments.positional[0])
+    container_state.advanced(frame, node, arguments.positional[0])
     item = element_of(arguments.positional[0])
     return join(item, arguments.positional[1]) if len(arguments.positional) > 1 else item
 
 
-def type_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def type_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.positional[0] if arguments.positional else UNKNOWN
     return ClassValue(value.ref) if type(value) is Instance else UNKNOWN

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
-from graphsafe.scan.checks import container_state
-from graphsafe.scan.checks.cached_entries import may_drop_results
-from graphsafe.scan.checks.own_changes import own_change
-from graphsafe.scan.domain.arguments import Call
+from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import entry, held_in, kept, not_held
 from graphsafe.scan.domain.joins import element_of, join, sequence
+from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.values import (
     BOOL,
     INT,
@@ -36,29 +33,26 @@ from graphsafe.scan.domain.values import (
     of_elements,
     options,
 )
+from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import builtin_functions, formatting, named_tuples
+from graphsafe.scan.state import container_state
+from graphsafe.scan.state.cached_entries import may_drop_results
+from graphsafe.scan.state.own_changes import own_change
 from graphsafe.scan.symbols.index import dotted
 
-if TYPE_CHECKING:
-    from graphsafe.scan.domain.arguments import Arguments
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
 
-
-def method(engine: Engine, frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
+def method(frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
     if type(receiver) is Sequence or type(receiver) is Dict:
-        container_state.changed(engine, frame, node, receiver, name)
+        container_state.changed(frame, node, receiver, name)
     if type(receiver) is Sequence:
-        return _of_sequence(engine, frame, node, receiver, name, arguments)
+        return _of_sequence(frame, node, receiver, name, arguments)
     if type(receiver) is Dict:
-        return _of_dict(engine, frame, node, receiver, name, arguments)
+        return _of_dict(frame, node, receiver, name, arguments)
     assert type(receiver) is Number
-    return _of_text(engine, frame, node, receiver, name, arguments)
+    return _of_text(frame, node, receiver, name, arguments)
 
 
-def _of_sequence(
-    engine: Engine, frame: Frame, node: ast.Call, receiver: Sequence, name: str, arguments: Arguments
-) -> Value:
+def _of_sequence(frame: Frame, node: ast.Call, receiver: Sequence, name: str, arguments: Arguments) -> Value:
     if name in ("append", "extend", "insert", "add", "appendleft"):
         added = arguments.positional[-1] if arguments.positional else UNKNOWN
         if name == "extend":
@@ -69,7 +63,7 @@ def _of_sequence(
             if name == "append" and receiver.items is not None and len(receiver.items) < 64
             else None
         )
-        _put_back(engine, frame, node, Sequence(receiver.kind, items, elem, receiver.held_by), added)
+        _put_back(frame, node, Sequence(receiver.kind, items, elem, receiver.held_by), added)
         return NONE
     if name in ("pop", "popleft"):
         elem = receiver.elem
@@ -77,14 +71,14 @@ def _of_sequence(
     if name in ("index", "count"):
         tensor, certain = as_tensor(receiver.elem)
         if tensor is not None and tensor.where != "host":
-            engine.emit(frame, "Branch", "in", node, confidence_of(tensor, certain), value="a list of device tensors")
+            frame.emit("Branch", "in", node, confidence_of(tensor, certain), value="a list of device tensors")
         return INT
     if name == "numel":
         return INT
     if name in ("copy", "union", "intersection", "difference"):
         return not_held(receiver)
     if name == "sort":
-        builtin_functions.ordered(engine, frame, node, receiver, "sorted")
+        builtin_functions.ordered(frame, node, receiver, "sorted")
         return NONE
     if name in ("keys", "values", "items"):
         return receiver
@@ -92,61 +86,55 @@ def _of_sequence(
     return UNKNOWN if changed is None else changed
 
 
-def _of_dict(engine: Engine, frame: Frame, node: ast.Call, receiver: Dict, name: str, arguments: Arguments) -> Value:
+def _of_dict(frame: Frame, node: ast.Call, receiver: Dict, name: str, arguments: Arguments) -> Value:
     if name in ("get", "pop", "setdefault"):
-        key = arguments.get(0, "key")
-        default = arguments.get(1, "default")
-        known = dict(receiver.items)
-        found: Value = receiver.elem
-        if type(key) is Number and key.const is not UNSET and key.const in known:
-            found = known[key.const]
-        elif type(key) is Number and key.const is not UNSET and known:
-            # What other entries hold does not say what this one does.
-            found = Unknown(depends_on_step(found), holds_device(found))
-        if name == "setdefault" and default is not None:
-            return join(found, kept(default))
-        return found if default is None and name == "pop" else join(found, default if default is not None else NONE)
+        return _looked_up(receiver, name, arguments)
+    if name == "update":
+        _update(frame, node, receiver, arguments)
+        return NONE
+    keys = [number(key) for key, _ in receiver.items]
     if name == "items":
-        keys = [number(key) for key, _ in receiver.items]
-        if keys:
-            return sequence(
-                "list", [sequence("tuple", pair) for pair in zip(keys, dict(receiver.items).values(), strict=True)]
-            )
-        return of_elements("list", sequence("tuple", (UNKNOWN, receiver.elem)))
+        if not keys:
+            return of_elements("list", sequence("tuple", (UNKNOWN, receiver.elem)))
+        pairs = zip(keys, dict(receiver.items).values(), strict=True)
+        return sequence("list", [sequence("tuple", pair) for pair in pairs])
     if name == "values":
         return of_elements("list", receiver.elem)
     if name == "keys":
-        return (
-            sequence("list", [number(key) for key, _ in receiver.items])
-            if receiver.items
-            else of_elements("list", UNKNOWN)
-        )
-    if name == "copy":
-        return not_held(receiver)
-    if name == "update":
-        other = arguments.positional[0] if arguments.positional else UNKNOWN
-        added: Value = other.elem if type(other) is Dict else Unknown(depends_on_step(other))
-        for value in arguments.keywords.values():
-            added = join(added, value)
-        items = dict(receiver.items)
-        if type(other) is Dict:
-            items.update(other.items)
-        for name, value in arguments.keywords.items():
-            items[name] = value if receiver.held_by is None else held_in(value, entry(receiver.held_by, name))
-        _put_back(
-            engine,
-            frame,
-            node,
-            Dict(tuple(items.items())[:64], join(receiver.elem, added) if receiver.items else added, receiver.held_by),
-            added,
-        )
-        return NONE
-    return UNKNOWN
+        return sequence("list", keys) if keys else of_elements("list", UNKNOWN)
+    return not_held(receiver) if name == "copy" else UNKNOWN
 
 
-def _of_text(engine: Engine, frame: Frame, node: ast.Call, receiver: Number, name: str, arguments: Arguments) -> Value:
+def _looked_up(receiver: Dict, name: str, arguments: Arguments) -> Value:
+    """Return the result of `get`, `pop` or `setdefault`: the entry, or the default."""
+    key, default = arguments.get(0, "key"), arguments.get(1, "default")
+    known = dict(receiver.items)
+    found: Value = receiver.elem
+    const = const_of(key)
+    if const is not UNSET and known:
+        # The values of other entries say nothing about a missing one.
+        found = known[const] if const in known else Unknown(depends_on_step(found), holds_device(found))
+    if name == "setdefault" and default is not None:
+        return join(found, kept(default))
+    return found if default is None and name == "pop" else join(found, default if default is not None else NONE)
+
+
+def _update(frame: Frame, node: ast.Call, receiver: Dict, arguments: Arguments) -> None:
+    other = arguments.positional[0] if arguments.positional else UNKNOWN
+    added: Value = other.elem if type(other) is Dict else Unknown(depends_on_step(other))
+    items = dict(receiver.items)
+    if type(other) is Dict:
+        items.update(other.items)
+    for name, value in arguments.keywords.items():
+        added = join(added, value)
+        items[name] = value if receiver.held_by is None else held_in(value, entry(receiver.held_by, name))
+    elem = join(receiver.elem, added) if receiver.items else added
+    _put_back(frame, node, Dict(tuple(items.items())[:64], elem, receiver.held_by), added)
+
+
+def _of_text(frame: Frame, node: ast.Call, receiver: Number, name: str, arguments: Arguments) -> Value:
     if name == "format":
-        formatting.format_values(engine, frame, node, arguments.values())
+        formatting.format_values(frame, node, arguments.values())
         return STR
     if name in ("startswith", "endswith", "isdigit", "isalpha"):
         if isinstance(receiver.const, str) and arguments.positional and type(arguments.positional[0]) is Number:
@@ -166,7 +154,7 @@ def _of_text(engine: Engine, frame: Frame, node: ast.Call, receiver: Number, nam
     return replace(receiver, const=UNSET, type=None) if receiver.state or receiver.overridable_by else NUMBER
 
 
-def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, added: Value) -> None:
+def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> None:
     """Rebind the name that holds a container after a call that changed it."""
     function = node.func
     if not isinstance(function, ast.Attribute):
@@ -178,36 +166,36 @@ def _put_back(engine: Engine, frame: Frame, node: ast.Call, updated: Value, adde
         return
     if not isinstance(holder, ast.Attribute):
         return
-    owner = engine.evaluate(frame, holder.value)
+    owner = frame.evaluate(holder.value)
     if type(owner) is not Instance:
         return
     if not frame.hot:
-        engine.attributes.record(owner.ref, holder.attr, updated)
+        frame.attributes.record(owner.ref, holder.attr, updated)
     elif as_tensor(added)[0] is not None and function.attr in ("append", "appendleft", "extend", "insert"):
-        # A list of tensors that gets longer each step: the graph knows only those of the capture.
+        # The list of tensors gets longer each step, but the graph knows only those of the capture.
         text = dotted(holder) or holder.attr
-        key = engine.attributes.key(owner.ref, holder.attr)
-        engine.note(own_change(frame, node, key, text, added, grows=True))
+        key = frame.attributes.key(owner.ref, holder.attr)
+        frame.engine.note(own_change(frame, node, key, text, added, grows=True))
 
 
-def cached_call(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:
-    """A call of a function under `lru_cache`: the tensor it returns is kept from the first step on."""
-    value = engine.read(Call(function.ref, function.bound, arguments, depth=1, level=frame.level))
+def cached_call(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:
+    """Emit a call under `lru_cache` that returns a device tensor: the cache keeps it from the first step on."""
+    value = frame.engine.read(Call(function.ref, function.bound, arguments, depth=1, level=frame.level))
     tensor, certain = as_tensor(value)
     if (
         tensor is not None
         and tensor.where != "host"
         and certain
         and not _is_one_entry(arguments)
-        and may_drop_results(engine, function.ref)
+        and may_drop_results(frame.engine, function.ref)
     ):
         confidence = confidence_of(tensor, certain)
-        engine.emit(frame, "AttrWrite", "cached", node, confidence, value=f"`{function.ref.rpartition('::')[2]}`")
+        frame.emit("AttrWrite", "cached", node, confidence, value=f"`{function.ref.rpartition('::')[2]}`")
 
 
 def _is_one_entry(arguments: Arguments) -> bool:
-    """Whether a cache is asked for a device and constants alone: a process has one device, and so one entry."""
+    """Return whether the key of a cache is a device and constants alone: a process has one device, and so one entry."""
     values = [option for value in arguments.values() for option in options(value)]
     return any(type(value) is DeviceValue for value in values) and all(
-        type(value) is DeviceValue or (type(value) is Number and value.const is not UNSET) for value in values
+        type(value) is DeviceValue or const_of(value) is not UNSET for value in values
     )

@@ -1,27 +1,24 @@
-"""Turning values into text: print, str, logging."""
+"""Values turned into text by print, str and logging."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.numbers import type_of
 from graphsafe.scan.domain.values import (
     NONE,
     STR,
-    Number,
     Sequence,
     Value,
     as_tensor,
     confidence_of,
     describe,
 )
-from graphsafe.scan.models import operations
-
-if TYPE_CHECKING:
-    from graphsafe.scan.domain.arguments import Arguments
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.models import protocols
+from graphsafe.scan.models.op_arguments import tensors_in
 
 _LOGGING = {
     "debug": None,
@@ -33,16 +30,17 @@ _LOGGING = {
     "exception": "likely",
     "log": "possible",
 }
-"Confidence that a call formats its arguments: below the default level logging drops them unread."
+"The confidence that a call formats its arguments: logging drops those below the default level unread."
 
 
-def format_values(engine: Engine, frame: Frame, node: ast.AST, values: Iterable[Value], doubt: str = "likely") -> None:
+def format_values(frame: Frame, node: ast.AST, values: Iterable[Value], doubt: str = "likely") -> None:
     for value in values:
-        for tensor in operations.tensors_in(value):
+        if protocols.called(frame, node, value, "__str__", "__format__", "__repr__") is not None:
+            continue
+        for tensor in tensors_in(value):
             if tensor.where != "host":
                 confidence = confidence_of(tensor, as_tensor(value)[1] or type(value) is Sequence)
-                engine.emit(
-                    frame,
+                frame.emit(
                     "HostRead",
                     "format",
                     node,
@@ -51,27 +49,28 @@ def format_values(engine: Engine, frame: Frame, node: ast.AST, values: Iterable[
                 )
 
 
-def format_item(engine: Engine, frame: Frame, node: ast.AST, value: Value) -> None:
-    """What a format string puts into text: a value, or each element of a sequence."""
+def format_item(frame: Frame, node: ast.AST, value: Value) -> None:
+    """Emit the reads of a format string: of a value, or of each element of a sequence."""
     for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
+        protocols.called(frame, node, item, "__format__", "__str__", "__repr__")
         tensor, certain = as_tensor(item)
         if tensor is not None and tensor.where != "host":
-            engine.emit(frame, "HostRead", "format", node, confidence_of(tensor, certain), value=describe(item))
+            frame.emit("HostRead", "format", node, confidence_of(tensor, certain), value=describe(item))
 
 
-def log(engine: Engine, frame: Frame, node: ast.Call, level: str, arguments: Arguments) -> Value:
+def log(frame: Frame, node: ast.Call, level: str, arguments: Arguments) -> Value:
     doubt = _LOGGING.get(level, "possible")
     if doubt is not None:
-        format_values(engine, frame, node, arguments.values(), doubt)
+        format_values(frame, node, arguments.values(), doubt)
     return NONE
 
 
-def print_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    format_values(engine, frame, node, arguments.positional)
+def print_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    format_values(frame, node, arguments.positional)
     return NONE
 
 
-def text_(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    format_values(engine, frame, node, arguments.positional)
+def text_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    format_values(frame, node, arguments.positional)
     value = arguments.positional[0] if arguments.positional else STR
-    return value if type(value) is Number and value.type == "str" else STR
+    return value if type_of(value) == "str" else STR

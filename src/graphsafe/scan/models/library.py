@@ -1,13 +1,12 @@
-"""Names of libraries, by their dotted path: constants, and which model a call belongs to."""
+"""Names of libraries by their dotted path: constants, and the model that each call belongs to."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from graphsafe.scan.domain.arguments import unknown_result
+from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join_all
 from graphsafe.scan.domain.values import (
@@ -31,6 +30,7 @@ from graphsafe.scan.domain.values import (
     of_elements,
     options,
 )
+from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import (
     builtin_functions,
     formatting,
@@ -42,13 +42,9 @@ from graphsafe.scan.models import (
     runtime_objects,
     torch_functions,
 )
+from graphsafe.scan.models.op_arguments import tensors_in
 
-if TYPE_CHECKING:
-    from graphsafe.scan.domain.arguments import Arguments
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
-
-Handler = Callable[["Engine", "Frame", ast.Call, "Arguments"], Value]
+Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
 
 
 _DTYPES: dict[str, Dtype] = {
@@ -78,14 +74,14 @@ _ITERATING = frozenset(
     f"builtins.{name}"
     for name in "list tuple set enumerate zip map filter sum max min any all sorted iter reversed".split()
 )
-"What goes through its arguments."
+"Functions that iterate over their arguments."
 _DISTRIBUTION = re.compile(r"distributions\.\w+\.[A-Z]\w+$")
-"One by the module that defines it: `torch.distributions.normal.Normal`."
+"A distribution under the name of the module that defines it: `torch.distributions.normal.Normal`."
 _NUMPY = ("numpy", "np", "scipy", "cupy")
 
 
 def constant(name: str) -> Value:
-    """What a name of a library is before it is called."""
+    """Return the value of a library's name that is not called."""
     if name.startswith("torch."):
         last = name[6:]
         if last in _DTYPES:
@@ -109,63 +105,64 @@ def constant(name: str) -> Value:
     return Lib(name)
 
 
-def call(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
-    """`name(…)` for a dotted library name."""
-    named_calls.note(engine, frame, node, name)
-    handler = _FUNCTIONS.get(name)
+def call(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
+    """Return the result of `name(…)`, for a dotted name of a library."""
+    named_calls.note(frame, node, name)
     if name in _ITERATING:
-        given = (protocols.iterated(engine, frame, node, value) for value in arguments.positional)
+        given = (protocols.iterated(frame, node, value) for value in arguments.positional)
         arguments = replace(arguments, positional=tuple(given))
+    handler = _FUNCTIONS.get(name)
     if handler is not None:
-        return handler(engine, frame, node, arguments)
-    model = engine.libraries.find(name)
+        return handler(frame, node, arguments)
+    model = frame.engine.libraries.find(name)
     if model is not None:
-        return library_models.call(engine, frame, node, name, model, arguments)
+        return library_models.call(frame, node, name, model, arguments)
     if name.startswith("torch."):
-        return torch_functions.torch(engine, frame, node, name, arguments)
-    op = engine.ops.python(name)
+        return torch_functions.torch(frame, node, name, arguments)
+    op = frame.ops.python(name)
     if op is not None:
-        return operations.by_table(engine, frame, node, op, name, None, arguments)
-    head = name.partition(".")[0]
+        return operations.by_table(frame, node, op, name, None, arguments)
+    return _by_name(frame, node, name, arguments)
+
+
+def _by_name(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
+    """Return the result of a function of which only the module or the last name is known."""
+    head, last = name.partition(".")[0], name.rpartition(".")[2]
     if head in _NUMPY:
-        return _numpy(engine, frame, node, name, arguments)
+        return _numpy(frame, node, name, arguments)
     if head == "math":
-        return builtin_functions.cast(engine, frame, node, arguments)
-    if head == "logging" or name.endswith("getLogger"):
-        if name.endswith("getLogger"):
-            return RuntimeObject("logger")
-        return formatting.log(engine, frame, node, name.rpartition(".")[2], arguments)
-    if head == "pickle" and name.endswith(("dumps", "dump")):
-        return _serialised(engine, frame, node, arguments)
-    if name.rpartition(".")[2] == "init_logger":
+        return builtin_functions.cast(frame, node, arguments)
+    if name.endswith("getLogger") or last == "init_logger":
         return RuntimeObject("logger")
-    if name.endswith((".lru_cache", ".cache")):
-        return UNKNOWN
-    return unknown_result(arguments)
+    if head == "logging":
+        return formatting.log(frame, node, last, arguments)
+    if head == "pickle" and name.endswith(("dumps", "dump")):
+        return _serialised(frame, node, arguments)
+    return UNKNOWN if name.endswith((".lru_cache", ".cache")) else unknown_result(arguments)
 
 
-def _numpy(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
+def _numpy(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
     for value in arguments.values():
-        for tensor in operations.tensors_in(value):
+        for tensor in tensors_in(value):
             if tensor.where != "host":
-                engine.emit(frame, "Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
+                frame.emit("Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
     return ARRAY
 
 
-def _promised(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """`cast(T, value)`: what is not known of the value is what the type says."""
+def _promised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return the value of `cast(T, value)`, or the value that the type promises if it is not known."""
     kind, value = arguments.get(0, "typ"), arguments.get(1, "val")
     if type(value) is Unknown and type(kind) is Lib and kind.name == "torch.Tensor":
         return Tensor(step=value.step)
     return UNKNOWN if value is None else value
 
 
-def _serialised(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    _numpy(engine, frame, node, "", arguments)
+def _serialised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    _numpy(frame, node, "", arguments)
     return STR
 
 
-def _partial(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def _partial(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if not arguments.positional:
         return UNKNOWN
     made: list[Value] = []
@@ -180,7 +177,7 @@ def _partial(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments)
     return join_all(made) if made else UNKNOWN
 
 
-def _reduce(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def _reduce(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return element_of(arguments.positional[1]) if len(arguments.positional) > 1 else UNKNOWN
 
 
@@ -188,15 +185,12 @@ _FUNCTIONS: dict[str, Handler] = {
     "typing.cast": _promised,
     "typing_extensions.cast": _promised,
     "torch.device": torch_functions.device,
-    "torch.cuda.is_current_stream_capturing": runtime_objects.capturing,
-    "torch.cuda.graphs.is_current_stream_capturing": runtime_objects.capturing,
-    "torch.cuda.graph": torch_functions.capture,
-    "torch.cuda.graphs.graph": torch_functions.capture,
     "torch.Generator": runtime_objects.generator,
     "torch.nn.Parameter": torch_functions.parameter,
     "torch.nn.parameter.Parameter": torch_functions.parameter,
     "torch.nn.Buffer": torch_functions.parameter,
     "torch.nn.ModuleList": torch_functions.module_list,
+    "graphsafe.Step": torch_functions.step,
     "torch.nn.ParameterList": torch_functions.module_list,
     "torch.nn.ModuleDict": torch_functions.module_dict,
     "torch.nn.Sequential": torch_functions.sequential,
@@ -211,7 +205,7 @@ _FUNCTIONS: dict[str, Handler] = {
     "torch.cuda.is_available": torch_functions.available,
     "torch.is_tensor": torch_functions.is_tensor,
     "torch.is_floating_point": builtin_functions.len_,
-    "torch.get_default_dtype": lambda engine, frame, node, arguments: DtypeValue("float"),
+    "torch.get_default_dtype": lambda frame, node, arguments: DtypeValue("float"),
     "copy.deepcopy": torch_functions.copy_tensor,
     "copy.copy": torch_functions.copy_tensor,
     "functools.partial": _partial,
@@ -219,9 +213,14 @@ _FUNCTIONS: dict[str, Handler] = {
     "os.environ.get": runtime_objects.environment,
     "os.getenv": runtime_objects.environment,
     "operator.index": builtin_functions.cast,
+    "torch._assert": builtin_functions.asserted,
+    "builtins.hash": builtin_functions.hash_,
+    **{f"bisect.{name}": builtin_functions.placed_in for name in ("bisect", "bisect_left", "bisect_right")},
+    **{f"bisect.{name}": builtin_functions.placed_in for name in ("insort", "insort_left", "insort_right")},
+    **{f"heapq.{name}": builtin_functions.placed_in for name in ("heappush", "heappushpop", "heapreplace")},
     "itertools.chain": builtin_functions.listed("iterator"),
     "itertools.cycle": builtin_functions.listed("iterator"),
-    "itertools.count": lambda engine, frame, node, arguments: of_elements("iterator", INT),
+    "itertools.count": lambda frame, node, arguments: of_elements("iterator", INT),
     "collections.namedtuple": named_tuples.defined,
     "collections.deque": builtin_functions.listed("list"),
     "collections.OrderedDict": builtin_functions.dict_,
@@ -251,13 +250,13 @@ _FUNCTIONS: dict[str, Handler] = {
     "builtins.iter": builtin_functions.listed("iterator"),
     "builtins.dict": builtin_functions.dict_,
     "builtins.isinstance": builtin_functions.isinstance_,
-    "builtins.hasattr": lambda engine, frame, node, arguments: BOOL,
+    "builtins.hasattr": lambda frame, node, arguments: BOOL,
     "builtins.getattr": builtin_functions.getattr_,
     "builtins.setattr": builtin_functions.setattr_,
     "builtins.map": builtin_functions.map_,
     "builtins.filter": builtin_functions.filter_,
     "builtins.next": builtin_functions.next_,
     "builtins.type": builtin_functions.type_,
-    "builtins.id": lambda engine, frame, node, arguments: INT,
+    "builtins.id": lambda frame, node, arguments: INT,
     "builtins.round": builtin_functions.abs_,
 }

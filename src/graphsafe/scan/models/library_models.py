@@ -1,13 +1,12 @@
-"""Calls of libraries that the rulebook has a model of."""
+"""Calls of libraries for which the rulebook has a model."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from graphsafe.libraries import LibraryModel, Returns
-from graphsafe.scan.domain.arguments import unknown_result
+from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import sequence
 from graphsafe.scan.domain.naming import names_host
@@ -26,23 +25,20 @@ from graphsafe.scan.domain.values import (
     as_tensor,
     depends_on_step,
 )
+from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import named_calls
 
-if TYPE_CHECKING:
-    from graphsafe.scan.domain.arguments import Arguments
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
 
-
-def call(engine: Engine, frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments: Arguments) -> Value:
-    """`name` is the dotted name that was called; an object keeps it, so that its methods can be found behind it."""
+def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments: Arguments) -> Value:
+    """Return the result of a call by its model. A made object keeps the dotted `name`, by which its methods are
+    found."""
     if model.waits and not _reads_host(node, arguments) and not _loads_to_host(model, arguments):
-        engine.emit(frame, "HostRead", "library", node, value=f"`{name}`")
+        frame.emit("HostRead", "library", node, value=f"`{name}`")
     return returned(name, model, arguments)
 
 
 def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
-    """Whether what a call would copy to the host is there already, as a plan's index tensors may be."""
+    """Return whether the data that a call copies to the host is already there, as a plan's index tensors may be."""
     first = next(iter(arguments.values()), None)
     if first is None:
         return False
@@ -54,25 +50,23 @@ def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
 
 
 def _loads_to_host(model: LibraryModel, arguments: Arguments) -> bool:
-    """Whether a call that makes tensors on the host, where it is given no other device, is given none."""
+    """Return whether a call makes tensors on the host because it is given no other device."""
     return model.returns == "host-tensors" and not arguments.open and arguments.get(1, "device") is None
 
 
-def method(
-    engine: Engine, frame: Frame, node: ast.Call, owner: RuntimeObject, name: str, arguments: Arguments
-) -> Value:
-    """A method of an object that a library made."""
+def method(frame: Frame, node: ast.Call, owner: RuntimeObject, name: str, arguments: Arguments) -> Value:
+    """Return the result of a method of an object that a library made."""
     full = f"{owner.detail}.{name}"
-    named_calls.note(engine, frame, node, full)
-    model = engine.libraries.find(full)
+    named_calls.note(frame, node, full)
+    model = frame.engine.libraries.find(full)
     if model is None:
         after = unknown_result(arguments)
         return Unknown(after.step, True) if isinstance(after, Unknown) else after
-    return call(engine, frame, node, full, model, arguments)
+    return call(frame, node, full, model, arguments)
 
 
 def runtime_object(returns: Returns) -> RuntimeObject | None:
-    """The stream, event or context that a model says it returns."""
+    """Return the stream, event or context that a word of a model stands for."""
     made = _RUNTIME_OBJECTS.get(returns) if isinstance(returns, str) else None
     return RuntimeObject(*made) if made is not None else None
 
@@ -84,13 +78,13 @@ _RUNTIME_OBJECTS: Mapping[str, tuple[str, str | None]] = {
     "default-stream": ("stream", "default"),
     "host-generator": ("random", None),
     "array-generator": ("numpy-random", None),
-    **{kind: (kind, None) for kind in ("event", "graph", "stream-context", "device-context", "grad-mode")},
+    **{kind: (kind, None) for kind in ("event", "graph", "capture", "stream-context", "device-context", "grad-mode")},
 }
-"Kind and detail of the object that a word of libraries.yaml stands for."
+"Maps a word of libraries.yaml to the kind and detail of an object."
 
 
 def returned(name: str, model: LibraryModel, arguments: Arguments) -> Value:
-    """What a call gives of which a library's model says what it returns."""
+    """Return the result of a call by a word of its model."""
     return _returned(name, model.returns, arguments)
 
 
@@ -122,5 +116,6 @@ def _returned(name: str, returns: Returns, arguments: Arguments) -> Value:
         "array": ARRAY,
         "text": STR,
         "nothing": NONE,
+        "capturing": Number(type="bool", overridable_by="capturing"),
     }
     return simple.get(returns, Unknown(step, False))

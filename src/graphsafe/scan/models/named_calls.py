@@ -1,17 +1,14 @@
-"""Calls that rules match by the name of what is called, whatever it does."""
+"""Calls that rules match by the name of the called function, whatever it does."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
+from graphsafe.scan.execution.frame import Frame
 
 
-def note(engine: Engine, frame: Frame, node: ast.AST, name: str) -> None:
-    """`name` is dotted: that of a library, or module and qualified name of a function of the project."""
+def note(frame: Frame, node: ast.AST, name: str) -> None:
+    """Emit a call that rules match by its dotted name: a library's, or module and name of a function of the project."""
     if frame.hot:
-        for pattern in engine.libraries.matched(name):
-            engine.emit(frame, "Call", pattern, node, value=f"`{name}`")
+        for pattern in frame.engine.libraries.matched(name):
+            frame.emit("Call", pattern, node, value=f"`{name}`")

@@ -1,18 +1,15 @@
-"""Functions that ask for the platform, by name: what they answer where there are CUDA graphs."""
+"""Functions that ask for the platform, by name, and their answers on a machine with CUDA graphs."""
 
 from __future__ import annotations
 
 import ast
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import ON_CUDA, Number, number
+from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.symbols.index import dotted
-
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.call_frame import Frame
 
 OTHER_PLATFORM = re.compile(
     r"(^|\.)_?is_(torch_)?(npu|xpu|hpu|tpu|mps|musa|xla|cpu)(_available)?$|^torch\.(xpu|mps|npu|hpu)\.is_available$"
@@ -21,33 +18,34 @@ OTHER_PLATFORM = re.compile(
 OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
 "Functions that ask whether it runs on CUDA."
 NEXT_PLATFORM = re.compile(r"(^|\.)_?is_(rocm|hip|amd)(_available)?$")
-"Functions that ask whether it runs on AMD's cards, which have graphs as well, but are another machine."
+"Functions that ask whether it runs on AMD's cards. These have graphs as well, but are other machines."
 OTHER_PACKAGES = frozenset("aiter habana_frameworks intel_extension_for_pytorch torch_musa torch_npu torch_xla".split())
 "Packages that only machines with other cards have."
 AMD_NAME = re.compile(
     r"(?<![^_.])(rocm|forward_hip|aiter(?=_[a-z])|(?<=[a-z]_)aiter)(?![^_.])|(ROCM|ROCm|Rocm|Aiter)(?![a-z])"
 )
-"Words in the name of a module, class or function by which it is for AMD's cards. `aiter` alone is Python's."
+"""Words by whose presence in its name a module, class or function is for AMD's cards. `aiter` does not count alone:
+Python has a function of that name."""
 _ON_ROCM = replace(ON_CUDA, const=False)
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
-"Functions that ask whether host memory can be pinned, which is so where there are CUDA graphs."
+"Functions that ask whether host memory can be pinned, which is true wherever there are CUDA graphs."
 
 
 def answered(name: str, arguments: bool) -> Number | None:
-    """What a function of such a name returns; None where the name does not tell."""
+    """Return the answer of a function by its name, or None if the name does not tell."""
     if PINNABLE.search(name):
         return number(True)
     return None if arguments else _answer(name)
 
 
 def tested(frame: Frame, test: ast.expr) -> Number | None:
-    """`is_npu()`, the global `_is_xpu`, `platform.is_cuda()` as a condition."""
+    """Return the truth of a condition such as `is_npu()`, the global `_is_xpu` or `platform.is_cuda()`, or None."""
     name = _asked(frame, test)
     return None if name is None else _answer(name)
 
 
 def imported(frame: Frame, node: ast.Import | ast.ImportFrom) -> str | None:
-    """What keeps the lines behind an import off CUDA; one inside of a `try` only looks for the package."""
+    """Return why the lines after an import do not run on CUDA, or None. One in a `try` only looks for the package."""
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
     package = next((name for name in names if name.partition(".")[0] in OTHER_PACKAGES), None)
     return None if package is None or frame.tries else f"the import of `{package}`, which is for other cards"
@@ -55,7 +53,7 @@ def imported(frame: Frame, node: ast.Import | ast.ImportFrom) -> str | None:
 
 @lru_cache(maxsize=4096)
 def named_for_amd(module: str, function: str) -> tuple[str, ...]:
-    """What keeps all lines of a function off CUDA, if its name or its module's does."""
+    """Return why no line of a function runs on CUDA, by its name or its module's, as a list of one guard or none."""
     named = next((name for name in (function, module) if AMD_NAME.search(name)), None)
     return () if named is None else (f"the name `{named}`, which is for AMD's cards",)
 
@@ -75,7 +73,7 @@ def _answer(name: str) -> Number | None:
 
 
 def _asked(frame: Frame, test: ast.expr) -> str | None:
-    """The name of a function or of a global whose answer is tested."""
+    """Return the name of the function or global whose answer is tested."""
     if isinstance(test, ast.Call):
         return None if test.args else dotted(test.func)
     return test.id if isinstance(test, ast.Name) and test.id not in frame.env else None

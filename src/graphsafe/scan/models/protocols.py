@@ -1,64 +1,96 @@
-"""What Python calls on objects of the project: `__len__`, `__bool__`, `__iter__` and their kin."""
+"""Methods that Python itself calls on objects of the project: `__len__`, `__bool__`, `__iter__` and the like."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.joins import element_of, join_all
 from graphsafe.scan.domain.values import UNKNOWN, Function, Instance, Union, Value, of_elements, options
+from graphsafe.scan.execution.frame import Frame
 
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
+_OPERATORS: dict[type[ast.AST], str] = {
+    **{ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod"},
+    **{ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor"},
+    **{ast.LShift: "lshift", ast.RShift: "rshift"},
+}
+_COMPARISONS: dict[type[ast.AST], tuple[str, str]] = {
+    **{ast.Lt: ("__lt__", "__gt__"), ast.Gt: ("__gt__", "__lt__"), ast.LtE: ("__le__", "__ge__")},
+    **{ast.GtE: ("__ge__", "__le__"), ast.Eq: ("__eq__", "__eq__"), ast.NotEq: ("__ne__", "__ne__")},
+}
+"The method of the left operand, and that of the right one."
 
 
-def called(engine: Engine, frame: Frame, node: ast.AST, value: Value, *names: str) -> Value | None:
-    """What the first of these methods gives that an object has; None where it has none, or is no such object."""
+def called(frame: Frame, node: ast.AST, value: Value, *names: str, arguments: Arguments | None = None) -> Value | None:
+    """Call the first of these methods that an object of the project has; return None if it has none."""
     if type(value) is not Instance and type(value) is not Union:
         return None
     for option in options(value):
         if type(option) is not Instance:
             continue
         for name in names:
-            method = engine.project.find_method(option.ref, name)
+            method = frame.project.find_method(option.ref, name)
             if method is not None:
-                return engine.call(frame, node, Function(method, option), Arguments())
+                return frame.call(node, Function(method, option), arguments or Arguments())
     return None
 
 
-def truth(engine: Engine, frame: Frame, node: ast.AST, value: Value) -> Value:
-    """What Python asks for the truth of a value: of an object `__bool__`, or else `__len__`."""
-    answer = called(engine, frame, node, value, "__bool__", "__len__")
+def operated(frame: Frame, node: ast.AST, op: ast.operator, left: Value, right: Value, in_place: bool) -> Value | None:
+    """Return what `left op right` gives if one of the two is an object whose class says so."""
+    name = _OPERATORS[type(op)]
+    names = (f"__i{name}__", f"__{name}__") if in_place else (f"__{name}__",)
+    found = called(frame, node, left, *names, arguments=Arguments((right,)))
+    return called(frame, node, right, f"__r{name}__", arguments=Arguments((left,))) if found is None else found
+
+
+def compared(frame: Frame, node: ast.AST, op: ast.cmpop, left: Value, right: Value) -> Value | None:
+    """Return what a comparison gives if the class of one side defines it; `!=` asks `__eq__` where it has to."""
+    if isinstance(op, (ast.In, ast.NotIn)):
+        return called(frame, node, right, "__contains__", arguments=Arguments((left,)))
+    names = _COMPARISONS.get(type(op))
+    if names is None:
+        return None
+    also = ("__eq__",) if isinstance(op, ast.NotEq) else ()
+    found = called(frame, node, left, names[0], *also, arguments=Arguments((right,)))
+    return called(frame, node, right, names[1], *also, arguments=Arguments((left,))) if found is None else found
+
+
+def hashed(frame: Frame, node: ast.AST, key: Value) -> None:
+    """Read what a dict or set asks of an object that is a key."""
+    called(frame, node, key, "__hash__")
+
+
+def truth(frame: Frame, node: ast.AST, value: Value) -> Value:
+    """Return the value that Python tests for truth: the result of `__bool__` or `__len__`, or the value itself."""
+    answer = called(frame, node, value, "__bool__", "__len__")
     return value if answer is None else answer
 
 
-def iterated(engine: Engine, frame: Frame, node: ast.AST, value: Value) -> Value:
-    """What a loop goes through: of an object what `__iter__` gives, or else what `__getitem__` does."""
+def iterated(frame: Frame, node: ast.AST, value: Value) -> Value:
+    """Return the value that a loop goes through: the result of `__iter__` or of `__getitem__`, or the value itself."""
     if type(value) is not Instance and type(value) is not Union:
         return value
-    made = called(engine, frame, node, value, "__iter__")
+    made = called(frame, node, value, "__iter__")
     if made is not None:
-        items = called(engine, frame, node, made, "__next__")
+        items = called(frame, node, made, "__next__")
         return made if items is None else of_elements("iterator", items)
     for option in options(value):
         if type(option) is not Instance:
             continue
-        method = engine.project.find_method(option.ref, "__getitem__")
+        method = frame.project.find_method(option.ref, "__getitem__")
         if method is not None:
-            item = engine.call(frame, node, Function(method, option), Arguments((UNKNOWN,)))
+            item = frame.call(node, Function(method, option), Arguments((UNKNOWN,)))
             return of_elements("iterator", item)
     return value
 
 
-def key_called(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value | None:
-    """What the host compares in `sorted(rows, key=…)` and `max(…, key=…)`: the results of the key function."""
+def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | None:
+    """Return the results of the key function, which the host compares in `sorted(rows, key=…)` and `max(…, key=…)`."""
     key = arguments.keywords.get("key")
     if key is None or not arguments.positional:
         return None
     items = arguments.positional if len(arguments.positional) > 1 else (element_of(arguments.positional[0]),)
-    return engine.call_value(frame, node, key, Arguments((join_all(items),)))
+    return frame.call_value(node, key, Arguments((join_all(items),)))
 
 
-__all__ = ["called", "iterated", "key_called", "truth"]
+__all__ = ["called", "compared", "hashed", "iterated", "key_called", "operated", "truth"]

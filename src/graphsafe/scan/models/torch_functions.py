@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from graphsafe.scan.domain.arguments import unknown_result
+from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join_all
+from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.values import (
     BOOL,
     UNKNOWN,
@@ -29,64 +29,62 @@ from graphsafe.scan.domain.values import (
     of_elements,
     options,
 )
+from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.models import operations, tensors
+from graphsafe.scan.models.op_arguments import device_named, is_true, tensors_in
 
-if TYPE_CHECKING:
-    from graphsafe.scan.domain.arguments import Arguments
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
+Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
 
-Handler = Callable[["Engine", "Frame", ast.Call, "Arguments"], Value]
+_COMPUTING = ("torch.nn.functional.", "torch.special.", "torch.fft.")
+"Modules of torch whose functions make tensors of tensors."
 
 
-def torch(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
-    op = engine.ops.python(name)
+def torch(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
+    """Return the result of a function or class of torch that has no handler of its own."""
+    op = frame.ops.python(name)
     if op is None and name.startswith("torch.functional."):
-        op = engine.ops.python("torch." + name.rpartition(".")[2])
+        op = frame.ops.python("torch." + name.rpartition(".")[2])
     if op is not None:
-        return operations.by_table(engine, frame, node, op, name, None, arguments)
+        return operations.by_table(frame, node, op, name, None, arguments)
     if name.startswith("torch.ops."):
-        function = engine.custom_ops.function(name)
+        function = frame.engine.custom_ops.function(name)
         if function is not None:
-            return engine.call(frame, node, Function(function), arguments)
+            return frame.call(node, Function(function), arguments)
     last = name.rpartition(".")[2]
     if name.startswith("torch.Tensor."):
         receiver, certain = as_tensor(arguments.positional[0]) if arguments.positional else (None, False)
         if receiver is not None and certain:
-            return tensors.method(
-                engine, frame, node, receiver, last, replace(arguments, positional=arguments.positional[1:])
-            )
+            return tensors.method(frame, node, receiver, last, replace(arguments, positional=arguments.positional[1:]))
         return unknown_result(arguments)
-    if name.startswith("torch.nn.") and last[:1].isupper():
-        return RuntimeObject("module", name)
-    if name.startswith(("torch.cuda.", "torch.")) and last.endswith("Tensor") and last[:1].isupper():
-        return _typed_tensor(engine, frame, node, name, arguments)
-    if (
-        name.startswith("torch.optim.")
-        and last[:1].isupper()
-        and "lr_scheduler" not in name
-        and "swa_utils" not in name
-    ):
-        switches = [switch for switch in ("capturable", "fused") if operations.is_true(arguments.keywords.get(switch))]
-        return RuntimeObject("optimizer", " ".join([last, *switches]))
-    if (
-        last == "GradScaler"
-        and name.startswith(("torch.amp.", "torch.cuda.amp."))
-        and "enabled" not in arguments.keywords
-    ):
-        return RuntimeObject("scaler")
-    if (
-        name.startswith(("torch.nn.functional.", "torch.ops.", "torch.special.", "torch.fft.", "torch._C."))
-        or name.count(".") == 1
-    ):
-        involved = [tensor for value in arguments.values() for tensor in operations.tensors_in(value)]
-        if involved and not name.startswith(("torch.ops.", "torch._C.")):
+    made = _constructed(frame, node, name, last, arguments)
+    if made is not None:
+        return made
+    if name.startswith(_COMPUTING) or name.count(".") == 1:
+        involved = [tensor for value in arguments.values() for tensor in tensors_in(value)]
+        if involved:
             return replace(operations.elementwise(tuple(involved), None), ndim=None)
     return unknown_result(arguments)
 
 
-def _typed_tensor(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
-    """`torch.cuda.FloatTensor([1, 2])`: a host list goes to the device; a size makes an empty tensor."""
+def _constructed(frame: Frame, node: ast.Call, name: str, last: str, arguments: Arguments) -> Value | None:
+    """Return the object that a class of torch makes: a module, a typed tensor, an optimizer, a scaler; None for other
+    names."""
+    if not last[:1].isupper():
+        return None
+    if name.startswith("torch.nn."):
+        return RuntimeObject("module", name)
+    if last.endswith("Tensor"):
+        return _typed_tensor(frame, node, name, arguments)
+    if name.startswith("torch.optim.") and "lr_scheduler" not in name and "swa_utils" not in name:
+        switches = [switch for switch in ("capturable", "fused") if is_true(arguments.keywords.get(switch))]
+        return RuntimeObject("optimizer", " ".join([last, *switches]))
+    if last == "GradScaler" and name.startswith(("torch.amp.", "torch.cuda.amp.")):
+        return RuntimeObject("scaler") if "enabled" not in arguments.keywords else None
+    return None
+
+
+def _typed_tensor(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
+    """Return the tensor of `torch.cuda.FloatTensor([1, 2])`. A list is copied to the device; a size is not."""
     on_device = ".cuda." in name
     data = arguments.get(0, "data")
     if (
@@ -95,23 +93,23 @@ def _typed_tensor(engine: Engine, frame: Frame, node: ast.Call, name: str, argum
         and type(data) in (Sequence, Array)
         and as_tensor(getattr(data, "elem", UNKNOWN))[0] is None
     ):
-        engine.emit(frame, "Transfer", "literal", node, value="Python values")
+        frame.emit("Transfer", "literal", node, value="Python values")
     dtype: Dtype | None = (
         "bool" if "Bool" in name else "int" if any(k in name for k in ("Long", "Int", "Byte", "Short")) else "float"
     )
     return Tensor(where="device" if on_device else "host", dtype=dtype, literal=not on_device, fresh=True)
 
 
-def device(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def device(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.get(0, "type")
-    return operations.device_named(value) or DeviceValue("any")
+    return device_named(value) or DeviceValue("any")
 
 
-def same(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def same(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return arguments.positional[0] if arguments.positional else UNKNOWN
 
 
-def parameter(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def parameter(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.get(0, "data")
     tensor, _ = as_tensor(value) if value is not None else (None, False)
     if tensor is not None:
@@ -119,7 +117,7 @@ def parameter(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments
     return Tensor(dtype="float")
 
 
-def module_list(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def module_list(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.get(0, "modules")
     if value is None:
         return Sequence("tuple", (), UNKNOWN)
@@ -129,42 +127,49 @@ def module_list(engine: Engine, frame: Frame, node: ast.Call, arguments: Argumen
     return of_elements("tuple", UNKNOWN)
 
 
-def module_dict(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def step(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return `graphsafe.Step(fn, args, kwargs)` as the tuple that a target's factory may return in its place."""
+    fields = ((0, "fn", UNKNOWN), (1, "args", Sequence("tuple", (), UNKNOWN)), (2, "kwargs", Dict((), UNKNOWN)))
+    parts = tuple(arguments.get(position, name) or default for position, name, default in fields)
+    return Sequence("tuple", parts, join_all(parts))
+
+
+def module_dict(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.get(0, "modules")
     return value if type(value) is Dict else Dict((), UNKNOWN)
 
 
-def sequential(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def sequential(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return Sequence("tuple", None if arguments.open else tuple(arguments.positional), join_all(arguments.positional))
 
 
-def from_numpy(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def from_numpy(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return Tensor(where="host")
 
 
-def compile(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def compile(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     function = arguments.get(0, "model")
-    mode = arguments.keywords.get("mode")
-    if type(mode) is Number and mode.const in ("reduce-overhead", "max-autotune"):
-        root_of(engine, function, f"torch.compile(mode={mode.const!r})")
+    mode = const_of(arguments.keywords.get("mode"))
+    if mode in ("reduce-overhead", "max-autotune"):
+        root_of(frame.engine, function, f"torch.compile(mode={mode!r})")
     return function if function is not None else UNKNOWN
 
 
-def graphed(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def graphed(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     function = arguments.get(0, "callables")
-    root_of(engine, function, "torch.cuda.make_graphed_callables")
+    root_of(frame.engine, function, "torch.cuda.make_graphed_callables")
     return function if function is not None else UNKNOWN
 
 
 def handed_over(engine: Engine, value: Value | None, why: str) -> None:
-    """Make what torch will call in every step a hot root, unless its name or the configuration says that it is cold."""
+    """Make a function that torch calls in every step a hot root, unless its name or the configuration is cold."""
     for option in options(value) if value is not None else ():
         if type(option) is not Function or not engine.is_cold(option.ref):
             root_of(engine, option, why)
 
 
 def root_of(engine: Engine, value: Value | None, why: str) -> None:
-    """Make what is called when `value` is called a hot root."""
+    """Make the function that a call of `value` calls a hot root."""
     for option in options(value) if value is not None else ():
         if type(option) is Sequence:
             for item in option.items or (option.elem,):
@@ -179,26 +184,20 @@ def root_of(engine: Engine, value: Value | None, why: str) -> None:
                     break
 
 
-def capture(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return RuntimeObject("capture")
+def checkpoint(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    return _apply_first(frame, node, arguments)
 
 
-def checkpoint(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return _apply_first(engine, frame, node, arguments)
-
-
-def _apply_first(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def _apply_first(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if not arguments.positional:
         return unknown_result(arguments)
-    return engine.call_value(
-        frame, node, arguments.positional[0], replace(arguments, positional=arguments.positional[1:])
-    )
+    return frame.call_value(node, arguments.positional[0], replace(arguments, positional=arguments.positional[1:]))
 
 
-def cond(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    op = engine.ops.python("torch.cond")
+def cond(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    op = frame.ops.python("torch.cond")
     if op is not None:
-        operations.by_table(engine, frame, node, op, "torch.cond", None, arguments)
+        operations.by_table(frame, node, op, "torch.cond", None, arguments)
     operands = arguments.get(3, "operands")
     values = (
         operands.items
@@ -209,23 +208,23 @@ def cond(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> 
     )
     branches = [arguments.get(1, "true_fn"), arguments.get(2, "false_fn")]
     results = [
-        engine.call_value(frame, node, branch, replace(arguments, positional=tuple(values), keywords={}))
+        frame.call_value(node, branch, replace(arguments, positional=tuple(values), keywords={}))
         for branch in branches
         if branch is not None
     ]
     return join_all(results)
 
 
-def copy_tensor(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def copy_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.positional[0] if arguments.positional else UNKNOWN
     return replace(value, fresh=True, attr=None) if type(value) is Tensor else value
 
 
-def available(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def available(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return number(True)
 
 
-def is_tensor(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def is_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.positional[0] if arguments.positional else UNKNOWN
     if type(value) is Tensor and value.certain:
         return number(True)

@@ -1,4 +1,4 @@
-"""Tests of a value's type: what `isinstance` says of it."""
+"""Tests of a value's type by `isinstance`."""
 
 from __future__ import annotations
 

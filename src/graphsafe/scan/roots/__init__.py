@@ -1,1 +1,1 @@
-"""Where hot code begins, and which files may lead there."""
+"""Finds where hot code begins, and the files that may lead there."""

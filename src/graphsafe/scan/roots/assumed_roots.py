@@ -1,14 +1,14 @@
-"""Functions that run in a step, as far as their form shows, where no known step calls them."""
+"""Functions that seem to run in a step by their form, although no known step calls them."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.record import HOOK
 from graphsafe.scan.domain.values import Instance, Value
+from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
@@ -16,9 +16,6 @@ from graphsafe.scan.roots.registered_functions import entries_of, may_register, 
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
 from graphsafe.scan.symbols.kernels import is_kernel
-
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.engine import Engine
 
 AUTOGRAD = "of a torch.autograd.Function"
 STEP = "step of an optimizer, scheduler or sampler"
@@ -30,10 +27,10 @@ FACTORY = "made by a public function"
 PUBLIC = "a public function that works on tensors"
 RESULTS = "a public function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
-"Public, if it gives tensors back; else no root."
+"A public function that is a root only if it returns tensors."
 
 BY_FORM = (STEP, CALLABLE, METRIC, ENTRY, FACTORY, PUBLIC, RESULTS)
-"Those of which only the form says that a step runs them."
+"Reasons that rest on the form of a function alone."
 
 _WORDS = (
     b"def step(",
@@ -47,7 +44,7 @@ _WORDS = (
     b".impl(",
     b"op_func",
 )
-"One of these is in every file that holds such a function, unless it is a hook, registered or public."
+"Words of which one is in every file with such a function, unless it is a hook, registered or public."
 _HOOK_TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
 _HOOK_WORDS = (b"(module", b"(self, module")
 _HOOK = (("module",), ("args", "input", "inputs"), ("output", "outputs"))
@@ -58,12 +55,12 @@ _STEPS = ("step", "sample")
 
 
 def may_be_assumed(data: bytes) -> bool:
-    """Whether a file's text may hold one of these, public functions aside."""
+    """Return whether a file's text may hold an assumed root, public functions aside."""
     return any(word in data for word in _WORDS) or any(hooks_in(data)) or may_register(data)
 
 
 def hooks_in(data: bytes) -> Iterator[str]:
-    """The functions that take what torch hands to a forward hook."""
+    """Yield the functions that take the arguments of a forward hook."""
     found = _HOOK_TEXT.finditer(data) if any(word in data for word in _HOOK_WORDS) else ()
     return (match[1].decode() for match in found)
 
@@ -71,18 +68,18 @@ def hooks_in(data: bytes) -> Iterator[str]:
 def assumed_roots_of(
     engine: Engine, file: FileIndex, paths: HotnessRules, with_public: bool
 ) -> Iterator[tuple[str, Value | None, str]]:
-    """Function, receiver and reason of each; public functions may be among them (`with_public`)."""
+    """Yield function, receiver and reason of each assumed root of a file; `with_public` allows public functions."""
     forms = _Forms(engine, file, with_public)
     for facts in file.functions.values():
         why = forms.why(facts)
         if why is not None and not paths.is_cold(file.path, file.module, facts):
-            # Whoever calls it may call it on an instance of a subclass.
+            # A caller may call it on an instance of a subclass.
             receiver = Instance(f"{file.path}::{facts.owner}", declared=True) if facts.owner is not None else None
             yield f"{file.path}::{facts.name}", receiver, why
 
 
 class _Forms:
-    """By what form the functions of a file are roots."""
+    """Tells by which form a function of a file is a root."""
 
     def __init__(self, engine: Engine, file: FileIndex, with_public: bool) -> None:
         self._engine = engine
@@ -115,7 +112,7 @@ class _Forms:
         return None
 
     def _makes_step(self, facts: FunctionFacts) -> bool:
-        """Whether it defines and returns a function that takes tensors."""
+        """Return whether a function defines and returns another one that takes tensors."""
         node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
         if node is None or facts.owner is not None or not makes_function(node):
             return False
@@ -138,9 +135,9 @@ class _Forms:
         return None
 
     def _is_step(self, name: str, facts: FunctionFacts, cls: str) -> bool:
-        """By what the class derives from or works on, or by what the method takes or passes on.
+        """Return whether a method is a root, by its class's bases and fields or by the method's parameters and calls.
 
-        Where public functions are roots, its name says enough: some take tensors in a dict, or a model that makes them.
+        In files whose public functions are roots the method's name is enough: some take tensors in a dict, or a model.
         """
         if self._with_public:
             return True
@@ -163,7 +160,7 @@ class _Forms:
         )
 
     def _passed_on(self, facts: FunctionFacts, cls: str) -> Iterator[FunctionFacts]:
-        """The methods of the same object that a method calls with its own parameters."""
+        """Yield the methods of the same object that a method calls with its own parameters."""
         project = self._engine.project
         node = project.function_node(f"{self._file.path}::{facts.name}")
         if node is None or not node.args.args:
@@ -185,6 +182,7 @@ class _Forms:
         return len(names) == len(_HOOK) and all(name in words for name, words in zip(names, _HOOK, strict=True))
 
     def _takes_tensors(self, facts: FunctionFacts) -> bool:
-        """What a file computes with that does not import torch may as well be numbers."""
+        """Return whether a function takes tensors. In a file that does not import torch, operands may as well be
+        numbers."""
         node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
         return node is not None and takes_tensors(node, self._engine.ops, facts.is_method, self._imports_torch)

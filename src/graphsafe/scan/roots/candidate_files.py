@@ -1,4 +1,4 @@
-"""Which files are read first: those whose text may hold a root and that may lead to the files to report on."""
+"""Chooses the files that are read first: their text may hold a root, and they may lead to the files to report on."""
 
 from __future__ import annotations
 
@@ -9,51 +9,61 @@ from pathlib import Path
 
 from graphsafe.config import Config
 from graphsafe.rulebook import Rulebook
-from graphsafe.scan.interpreter.calls.budget import Scope
+from graphsafe.scan.execution.budget import Scope
 from graphsafe.scan.roots.assumed_roots import may_be_assumed
+from graphsafe.scan.roots.factories import may_make_step
 from graphsafe.scan.roots.importers import reading_plan
+from graphsafe.scan.roots.loop_roots import may_hold_loop
+from graphsafe.scan.roots.step_takers import StepNames, step_names, takes_surely
 from graphsafe.scan.symbols.index import CAPTURE_WORDS, HANDING_OVER
 from graphsafe.scan.symbols.project_files import Files
 
 TARGETS = ""
-"In place of a file's path: what configured targets return."
+"Stands in place of a file's path for the configured targets."
 MODULE = b"forward"
 # A search that begins with plain text, and looks back from there to the start of the word, is three times as fast.
 DERIVED = re.compile(rb"class(?<!\wclass)[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
-"What a torch module is: a class that has a base."
+"Matches a class with a base, as each torch module is one."
 CAPTURES: tuple[bytes, ...] = (
-    *(b"cuda.graph", b"CUDAGraph", b"make_graphed_callables", b"capture_begin", b".replay()"),
+    *(b"cuda.graph", b"xpu.graph", b"npu.graph", b"accelerator.Graph"),
+    *(b"CUDAGraph", b"make_graphed_callables", b"capture_begin", b".replay()"),
     *(b"import vllm", b"from vllm", b"import sglang", b"from sglang"),
 )
-"One of these is in every other text that captures, replays, or is built on an engine that does."
+"Words of which one is in every other text that captures, replays, or is built on an engine that does."
 COMPILES = re.compile(rb"""^[^#>\n]*\bmode=["']reduce-overhead""", re.M)
-"What asks torch.compile for graphs, in code: an option that users may set, and an example, capture nothing."
+"Matches code that asks torch.compile for graphs; an option that users may set, and an example, capture nothing."
 CHOOSES_DEVICE = b"set_device(", b"set_device_index("
-"One of these is in every text that makes another device the current one."
+"Words of which one is in every text that makes another device the current one."
+ONE_A_PROCESS = re.compile(rb"set_device(?:_index)?\([^()]{0,40}rank")
+"A call that makes a process's own device the current one before it captures: `torch.cuda.set_device(rank)`."
 OUTSIDE_STEPS = frozenset(
     "tests test testing conftest benchmarks examples scripts tools docs setup eval evals conversion convert".split()
 )
-"Modules and packages whose functions nobody calls in a step."
+"Modules and packages whose functions no step calls."
 PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
 "The definition of a public function."
 FEW = 10
-"The files to report on are few if they are less than one in so many of the project."
+"The files to report on are few if they are less than this part of the project."
 MAX_READINGS = 2700
-"How many functions are read for each of a few files: two to three seconds."
+"Number of functions that are read for each of a few files: two to three seconds."
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     paths: tuple[str, ...]
-    "In the order of reading, those to report on first; TARGETS among them stands for configured targets."
+    "The files in the order of reading, those to report on first. TARGETS stands for the configured targets."
     public: frozenset[str]
-    "Those whose public functions may be roots, since nothing in their package captures."
+    "Files whose public functions may be roots, since nothing in their package captures."
     with_graphs: frozenset[str]
     "The files of packages that capture or replay graphs themselves, or are built on an engine that does."
     chooses_device: bool
-    "Whether the project makes another device the current one: each of its processes has its own, then."
+    "Whether the project makes another device the current one, so that each of its processes has its own."
+    has_one_device: bool
+    "Whether each of its processes chooses one device, by its rank, for all of its work."
     scope: Scope | None
-    "None where the whole project is read."
+    "The files around the given ones, or None if the whole project is read."
+    step_names: StepNames
+    "The functions of the project that replay or train."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +72,23 @@ class RootPatterns:
 
     names: tuple[str, ...]
     words: tuple[bytes, ...]
-    "One of them is in every file that holds a capture, a replay, a promise about graphs, or a comment for this tool."
+    """Words of which one is in every file that holds a capture, a replay, a promise about graphs, or a comment for this
+    tool."""
     anywhere: bool
-    "Configured patterns may name any function."
+    "Whether configured patterns may name any function."
     named: tuple[bytes, ...]
-    "What engines call: one of them is in every other file that holds a root, unless a class is one."
+    "Names of functions that engines call. Every other file with a root has one of them, unless a class is a root."
     defined: re.Pattern[bytes]
-    "What defines one of these."
+    "Matches the definition of such a function."
 
     def may_be_in(self, data: bytes) -> bool:
-        """Whether a file's text may hold a root: to search for each word is three times as fast as a pattern."""
+        """Return whether a file's text may hold a root. Searching for each word is three times as fast as a pattern."""
         return (
             (MODULE in data and DERIVED.search(data) is not None)
             or any(word in data for word in self.words)
             or (any(name in data for name in self.named) and self.defined.search(data) is not None)
             or may_be_assumed(data)
+            or may_make_step(data)
         )
 
 
@@ -94,7 +106,7 @@ def root_patterns(config: Config, rulebook: Rulebook) -> RootPatterns:
 
 
 def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_patterns: RootPatterns) -> Candidates:
-    """`wanted`: the files to report on. Files that cannot be opened are noted among the problems of `files`."""
+    """Choose the files that may lead to the `wanted` ones. Files that cannot be opened become problems of `files`."""
     if are_few(wanted, files):
         sources = {path: data for path in files.names if (data := files.data(path)) is not None}
         files.held = sources
@@ -107,25 +119,29 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     packages = _by_package(files)
     capturing = frozenset(_with(packages, files, may_capture))
     public: frozenset[str] = frozenset()
-    if not (config.hot_paths or config.targets):
+    if not config.targets:
         others = (package for package in packages if package and package not in capturing)
         public = frozenset(path for package in others for path in _using_torch(files, package, packages[package]))
+    names = step_names(_taking_steps(packages, files))
     found: list[str] = []
     for path in candidates:
         data = files.data(path)
         if data is not None and (
             root_patterns.anywhere
             or root_patterns.may_be_in(data)
+            or may_hold_loop(data, names)
             or (path in public and PUBLIC.search(data) is not None)
         ):
             found.append(path)
     with_graphs = frozenset(path for package in capturing for path in packages[package])
     chooses_device = any(True for _ in _with(packages, files, may_choose_device))
-    return Candidates((*found, TARGETS) if config.targets else tuple(found), public, with_graphs, chooses_device, scope)
+    has_one_device = any(True for _ in _with(packages, files, lambda data: ONE_A_PROCESS.search(data) is not None))
+    paths = (*found, TARGETS) if config.targets else tuple(found)
+    return Candidates(paths, public, with_graphs, chooses_device, has_one_device, scope, names)
 
 
 def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
-    """The files by the outermost package that holds them; those in none are together."""
+    """Return the files by their outermost package; files in no package are together under an empty name."""
     found: dict[str, list[str]] = {}
     for path in files.names:
         found.setdefault(_outermost(path, files), []).append(path)
@@ -133,14 +149,24 @@ def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
 
 
 def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[bytes], bool]) -> Iterator[str]:
-    """The packages of which one file does something, by its text; tests, examples and the like do not count."""
+    """Yield the packages with a file whose text passes a test; tests, examples and the like do not count."""
     for package, paths in packages.items():
         if any(not _is_outside(path, package) and does(files.data(path) or b"") for path in paths):
             yield package
 
 
+def _taking_steps(packages: Mapping[str, Sequence[str]], files: Files) -> Iterator[bytes]:
+    """Yield what the files hold that replay or train, without tests, examples and the like."""
+    for package, paths in packages.items():
+        for path in paths:
+            data = files.data(path) or b""
+            if takes_surely(data) and not _is_outside(path, package):
+                yield data
+
+
 def _is_outside(path: str, package: str) -> bool:
-    """Whether a file of a package holds tests, examples or the like; the folder around the package counts, too."""
+    """Return whether a file of a package holds tests, examples or the like; the folder around the package counts,
+    too."""
     if not package:
         return False
     around = Path(package).parent
@@ -149,7 +175,7 @@ def _is_outside(path: str, package: str) -> bool:
 
 
 def _using_torch(files: Files, package: str, paths: Sequence[str]) -> Iterator[str]:
-    """The files of a package that use torch, without its tests, examples and the like."""
+    """Return the files of a package that use torch, without its tests, examples and the like."""
     return (path for path in paths if not _is_outside(path, package) and b"torch" in (files.data(path) or b""))
 
 
@@ -162,7 +188,7 @@ def may_choose_device(data: bytes) -> bool:
 
 
 def _outermost(path: str, files: Files) -> str:
-    """The folder of the package that holds a file and that no other package holds; empty for a file in none."""
+    """Return the folder of a file's outermost package, or an empty text if it is in none."""
     package, folder = "", str(Path(path).parent)
     while str(Path(folder, "__init__.py")) in files.names:
         package, folder = folder, str(Path(folder).parent)
@@ -170,11 +196,11 @@ def _outermost(path: str, files: Files) -> str:
 
 
 def are_few(wanted: Sequence[str], files: Files) -> bool:
-    """Whether it pays to find out which of the other files lead to these."""
+    """Return whether the wanted files are so few that only the files that lead to them are read."""
     return len(wanted) * FEW < len(files.names)
 
 
 def _definitions(names: Iterable[str]) -> re.Pattern[bytes]:
-    """A pattern for definitions of roots; other words may stand in a file that only mentions one."""
+    """Return a pattern for definitions of roots; a file that only mentions one does not match."""
     captures = "|".join(map(re.escape, CAPTURE_WORDS))
     return re.compile(rf"def (?:{'|'.join(map(re.escape, names))})\b|graphsafe: hot|{captures}".encode())

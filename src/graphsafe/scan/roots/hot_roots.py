@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from fnmatch import fnmatchcase
 from functools import cache
@@ -12,19 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Region
-from graphsafe.scan.domain.arguments import Call
-from graphsafe.scan.domain.record import AROUND_GRAPHS, COMPILED, ENTRY_POINT, TARGET
-from graphsafe.scan.domain.values import Instance, Sequence, Value, options
-from graphsafe.scan.models import torch_functions
+from graphsafe.scan.domain.record import AROUND_GRAPHS, COMPILED, ENTRY_POINT
+from graphsafe.scan.domain.values import Instance, Value
+from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
 
 if TYPE_CHECKING:
     from graphsafe.config import Config
-    from graphsafe.scan.interpreter.engine import Engine
 
 COLD_NAMES = frozenset(
     (
-        "__init__ __post_init__ __new__ __repr__ __str__ __del__ __getstate__ __setstate__ extra_repr load_weights "
+        "__init__ __post_init__ __new__ __del__ __getstate__ __setstate__ extra_repr load_weights "
         "weight_loader load_state_dict _load_from_state_dict reset_parameters init_weights _init_weights post_init "
         "from_pretrained save_pretrained process_weights_after_loading tie_weights register_hooks"
     ).split()
@@ -34,7 +32,7 @@ OTHER_HARDWARE = re.compile(
     r"(?<![^_.])(npu|xpu|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
     r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"
 )
-"Words in the name of a module, class or function by which it is for other hardware than CUDA graphs are."
+"Words in the name of a module, class or function that is for hardware without CUDA graphs."
 HOST_MODULE = re.compile(r"(?<![^_.])cpu(?![^_.])")
 MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
 "Modules that concern both host and device, whatever device their name contains."
@@ -52,11 +50,13 @@ COLD_BEGINNINGS = (
 )
 FORWARD = "forward of a torch module"
 COLD_PATHS = "cold-paths names it"
+HOT_PATH = "named in hot-paths"
+HOT_PATH_AROUND = "named in hot-paths, around graphs"
 COLD_ENDINGS = ("weight_loader", "_load_weights")
 COLD_WORDS = re.compile(
     r"^_?capture(_model|_\w*graphs?(_|$)\w*)?$|(?<![^_])(dummy|teardown|shutdown|destroy|recover|fault|failover|scale_up|scale_down)(?![^_])"
 )
-"Names of what makes the graphs, ends the process, changes its size, or starts again after a failure."
+"Names of functions that make the graphs, end the process, change its size, or start again after a failure."
 
 
 @cache
@@ -76,7 +76,7 @@ def is_preparing(module: str) -> bool:
 
 
 class HotnessRules:
-    """What configuration and marks say of a function: hot, cold, or nothing."""
+    """Tells by configuration and marks whether a function is hot or cold."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -93,7 +93,8 @@ class HotnessRules:
         return self._relative[path]
 
     def _in_project(self, path: str, module: str) -> str:
-        """The file's place in the project, with dots: a folder above its package may say what it is for."""
+        """Return the file's path in the project with dots. It is used because a folder above its package may name its
+        purpose."""
         if path not in self._places:
             place = self.relative(path)
             is_outside = place.startswith(("/", ".."))
@@ -104,7 +105,7 @@ class HotnessRules:
         return self.cold_because(path, module, facts) is not None
 
     def cold_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
-        """Why a function does not run in a step; None where nothing says so."""
+        """Return why a function does not run in a step, or None."""
         if facts.mark is not None:
             return "`# graphsafe: cold` marks it" if facts.mark == "cold" else None
         name = facts.name.rpartition(".")[2]
@@ -120,13 +121,19 @@ class HotnessRules:
             return COLD_PATHS
         return None
 
-    def is_hot(self, path: str, module: str, facts: FunctionFacts) -> bool:
+    def hot_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
+        """Return the mark or setting by which a function runs in every step, or None."""
         if facts.mark == "hot":
-            return True
-        return any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.hot_paths)
+            return "marked hot"
+        named = [
+            pattern.region
+            for pattern in self._config.hot_paths
+            if pattern.matches(self.relative(path), module, facts.name)
+        ]
+        return None if not named else HOT_PATH if "captured" in named else HOT_PATH_AROUND
 
     def is_compiled(self, path: str, module: str, facts: FunctionFacts) -> bool:
-        """Whether the configuration says that torch.compile is at work in a hot function."""
+        """Return whether the configuration says that torch.compile is at work in a hot function."""
         patterns = [pattern for pattern in self._config.hot_paths if pattern.compiled]
         return any(pattern.matches(self.relative(path), module, facts.name) for pattern in patterns)
 
@@ -134,12 +141,12 @@ class HotnessRules:
 def roots_of(
     engine: Engine, file: FileIndex, paths: HotnessRules, entry_points: Mapping[str, Region]
 ) -> Iterator[tuple[str, Value | None, str]]:
-    """Function, receiver and reason of every root that a file defines."""
+    """Yield function, receiver and reason of every root that a file defines."""
     for cls in file.classes.values():
         ref = f"{file.path}::{cls.name}"
         if not engine.attributes.is_module(ref):
             continue
-        # Who calls a module that has a `__call__` of its own comes there first.
+        # A call of a module with its own `__call__` runs that first.
         for name in ("__call__", "forward"):
             method = engine.project.find_method(ref, name)
             if method is not None and _own(engine, ref, method, cls.methods):
@@ -148,12 +155,12 @@ def roots_of(
                     yield method, Instance(ref), FORWARD
     for facts in file.functions.values():
         ref = f"{file.path}::{facts.name}"
-        # Whoever calls it may call it on an instance of a subclass.
+        # A caller may call it on an instance of a subclass.
         receiver = Instance(f"{file.path}::{facts.owner}", declared=True) if facts.owner is not None else None
         if paths.is_cold(file.path, file.module, facts):
             continue
-        if paths.is_hot(file.path, file.module, facts):
-            yield ref, receiver, "marked hot" if facts.mark == "hot" else "named in hot-paths"
+        if why := paths.hot_because(file.path, file.module, facts):
+            yield ref, receiver, why
         elif region := _region_of_entry_point(engine, ref, facts.name, entry_points):
             yield ref, receiver, ENTRY_POINT if region == "captured" else AROUND_GRAPHS
         elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):
@@ -163,7 +170,7 @@ def roots_of(
 def _region_of_entry_point(
     engine: Engine, ref: str, qualified: str, entry_points: Mapping[str, Region]
 ) -> Region | None:
-    """None for what is no entry point."""
+    """Return the region of an entry point, or None for another function."""
     name = qualified.rpartition(".")[2]
     if name in entry_points:
         return entry_points[name]
@@ -175,7 +182,7 @@ def _region_of_entry_point(
 
 @cache
 def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str, str]]]:
-    """Name -> the patterns that end in it, each with the parameter that it asks for, if any, and its entry."""
+    """Return, by name, the patterns that end in it, each with its entry and the parameter that it requires, if any."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for entry in sorted(entry_points):
         pattern, _, parameter = entry.rstrip(")").partition("(")
@@ -192,30 +199,15 @@ def _parameters(engine: Engine, ref: str) -> frozenset[str]:
 
 
 def _own(engine: Engine, ref: str, method: str, methods: dict[str, str]) -> bool:
-    """Whether a class defines something of its step itself: its `forward`, or a method that this calls."""
+    """Return whether a class itself defines its `forward`, or a method that this calls."""
     facts = engine.project.function_facts(method)
     return bool(methods) or (facts is not None and facts.owner is not None and f"::{facts.owner}" in ref)
 
 
 def capture_sites(file: FileIndex) -> Iterator[str]:
-    """Functions (or the module level, `path::`) that hold a capture, or make another function hot."""
+    """Yield the functions, or the module level (`path::`), that hold a capture or make another function hot."""
     if file.captures:
         yield f"{file.path}::"
     for facts in file.functions.values():
         if facts.captures or facts.hands_over:
             yield f"{file.path}::{facts.name}"
-
-
-def target_roots(engine: Engine, config: Config, files: Iterable[str]) -> None:
-    """What the configured targets' factories return is hot."""
-    known = set(files)
-    for target in config.targets.values():
-        where, _, factory = target.factory.rpartition(":")
-        path = str((config.root / where).resolve()) if where.endswith(".py") else ""
-        file = engine.project.file(path) if path in known else engine.project.module(where, str(config.root))
-        if file is None or engine.project.function_facts(f"{file.path}::{factory}") is None:
-            continue
-        value = engine.read(Call(f"{file.path}::{factory}"))
-        for option in options(value):
-            first = option.items[0] if type(option) is Sequence and option.items else option
-            torch_functions.root_of(engine, first, f"{TARGET}{target.name}")

@@ -1,7 +1,7 @@
-"""Where to begin reading in order to judge a few files of a project: at the files whose roots may call into them.
+"""Chooses where to begin reading in order to judge a few files of a project: at files whose roots may call into them.
 
-This is told from the text of import statements, so that few other files need to be parsed. In a large project nearly
-every file imports every other in the end; there only the nearest roots count.
+The text of import statements decides, so few other files need to be parsed. In a large project nearly every file
+imports every other in the end; there only the nearest roots count.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from graphsafe.scan.symbols.project import Project, is_module_base
 from graphsafe.scan.symbols.project_files import Files
 
 SMALL = 300
-"In a project of at most so many files, all files that import the given ones are read, directly or not."
+"In a project of at most this many files, all files that import the given ones are read, directly or not."
 MAX_NEAREST = 8
-"Files of a large project to begin at, besides the given ones."
+"Number of files of a large project to begin at, besides the given ones."
 
 _IMPORT = re.compile(rb"[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))")
 _NAME = re.compile(rb"(?:^|[(,\n])[ \t]*([\w.*]+)")
@@ -28,12 +28,12 @@ _OPERATOR = re.compile(rb"""(?:custom_op\(|op_name\s*=|\.impl\()\s*["'](?:\w+::)
 
 @dataclass(frozen=True, slots=True)
 class ReadingPlan:
-    """What to read in order to judge a few files."""
+    """The files to read in order to judge a few files."""
 
     candidates: tuple[str, ...]
     "The given files, and those that may hold a root and import them, directly or not. In the order of reading."
     scope: frozenset[str]
-    "These, and the files through which they import the given ones."
+    "The candidates, and the files through which they import the given ones."
     is_complete: bool
     "Whether every file that may lead to the given ones is among them."
 
@@ -41,7 +41,7 @@ class ReadingPlan:
 def reading_plan(
     files: Files, given: Sequence[str], sources: Mapping[str, bytes], holds_root: Callable[[bytes], object]
 ) -> ReadingPlan:
-    """The files to begin at for the `given` ones. `sources`: path -> content, of all files of the project."""
+    """Choose the files to begin at for the `given` ones. `sources` holds the content of all files of the project."""
     climb = _ImportGraph(files, sources)
     if len(files.names) <= SMALL:
         leading = climb.all({*given, *_bases(files, given)})
@@ -53,7 +53,7 @@ def reading_plan(
 
 
 class _ImportGraph:
-    """Which files import a file, or run an operator that it defines, directly and through others."""
+    """Tells which files import a file, or run an operator that it defines, directly or through others."""
 
     def __init__(self, files: Files, sources: Mapping[str, bytes]) -> None:
         self._files = files
@@ -76,7 +76,7 @@ class _ImportGraph:
     def nearest(
         self, given: Sequence[str], callers: Iterable[str], holds_root: Callable[[bytes], object]
     ) -> ReadingPlan:
-        """Up to the nearest files that hold a root: what files above these pass down goes through them."""
+        """Follow importers up to the nearest files that hold a root: calls from further up go through these."""
         seen = dict.fromkeys(given)
         starts: list[str] = []
         above = [*callers, *self._above(given)]
@@ -101,24 +101,24 @@ class _ImportGraph:
 
 
 def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
-    """The files of base classes: a method may be called on a value that is only known to be of the base."""
+    """Return the files of base classes: a method may be called on a value of which only the base is known."""
     project = Project(files)
     for path in given:
-        file = files.overview(path)
+        file = files.index(path)
         for name in file.classes if file is not None else ():
             yield from (base.partition("::")[0] for base in project.mro(f"{path}::{name}") if "::" in base)
 
 
 def _callers(files: Files, given: Iterable[str], sources: Mapping[str, bytes]) -> Iterator[str]:
-    """The files that name a base of the given classes and call a method that these override.
+    """Return the files that name a base of the given classes and call a method that these override.
 
-    Not those that derive classes of it somewhere else, which call their own. The steps of torch modules are roots.
+    Files that derive other classes from the base call their own methods. The steps of torch modules are roots.
     """
     project = Project(files)
     calls: dict[str, set[bytes]] = {}
     own: set[str] = set()
     for path in given:
-        file = files.overview(path)
+        file = files.index(path)
         for facts in file.classes.values() if file is not None else ():
             order = project.mro(f"{path}::{facts.name}")
             if any(is_module_base(base) for base in order):
@@ -156,7 +156,7 @@ def _imported(data: bytes, module: str, is_package: bool) -> Iterator[str]:
 
 
 def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
-    """What `_IMPORT` finds at the beginning of lines: to look for the word first costs a fifth."""
+    """Yield the matches of `_IMPORT` at the beginning of lines; looking for the word first costs a fifth."""
     end = 0
     while (word := data.find(b"import", end)) >= 0:
         match = _IMPORT.match(data, data.rfind(b"\n", 0, word) + 1)
@@ -168,7 +168,7 @@ def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
 
 
 def _with_parents(dotted: str) -> Iterator[str]:
-    """`import a.b.c` runs `a` and `a.b` as well."""
+    """Yield the parents too: `import a.b.c` runs `a` and `a.b` as well."""
     parts = dotted.split(".")
     for count in range(1, len(parts) + 1):
         yield ".".join(parts[:count])

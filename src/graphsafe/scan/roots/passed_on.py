@@ -1,24 +1,25 @@
-"""Parameters that are tensors because a function hands them to another one of the project that takes tensors there."""
+"""Parameters that are tensors because a function passes them to another one of the project that takes tensors there."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from graphsafe.scan.interpreter.engine import Engine
+from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.roots.tensor_arguments import Definition, tensor_parameters, undeclared
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import FunctionFacts, dotted
 
 MAX_CALLS = 3
-"So many calls deep: what users call checks its arguments, and hands them to what checks once more, and then computes."
+"""Number of calls through which a parameter is followed. Public functions check arguments and pass them on to further
+checks."""
 
 _Call = tuple[str, tuple[tuple[int | str, str], ...]]
-"What is called, and the parameters that it is given by name: at which position, or as which keyword."
+"A called function, and the caller's parameters that it is given: position or keyword -> parameter."
 
 
 def takes_tensors_at_last(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: bool) -> bool:
-    """Whether a function hands one of its parameters on until it is taken for a tensor."""
+    """Return whether a function passes one of its parameters on until it is used as a tensor."""
     return bool(_tensors(engine, facts, path, with_arithmetic, MAX_CALLS))
 
 
@@ -43,9 +44,9 @@ def _tensors(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: b
 
 
 def _meant(engine: Engine, facts: FunctionFacts, path: str, called: str) -> str | None:
-    """The function of the project that a name, `module.name` or `self.name` means in a function."""
+    """Return the project's function that a name, `module.name` or `self.name` means in a function."""
     project = engine.project
-    file = project.files.overview(path)
+    file = project.files.index(path)
     head, *rest = called.split(".")
     if file is None:
         return None

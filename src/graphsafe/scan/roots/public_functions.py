@@ -1,13 +1,13 @@
-"""Public functions of a library, as far as their form shows that its users call them in a step.
+"""Public functions of a library that its users seem to call in a step, by their form.
 
-Who calls them inside of the library says little: a metric's own report calls what a training step of its users calls.
+Calls inside the library say little: a metric's own report calls the same functions as a user's training step.
 """
 
 from __future__ import annotations
 
 import ast
 
-from graphsafe.scan.interpreter.engine import Engine
+from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.roots.passed_on import takes_tensors_at_last
 from graphsafe.scan.roots.tensor_arguments import Definition, takes_tensors
 from graphsafe.scan.sources.node_memo import memoize_on_node
@@ -22,13 +22,13 @@ def is_public(facts: FunctionFacts) -> bool:
 
 
 def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> bool | None:
-    """Whether a public function takes tensors, or computes with those that a step has put into its object.
+    """Return whether a public function takes tensors, or computes with tensors that a step has put into its object.
 
-    None where it may: what a function computes with may as well be numbers. Then it is for what it returns to say.
+    Returns None if its operands may as well be numbers: then its result decides.
     """
     node = engine.project.function_node(f"{file.path}::{facts.name}")
     if node is None or _asks_clock(node):
-        # Who measures steps waits for them, and is none.
+        # A function that times steps waits for them, and is not itself a step.
         return False
     if takes_tensors_at_last(engine, facts, file.path, False) or _computes_with_gathered(engine, file, facts, node):
         return True
@@ -36,7 +36,7 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
 
 
 def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:
-    """Whether it reads what another public method that takes tensors has put into its object."""
+    """Return whether a method reads attributes that another public method with tensors has assigned."""
     if facts.owner is None or facts.decorators:
         return False
     read = _reads(node)
@@ -58,7 +58,7 @@ def _asks_clock(function: ast.AST) -> bool:
 
 @memoize_on_node
 def _reads(method: ast.AST) -> frozenset[str]:
-    """The attributes of `self` that it reads."""
+    """Return the attributes of `self` that a function reads."""
     return frozenset(
         inner.attr
         for inner in ast.walk(method)
@@ -68,7 +68,7 @@ def _reads(method: ast.AST) -> frozenset[str]:
 
 @memoize_on_node
 def _fills(method: ast.AST) -> frozenset[str]:
-    """The attributes of `self` that it assigns, or whose list, set or dict it adds to."""
+    """Return the attributes of `self` that a function assigns, or whose list, set or dict it adds to."""
     found = set()
     for inner in ast.walk(method):
         held: ast.AST | None = None

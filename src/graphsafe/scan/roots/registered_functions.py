@@ -1,4 +1,4 @@
-"""Functions that are called by what they stand in: a table, a registry, the dispatcher's operators."""
+"""Functions that are called through a table, a registry or the dispatcher's operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REGISTERS = re.compile(r"(^|[_.])register(_|$)")
 _OTHERS = re.compile(r"fake|meta|abstract|atexit|autograd|_cpu|cpu_")
 "Registrations and names of functions that describe an operator, or are not for the GPU."
 _OPERATORS = ("custom_op", "triton_op", "library.impl", "register_kernel")
-# With the line's beginning as a character the search looks for that first: four times as fast as with an anchor.
+# Starting with the line break as a character makes the search four times as fast as with an anchor.
 _TABLE = re.compile(rb"\n[A-Z][A-Z0-9_]*[^\n=]*=[ \t]*\{")
 _REGISTERING = re.compile(rb"\n@[\w.]*register")
 _DECORATOR = re.compile(rb"\n@(\w+)")
@@ -24,7 +24,7 @@ _FILLS = frozenset(("update", "append", "setdefault", "add"))
 
 
 def may_register(data: bytes) -> bool:
-    """Whether a file's text may put functions into a table or registry."""
+    """Return whether a file's text may put functions into a table or registry."""
     if b"torch" not in data:
         return False
     data = b"\n" + data
@@ -34,7 +34,7 @@ def may_register(data: bytes) -> bool:
 
 
 def operators_of(file: FileIndex, data: bytes) -> Iterator[str]:
-    """Functions of a file that implement a custom operator; `data`: its text."""
+    """Yield the functions of a file that implement a custom operator; `data` is its text."""
     named = {function for _, function in operators_in(data)}
     for facts in file.functions.values():
         is_decorated = any(decorator.endswith(_OPERATORS) for decorator in facts.decorators)
@@ -43,7 +43,7 @@ def operators_of(file: FileIndex, data: bytes) -> Iterator[str]:
 
 
 def entries_of(project: Project, file: FileIndex) -> Iterator[str]:
-    """Functions of a file that a decorator enters somewhere, or that stand in a table at the file's module level."""
+    """Yield the functions of a file that a decorator registers, or that are in a table at the file's module level."""
     for facts in file.functions.values():
         if facts.owner is None and any(_enters(project, file, decorator) for decorator in facts.decorators):
             yield facts.name
@@ -68,7 +68,7 @@ def _enters(project: Project, file: FileIndex, decorator: str) -> bool:
 
 @memoize_on_node
 def _fills_table(decorator: ast.AST) -> bool:
-    """Whether a decorator puts something into a table that it did not make itself."""
+    """Return whether a decorator puts something into a table that it did not make itself."""
     own = {inner.arg for inner in ast.walk(decorator) if isinstance(inner, ast.arg)}
     own |= {
         inner.id for inner in ast.walk(decorator) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
@@ -85,7 +85,7 @@ def _fills_table(decorator: ast.AST) -> bool:
 
 
 def _calls(decorator: ast.AST, own: set[str]) -> bool:
-    """Whether it calls what it is given: then it wraps that, as a cache does."""
+    """Return whether a decorator calls the function that it is given: then it wraps the function, as a cache does."""
     return any(
         isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in own
         for inner in ast.walk(decorator)

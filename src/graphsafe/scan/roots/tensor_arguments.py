@@ -1,4 +1,4 @@
-"""Whether a function takes tensors, as its own text shows: by annotations, or by what the body does with arguments."""
+"""Tells whether a function takes tensors, by its annotations or by how the body uses its arguments."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def takes_tensors(function: Definition, ops: OpTable, is_method: bool, with_arithmetic: bool) -> bool:
-    """Whether one of the parameters is a tensor."""
+    """Return whether one of the parameters is a tensor."""
     return any(True for _ in tensor_parameters(function, ops, is_method, with_arithmetic))
 
 
 def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_arithmetic: bool) -> Iterator[str]:
-    """The parameters that are tensors; a method's receiver is none.
+    """Return the parameters that are tensors, without a method's receiver.
 
-    `with_arithmetic`: what is multiplied, compared or indexed counts as one, too, unless its annotation or default says
-    otherwise. Numbers and arrays are treated so as well, which is for the caller to judge.
+    `with_arithmetic` counts a parameter that is multiplied, compared or indexed, unless its annotation or default says
+    otherwise. Code uses numbers and arrays in the same way, so the caller has to judge.
     """
     for parameter, default in [*_parameters(function)][1 if is_method else 0 :]:
         name = parameter.arg
@@ -42,7 +42,7 @@ def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_
 
 
 def undeclared(function: Definition) -> Iterator[str]:
-    """The parameters of which neither an annotation nor a default says what they are."""
+    """Yield the parameters that have neither a telling annotation nor a telling default."""
     return (parameter.arg for parameter, default in _parameters(function) if _is_undeclared(parameter, default))
 
 
@@ -52,7 +52,7 @@ def _is_undeclared(parameter: ast.arg, default: ast.expr | None) -> bool:
 
 
 def _parameters(function: Definition) -> Iterator[tuple[ast.arg, ast.expr | None]]:
-    """Each with its default."""
+    """Yield each parameter with its default."""
     spec = function.args
     positional = [*spec.posonlyargs, *spec.args]
     missing: list[ast.expr | None] = [None] * (len(positional) - len(spec.defaults))
@@ -76,7 +76,7 @@ def _names(annotation: ast.expr) -> Iterator[str]:
 
 @memoize_on_node
 def _operands(function: ast.AST) -> Set[str]:
-    """Names that are computed with, compared, or indexed."""
+    """Return the names that are operands, compared or indexed."""
     found = set(_copied(function))
     for inner in ast.walk(function):
         operands: list[ast.expr] = []
@@ -99,13 +99,13 @@ def _operands(function: ast.AST) -> Set[str]:
 
 
 def _is_number(operand: ast.expr) -> bool:
-    """`x.item()`: who computes with the number computes with numbers."""
+    """Return whether an operand is a number like `x.item()`: then the others are numbers too."""
     return isinstance(operand, ast.Call) and isinstance(operand.func, ast.Attribute) and operand.func.attr == "item"
 
 
 @memoize_on_node
 def _with_sides(function: ast.AST) -> Set[str]:
-    """Names whose `size` is unpacked, as that of an image is: a tensor's is a method."""
+    """Return the names whose `size` is unpacked, as that of an image is; a tensor's `size` is a method."""
     return frozenset(
         inner.value.value.id
         for inner in ast.walk(function)
@@ -124,7 +124,7 @@ def _is_sliced(target: ast.expr) -> bool:
 
 @memoize_on_node
 def _copied(function: ast.AST) -> Set[str]:
-    """Names that are given to a method that works in place, as in `best.copy_(loss)`."""
+    """Return the names that are given to a method that works in place, as in `best.copy_(loss)`."""
     return frozenset(
         argument.id
         for inner in ast.walk(function)

@@ -1,1 +1,1 @@
-"""Files: which there are, their text, and syntax trees of parts of it."""
+"""Files: their paths, their text, and syntax trees of parts of it."""

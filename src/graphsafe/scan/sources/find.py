@@ -1,4 +1,4 @@
-"""The Python files of a project, without those that .gitignore and `exclude` name; each once."""
+"""The Python files of a project, each once, without ignored and excluded ones."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphsafe.files import MAX_HANDWRITTEN, read_regular
-from graphsafe.ignorefile import read_patterns
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from graphsafe.ignorefile import IgnorePatterns, read_patterns
 
 ALWAYS_SKIPPED = frozenset(
     (
@@ -32,7 +28,7 @@ ALWAYS_SKIPPED = frozenset(
     )
 )
 Complaint = Callable[[str, str, str], None]
-"Takes the kind of a limit, what it is about, and why that was not followed."
+"A function that takes the kind of a limit, its subject, and the reason why that was not read."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +36,11 @@ class Ignore:
     """The patterns of one ignore file, relative to its folder."""
 
     folder: Path
-    spec: GitIgnoreSpec
+    patterns: IgnorePatterns
 
     def match(self, path: Path, is_folder: bool) -> bool | None:
-        """True: ignored; False: a `!` pattern brings it back; None: no word on it."""
-        text = path.relative_to(self.folder).as_posix() + ("/" if is_folder else "")
-        return self.spec.check_file(text).include
+        """Return True if a path is ignored, False if a `!` pattern includes it again, None if no pattern matches."""
+        return self.patterns.match(path.relative_to(self.folder).as_posix(), is_folder)
 
 
 def python_files(
@@ -53,8 +48,8 @@ def python_files(
 ) -> Iterator[Path]:
     """The `.py` files under `top`, sorted within each folder; `exclude` patterns start at `root` (default `top`).
 
-    A link is followed where it leads to something below `top` or `root`. What else is left out against expectation (a
-    link that leads elsewhere, a folder or an ignore file that cannot be read) is told to `complain`.
+    A link is followed if it leads to something below `top` or `root`. `complain` is called for files that a user may
+    miss: a link that leads elsewhere, a folder or an ignore file that cannot be read.
     """
     ignores = _outer_ignores(top, complain)
     if exclude:
@@ -83,14 +78,14 @@ class _Walk:
                 waiting.append(self._entries(*found))
 
     def _entries(self, folder: Path, ignores: list[Ignore]) -> Iterator[Path | tuple[Path, list[Ignore]]]:
-        """The files of a folder, and the folders in it with the patterns that hold there."""
+        """Return the files of a folder, and the folders in it with the patterns that hold there."""
         try:
             status = folder.stat()
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
             self._complain("unread-folder", str(folder), error.strerror or type(error).__name__)
             return
-        # A link that leads back up would be walked for ever; a folder reached twice would be reported twice.
+        # A link that leads back up would be followed forever, and a folder reached twice would be reported twice.
         if (status.st_dev, status.st_ino) in self._seen:
             return
         self._seen.add((status.st_dev, status.st_ino))
@@ -114,7 +109,7 @@ class _Walk:
                 yield path
 
     def _belongs(self, entry: os.DirEntry[str], path: Path) -> bool:
-        """Whether something is part of what is scanned: a link may lead anywhere on the machine."""
+        """Return whether a path is inside the scanned folders: a link may lead anywhere on the machine."""
         if not entry.is_symlink():
             return True
         target = Path(os.path.realpath(path))
@@ -125,7 +120,7 @@ class _Walk:
 
 
 def _ignored(path: Path, is_folder: bool, ignores: list[Ignore]) -> bool:
-    """`path`: in a folder without links."""
+    """Return whether a path, in a folder without links, is ignored."""
     for ignore in reversed(ignores):
         if path.is_relative_to(ignore.folder):
             verdict = ignore.match(path, is_folder)
@@ -135,7 +130,7 @@ def _ignored(path: Path, is_folder: bool, ignores: list[Ignore]) -> bool:
 
 
 def _outer_ignores(top: Path, complain: Complaint) -> list[Ignore]:
-    """The .gitignore files between the repository's root and `top`, outermost first."""
+    """Return the .gitignore files between the repository's root and `top`, outermost first."""
     folder = top.resolve()
     above = [folder, *folder.parents]
     repository = next((number for number, parent in enumerate(above) if os.path.lexists(parent / ".git")), 0)
@@ -143,8 +138,8 @@ def _outer_ignores(top: Path, complain: Complaint) -> list[Ignore]:
     return [Ignore(parent, spec) for parent, spec in specs if spec is not None]
 
 
-def _read_ignore_file(path: Path, complain: Complaint) -> GitIgnoreSpec | None:
-    """None where there is none, or none that can be read."""
+def _read_ignore_file(path: Path, complain: Complaint) -> IgnorePatterns | None:
+    """Return the patterns of an ignore file, or None if it cannot be read."""
     try:
         lines = read_regular(path, MAX_HANDWRITTEN).decode("utf-8", "replace").splitlines()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

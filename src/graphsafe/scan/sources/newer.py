@@ -1,7 +1,7 @@
-"""Syntax newer than the running Python, rewritten in place to older syntax of the same length.
+"""Rewrites syntax that is newer than the running Python to older syntax of the same length.
 
 libcst's own parser reads grammar that the running interpreter does not. Each construct is replaced by text with as many
-lines and columns, so that every position in what remains is the position in the user's file.
+lines and columns, so that all other positions stay those of the user's file.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     import libcst
 
 Patch = tuple[int, int, bytes]
-"First byte, byte after the last, and what stands there instead, followed by blanks."
+"The first byte, the byte after the last, and the new text, which is filled up with blanks."
 
 MAX_BRACKETS = 100
-"Open at one place. libcst takes memory with the square of them."
+"Most brackets that may be open at one place. libcst's memory grows with their square."
 MAX_PATTERNS = 12
-"Brackets in the pattern of a `case`, for each of which libcst doubles its time."
+"Most brackets in the pattern of a `case`; libcst's time doubles with each."
 MAX_CHAIN = 1000
-"Names, strings and signs without a comma: libcst's time goes with the cube of `x[0][0]…`, its stack with `not not …`."
+"""Most names, strings and signs without a comma: libcst's time grows with the cube of `x[0][0]…`, its stack with `not
+not …`."""
 MAX_ELIFS = 2000
 _TOKEN = re.compile(
     r"""(?:#[^\n]*|\\\n)|\'\'\'(?:[^\\]|\\.)*?\'\'\'|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
@@ -34,9 +35,9 @@ _BRACKET = re.compile(r"[()\[\]{}]")
 
 
 def rewrite(text: str) -> str | None:
-    """The text without type aliases, type parameters, `except*`, template strings, and what old f-strings cannot hold.
+    """Rewrite type aliases, type parameters, `except*`, template strings, and f-strings that are too new.
 
-    None where libcst cannot parse it either, or where there is nothing of the kind to rewrite.
+    Returns None if libcst cannot parse the text either, or if there is nothing to rewrite.
     """
     if _is_too_deep(text):
         return None
@@ -55,12 +56,12 @@ def rewrite(text: str) -> str | None:
 
 
 def _is_too_deep(text: str) -> bool:
-    """Whether a text nests too deeply for libcst, which would take minutes or end the process.
+    """Return whether a text nests too deeply for libcst, which would take minutes or end the process.
 
     Python itself parses at most 200 brackets inside one another, and about as many of other constructs.
     """
     depths = [0]
-    "For each open bracket, how many words and signs there are since the last comma."
+    "For each open bracket, the number of words and signs since the last comma."
     case, elifs = 0, 0
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -92,7 +93,7 @@ def _is_too_deep(text: str) -> bool:
 
 
 def _deepest(string: str) -> int:
-    """How many brackets are open at most inside a string, which may hold expressions."""
+    """Return how many brackets are open at most inside a string, which may hold expressions."""
     depth = deepest = 0
     for bracket in _BRACKET.findall(string):
         depth = depth + 1 if bracket in "([{" else max(depth - 1, 0)
@@ -129,7 +130,7 @@ def _range(node: Any, spans: Mapping[Any, Any]) -> tuple[int, int]:
 
 
 def _values(node: Any) -> Iterator[Any]:
-    """The expressions in a string, or in strings that stand side by side, from the left."""
+    """Return the expressions in a string, or in adjacent strings, from the left."""
     if type(node).__name__ == "ConcatenatedString":
         yield from _values(node.left)
         yield from _values(node.right)
@@ -139,7 +140,7 @@ def _values(node: Any) -> Iterator[Any]:
 
 
 def _is_old(string: bytes) -> bool:
-    """Whether the running Python can parse a string as it is."""
+    """Return whether the running Python can parse a string as it is."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -150,17 +151,18 @@ def _is_old(string: bytes) -> bool:
 
 
 def _as_tuple(start: int, end: int, values: list[tuple[int, int]]) -> Iterator[Patch]:
-    """Only the string's values, which is what hot code does with it: `(a,b,)` is never longer than `f"{a}{b}"`."""
+    """Return the string's values alone, since hot code only reads them: `(a,b,)` is never longer than `f"{a}{b}"`."""
     cursor, fill = start, b"("
     for first, last in values:
         yield cursor, first, fill
         cursor, fill = last, b","
-    # After the last value there are a brace and a quote at least.
+    # After the last value there are at least a brace and a quote.
     yield cursor, end, fill + b")"
 
 
 def _same_shape(old: bytes, fill: bytes) -> bytes:
-    """`fill` and blanks, as long as `old`; line breaks stay, behind a backslash since they stand inside a statement."""
+    """Return `fill` and blanks, as long as `old`. Line breaks stay, after a backslash since they are inside a
+    statement."""
     new = bytearray(fill.ljust(len(old)))
     for at, byte in enumerate(old):
         if byte == 0x0A:

@@ -47,7 +47,7 @@ source_text = memoize_on_node(ast.unparse)
 
 @memoize_on_node
 def expression_text(node: ast.AST, limit: int = 60) -> str:
-    """The code of an expression on one line, cut off where it is long."""
+    """Return the code of an expression on one line, cut off if it is long."""
     try:
         text = " ".join(ast.unparse(node).split())
     except (ValueError, RecursionError):

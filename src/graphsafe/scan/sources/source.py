@@ -1,7 +1,7 @@
 """The text of a Python file, and the syntax trees of parts of it.
 
-`ast` reads everything here: it has positions and costs a tenth of libcst (0.12 against 1.22 s a megabyte). libcst
-comes in where the file uses syntax that is newer than the running Python (newer.py).
+`ast` reads everything here: it has positions and costs a tenth of libcst (0.12 against 1.22 s a megabyte). libcst is
+used if the file has syntax that is newer than the running Python (newer.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _LINE_END = re.compile(r"(\r\n|\r|\n)")
 
 
 class Unreadable(Exception):
-    """Why a file cannot be scanned: one line. `line` and `column` count from 1 where the text itself is at fault."""
+    """The file cannot be scanned; the message is one line. `line` and `column` count from 1 if the text itself is at
+    fault."""
 
     def __init__(self, reason: str, line: int = 1, column: int = 1) -> None:
         super().__init__(reason)
@@ -47,15 +48,15 @@ class Source:
 
     @cached_property
     def lines(self) -> Sequence[str]:
-        """Split as Python splits them: form feeds and other separators do not end a line."""
+        """Split the text as Python does: form feeds and other separators do not end a line."""
         return self.text.split("\n")
 
     def lines_of(self, first: int, last: int) -> Sequence[str]:
-        """Lines `first` to `last`, from 1, inclusive."""
+        """Return lines `first` to `last`, from 1, inclusive."""
         return self.lines[first - 1 : last]
 
     def slice_tree(self, first: int, last: int) -> ast.stmt:
-        """The statement on lines `first` to `last` (from 1, inclusive), with the positions it has in the file."""
+        """Return the statement on lines `first` to `last` (from 1, inclusive), with its positions in the file."""
         body = "\n".join(self.lines_of(first, last))
         if body[:1] in (" ", "\t", "\f"):
             # An indented statement is only legal inside another; blank lines before it cost less than shifting nodes.
@@ -67,7 +68,7 @@ class Source:
         return statement
 
     def column(self, line: int, offset: int) -> int:
-        """The column, from 1 in code points, of a UTF-8 byte offset."""
+        """Return the column, from 1 in code points, of a UTF-8 byte offset."""
         text = self.lines[line - 1] if line <= len(self.lines) else ""
         if text.isascii():
             return offset + 1
@@ -75,12 +76,12 @@ class Source:
 
 
 def digest(data: bytes) -> str:
-    """Stands for what was read, to see whether it is still so."""
+    """Return a digest that stands for the bytes that were read."""
     return hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2).hexdigest()
 
 
 def decode(data: bytes) -> str:
-    """The text of a Python file by the rules of PEP 263. Raises Unreadable."""
+    """Decode a Python file by the rules of PEP 263. Raises Unreadable."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise Unreadable("UTF-16 or UTF-32, which Python does not read: save it as UTF-8")
     try:
@@ -89,7 +90,7 @@ def decode(data: bytes) -> str:
             return _with_line_feeds(data.decode("utf-8"))
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
-    except (SyntaxError, ValueError, LookupError) as error:  # a codec raises what it likes of these: `undefined`
+    except (SyntaxError, ValueError, LookupError) as error:  # a codec such as `undefined` may raise any of these
         reason = str(error)
         line = 1
         if isinstance(error, UnicodeDecodeError):
@@ -99,8 +100,23 @@ def decode(data: bytes) -> str:
     return _with_line_feeds(text)
 
 
+def encoded(text: str) -> bytes:
+    """Return the bytes that an editor would save, which `decode` reads as this text.
+
+    A text that has no such bytes (a lone surrogate, a letter that the declared encoding lacks) is written as UTF-8.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    if ENCODING.match(data):
+        try:
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+            return text.encode(encoding)
+        except (SyntaxError, ValueError, LookupError):
+            return data
+    return data
+
+
 def editable_lines(data: bytes) -> tuple[str, list[str], list[str]]:
-    """Encoding, lines and line ends (one less) of a file that is to be written back. Raises Unreadable."""
+    """Return encoding, lines and line ends (one less) of a file that is to be written back. Raises Unreadable."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         parts = _LINE_END.split(data.decode(encoding))
@@ -114,7 +130,7 @@ def _with_line_feeds(text: str) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Raises Unreadable, for what is no regular file and for what is too large, too."""
+    """Read a file. Raises Unreadable, also if it is no regular file or too large."""
     try:
         return read_regular(path, MAX_BYTES)
     except OSError as error:
@@ -122,23 +138,23 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read(path: Path, data: bytes | None = None) -> Source:
-    """Raises Unreadable."""
+    """Read and decode a file, or decode `data`. Raises Unreadable."""
     if data is None:
         data = read_bytes(path)
     return Source(path, decode(data))
 
 
 def parse(text: str) -> ast.Module:
-    """Raises SyntaxError, ValueError, RecursionError or MemoryError, as `ast.parse` does."""
+    """Parse without warnings. Raises SyntaxError, ValueError, RecursionError or MemoryError, as `ast.parse` does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text)
 
 
 def parse_source(source: Source) -> tuple[Source, ast.Module]:
-    """The tree of a whole file and the source it belongs to: another one where newer syntax had to be rewritten.
+    """Return the tree of a whole file and its source: another source if newer syntax had to be rewritten.
 
-    Raises Unreadable where neither `ast` nor libcst can make sense of the text.
+    Raises Unreadable if neither `ast` nor libcst can parse the text.
     """
     try:
         return source, parse(source.text)

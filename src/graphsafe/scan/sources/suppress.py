@@ -1,4 +1,4 @@
-"""`# graphsafe: ignore[GS101, GS104] reason`: which findings a comment answers for."""
+"""Comments that suppress findings: `# graphsafe: ignore[GS101, GS104] reason`."""
 
 from __future__ import annotations
 
@@ -11,31 +11,35 @@ from dataclasses import dataclass
 from graphsafe.scan.sources.source import Source
 
 _COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)$")
+_NOQA = re.compile(r"#\s*noqa:\s*(?P<codes>[A-Z]+\d+(?:[,\s]+[A-Z]+\d+)*)(?P<reason>[^#]*)", re.I)
+"""The comment form of other linters, which is read but never written. Without codes it suppresses nothing: it would
+hide too much."""
 _MEANT = re.compile(r"#\s*graphsafe\s*:?\s*(?:ign\w*|noqa|disable\w*|skip|suppress\w*|off)\b.*$", re.I)
-"What was meant for a suppression and is none."
+"A comment that was meant as a suppression and is none."
 _NEXT = re.compile(r"(?:^|\s)#\s")
-"Where another comment begins on the same line, as in `# graphsafe: ignore[GS101] reason  # noqa`."
+"The start of another comment on the same line, as in `# graphsafe: ignore[GS101] reason  # noqa`."
 
 
 @dataclass(frozen=True, slots=True)
 class Comment:
     line: int
     column: int
-    "From 1, in code points."
+    "The column, from 1, in code points."
     text: str
     codes: tuple[str, ...]
-    "Empty where the brackets are missing: every code."
+    "The codes; empty, for every code, if the brackets are missing."
     reason: str | None
     understood: bool = True
-    "False for another form than `ignore[...]`: it covers nothing."
+    "False for another form than `ignore[...]`, which suppresses nothing."
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The beginnings of codes that it covers; the empty one, which covers all, where the brackets are missing."""
+        """The beginnings of codes that it suppresses; an empty one, which suppresses all, if the brackets are
+        missing."""
         return self.codes or ("",)
 
     def covering(self, code: str) -> Iterator[tuple[int, str]]:
-        """Its line and each of its names that a code begins with."""
+        """Return its line, with each of its names that is the beginning of a code."""
         return ((self.line, name) for name in self.names if self.understood and code.startswith(name))
 
     def covers(self, code: str) -> bool:
@@ -43,24 +47,36 @@ class Comment:
 
 
 def comments(source: Source) -> list[Comment]:
-    """The suppressions of a file. A string that looks like one is none, and neither is a line of code in a comment."""
-    if "graphsafe" not in source.text:
+    """Return the suppressions of a file. A string that looks like one does not count, nor does code in a comment."""
+    if "graphsafe" not in source.text and "noqa" not in source.text.lower():
         return []
     lines = enumerate(source.lines, 1)
-    candidates = {number for number, line in lines if _COMMENT.search(line) or _MEANT.search(line)}
+    candidates = {number for number, line in lines if any(form.search(line) for form in (_COMMENT, _MEANT, _NOQA))}
     if not candidates:
         return []
     found = []
     for row, column, text in _comment_tokens(source.text):
-        comment = comment_in(text, row, column + 1) if row in candidates else None
+        comment = _comment_or_noqa(text, row, column + 1) if row in candidates else None
         behind_code = comment is not None and source.lines[row - 1][:column].strip()
         if comment is not None and (behind_code or comment.column == column + 1):
             found.append(comment)
     return found
 
 
+def _comment_or_noqa(text: str, line: int, column: int) -> Comment | None:
+    comment = comment_in(text, line, column)
+    if comment is not None or (match := _NOQA.search(text)) is None:
+        return comment
+    codes = tuple(code for code in re.split(r"[,\s]+", match["codes"].upper()) if code.startswith("GS"))
+    return (
+        Comment(line, column + match.start(), match[0].rstrip(), codes, match["reason"].strip() or None)
+        if codes
+        else None
+    )
+
+
 def comment_in(text: str, line: int, column: int) -> Comment | None:
-    """The suppression in a comment, perhaps among other comments; `column` is where `text` begins."""
+    """Return the suppression in a comment, perhaps among other comments; `text` begins at `column`."""
     match = _COMMENT.search(text)
     if match is None:
         meant = _MEANT.search(text)

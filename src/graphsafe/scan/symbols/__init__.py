@@ -1,1 +1,1 @@
-"""What names mean across files: definitions, imports, classes, registered operators."""
+"""The meaning of names across files: definitions, imports, classes, registered operators."""

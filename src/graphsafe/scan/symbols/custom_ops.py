@@ -1,4 +1,4 @@
-"""Operators that a project registers under a name (`torch.ops.engine.attention`): which function they run."""
+"""Operators that a project registers under a name (`torch.ops.engine.attention`), and the functions that they run."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ class CustomOps:
         self._project = project
 
     def function(self, name: str) -> str | None:
-        """The ref of the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), as the text tells."""
+        """Return the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), by the text of files."""
         parts = name.split(".")
         if len(parts) < 4:
             return None
         files = self._project.files
-        files.uses.note("operator", parts[3])
         path, function = functions_by_operator(files).get(parts[3], ("", ""))
         file = self._project.file(path) if path else None
         binding = self._project.resolve(file, function) if file is not None else None
@@ -31,7 +30,7 @@ class CustomOps:
 
 
 def functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:
-    """Name of an operator -> path and name of the function that is registered first."""
+    """Return, by the name of an operator, path and name of the function that is registered first."""
 
     def read() -> Mapping[str, tuple[str, str]]:
         table: dict[str, tuple[str, str]] = {}
@@ -44,7 +43,7 @@ def functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:
 
 
 def operators_in(data: bytes) -> Iterator[tuple[str, str]]:
-    """The operators that a file registers, each with the name of its function."""
+    """Yield the operators that a file registers, each with the name of its function."""
     if any(word in data for word in (b"custom_op(", b"op_name", b".impl(")):
         for pattern in (_DECORATED, _REGISTERED, _IMPLEMENTED):
             for operator, function in pattern.findall(data):

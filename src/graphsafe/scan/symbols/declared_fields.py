@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from graphsafe.scan.domain.uses import Memo
 from graphsafe.scan.sources.source import Unreadable
 from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Project
@@ -23,11 +22,12 @@ class Declared:
 
     on_host: frozenset[str] = frozenset()
     on_device: frozenset[str] = frozenset()
-    "Declared beside those, in the same way, and not to stay."
+    "Fields declared beside those, in the same way, that need not stay on the host."
 
 
 def declared_on_host(project: Project, path: str) -> frozenset[str]:
-    """The fields that a file declares to stay; of one that declares none, those of the files it imports."""
+    """Return the fields that a file declares to stay on the host; if it declares none, those of the files that it
+    imports."""
     own = declared_in(project, path).on_host
     if own:
         return own
@@ -36,9 +36,11 @@ def declared_on_host(project: Project, path: str) -> frozenset[str]:
 
 
 def declared_in(project: Project, path: str) -> Declared:
-    """What a file itself declares of fields."""
-    known: Memo[str, Declared] = project.files.table("declared fields", dict)
-    return project.files.uses.memo(known, path, lambda: _declared(project, path), Declared())
+    """Return a file's own declarations of fields."""
+    known: dict[str, Declared] = project.files.table("declared fields", dict)
+    if path not in known:
+        known[path] = _declared(project, path)
+    return known[path]
 
 
 def _declared(project: Project, path: str) -> Declared:
@@ -75,7 +77,7 @@ class _Tables:
         self._file = file
 
     def texts(self, name: str) -> Iterator[str]:
-        """The texts that such a dict holds."""
+        """Yield the texts in such a dict."""
         for first, last in self._file.assigns.get(name, ()):
             bound = getattr(self._project.statement(self._path, first, last), "value", None)
             for value in bound.values if isinstance(bound, ast.Dict) else ():
@@ -84,7 +86,7 @@ class _Tables:
 
 
 def _fields(tree: ast.stmt, tables: _Tables) -> Iterator[tuple[str, ast.expr]]:
-    """Names, each with what it is declared as: `sizes=field("image")`, `{"sizes": …}`, `declared["sizes"] = …`."""
+    """Yield names, each with its declaration: `sizes=field("image")`, `{"sizes": …}`, `declared["sizes"] = …`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
@@ -99,13 +101,13 @@ def _fields(tree: ast.stmt, tables: _Tables) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _maker(value: ast.expr) -> str | None:
-    """What makes a declaration: `Config` in `Config.batched("image")`."""
+    """Return the function that makes a declaration: `Config` in `Config.batched("image")`."""
     name = dotted(value.func) if isinstance(value, ast.Call) else None
     return name.rpartition(".")[0] or name if name is not None else None
 
 
 def _keys(key: ast.expr, tree: ast.stmt, tables: _Tables) -> Iterator[str]:
-    """What a key may be: itself, an entry of a table, or what the loop that binds it goes through."""
+    """Yield the possible values of a key: itself, an entry of a table, or the items of the loop that binds it."""
     if isinstance(key, ast.Constant) and isinstance(key.value, str):
         yield key.value
     elif isinstance(key, ast.Name):

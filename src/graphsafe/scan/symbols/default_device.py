@@ -1,4 +1,4 @@
-"""Where tensors without `device=` are made: on the host, unless code elsewhere makes another device the default."""
+"""The device of tensors made without `device=`: the host, unless code elsewhere makes another device the default."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ from graphsafe.scan.symbols.project_files import Files, outermost_package
 _OTHER = rb"""(?!\s*["'](?:cpu|meta)\b)"""
 _SET = re.compile(rb"\bset_default_device\(" + _OTHER + rb"""|\bset_default_tensor_type\(\s*(?:["']?torch\.)?cuda\.""")
 _ENTERED = re.compile(rb"with (?:torch\.device\(" + _OTHER + rb"|[\w.]*device\s*[:,])")
-"`with device:` may also mean the current device, which decides nothing here. Plain text at its start makes it fast."
+"""`with device:` may also mean the current device, which decides nothing here. Plain text at its start makes the search
+fast."""
 TESTS = frozenset(("test", "tests"))
 _IMPORTED = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.M)
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultDevices:
-    """Files, and folders with a separator at the end, in which tensors without `device=` may be made on a device."""
+    """Files, and folders (with a final separator), in which tensors without `device=` may be made on a device."""
 
     of_models: tuple[str, ...] = ()
-    """A default device is set there, or a device entered around calls, as one does to make a model: it may hold in what
-    is called for that, a module's method outside of steps or a function of no class."""
+    """Files where a default device is set, or a device is entered around calls that make a model. It may apply in
+    functions that make models: a module's method outside of steps, or a function of no class."""
     of_all: tuple[str, ...] = ()
-    "It is set there: it may hold for any line."
+    "Files where a default device is set, which may apply to any line."
 
     def cover(self, path: str) -> tuple[bool, bool]:
-        """Whether each of the two covers a file."""
+        """Return whether each of the two covers a file."""
         return path.startswith(self.of_models), path.startswith(self.of_all)
 
 
 def default_device_covers(files: Files, path: str) -> tuple[bool, bool]:
-    """Whether tensors that the code of a file makes without `device=` may be on a device: those of models, and all."""
-    files.uses.note("default-device", path)
+    """Return two answers about tensors that a file makes without `device=`: whether those of models may be on a device,
+    and whether any may."""
     return files.table("default-devices", lambda: _read(files)).cover(path)
 
 
 def default_device_in(data: bytes) -> tuple[bool, bool, Sequence[str]]:
-    """Whether a text sets a default device, and whether it enters a device; if it does, the modules that it imports."""
+    """Return whether a text sets a default device, whether it enters a device, and if so the modules that it
+    imports."""
     sets = b"set_default_" in data and _SET.search(data) is not None
     enters = b"device" in data and _ENTERED.search(data) is not None
     return sets, enters, [name.decode() for name in _IMPORTED.findall(data)] if sets or enters else ()
@@ -54,7 +56,7 @@ def _read(files: Files) -> DefaultDevices:
         if (sets or enters) and not _is_test(files, path):
             folder = Path(path).parent
             package = outermost_package(folder, packages)
-            # A package may reach any of its modules; a script those that it imports.
+            # A package may reach any of its modules; a script reaches those that it imports.
             reached = [path, *_beside(files, folder, imported)] if package is None else [f"{package}{os.sep}"]
             of_models.update(reached)
             if sets:
@@ -63,7 +65,7 @@ def _read(files: Files) -> DefaultDevices:
 
 
 def _beside(files: Files, folder: Path, modules: Iterable[str]) -> Iterator[str]:
-    """Modules at or below the folder of a script, and all files of the packages among them."""
+    """Yield modules at or below the folder of a script, and all files of the packages among them."""
     for name in modules:
         for path in files.modules.get(name, files.modules.get(name.partition(".")[0], ())):
             if path.startswith(f"{folder}{os.sep}"):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.uses import Memo
 from graphsafe.scan.domain.values import ClassValue, Number
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
-
-if TYPE_CHECKING:
-    from graphsafe.scan.domain.arguments import Arguments
 
 _READERS = ("get", "__get__")
 _SOURCES = frozenset(("os.environ", "os.getenv", "environ", "getenv"))
@@ -20,17 +16,18 @@ _DEFAULT = "default"
 
 
 class Variables:
-    """Which classes of a project make such objects."""
+    """Tells which classes of a project make such objects."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._positions: Memo[str, int | None] = {}
-        "Class -> where its constructor takes the default; None for a class that makes none."
+        self._positions: dict[str, int | None] = {}
+        "Class -> the position of the default in its constructor; None for a class that makes none."
 
     def made(self, cls: ClassValue, arguments: Arguments) -> Number | None:
-        """What an instance gives where the variable is not set: its default. None for other classes."""
-        uses = self._project.files.uses
-        position = uses.memo(self._positions, cls.ref, lambda: self._default_position(cls.ref), None)
+        """Return the default that an instance gives if the variable is not set. None for other classes."""
+        if cls.ref not in self._positions:
+            self._positions[cls.ref] = self._default_position(cls.ref)
+        position = self._positions[cls.ref]
         if position is None:
             return None
         default = arguments.get(position, _DEFAULT)

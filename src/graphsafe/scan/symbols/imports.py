@@ -1,4 +1,4 @@
-"""The names that import statements bind, and what they mean."""
+"""The names that import statements bind, and their meaning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 def import_targets(node: ast.Import | ast.ImportFrom, module: str, is_package: bool) -> Iterator[tuple[str, str]]:
-    """Local name and absolute dotted target of every name that the statement binds; `*` for a star import."""
+    """Yield local name and absolute dotted target of each name that the statement binds; `*` for a star import."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.asname:

@@ -1,6 +1,6 @@
-"""What one file defines, without its expressions: imports, classes, functions, who assigns which attribute.
+"""The definitions of one file: imports, classes, functions, and which method assigns which attribute.
 
-Small enough to keep for every file of a large project; bodies are parsed again, a function at a time, when hot.
+An index is small enough to keep for every file of a large project. Bodies are parsed again, a function at a time.
 """
 
 from __future__ import annotations
@@ -12,18 +12,25 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Protocol
 
-from graphsafe.scan.sources.source import Source, digest
+from graphsafe.scan.sources.source import Source
 from graphsafe.scan.symbols import single_dispatch
 from graphsafe.scan.symbols.imports import import_targets
 
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
 HANDING_OVER = ("_hook(", ".forward = ")
-"What stands on the lines where a function is given to torch, to be called in every step."
-CAPTURE_WORDS = ("graph(", "make_graphed_callables", "capture_begin", "reduce-overhead", "max-autotune")
+"Text on the lines that give a function to torch, which calls it in every step."
+CAPTURE_WORDS = (
+    *("graph(", "make_graphed_callables", "capture_begin", "accelerator.Graph"),
+    *("reduce-overhead", "max-autotune"),
+)
+CAPTURE_ENDS = ("cuda.graph", "cuda.graphs.graph", "xpu.graph", "npu.graph")
+"How the names of context managers end that capture."
+GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
+"How the names of classes of graphs end."
 
 
 class Module(Protocol):
-    """A file, by its name. What else its index says is asked of the project, which notes what was used."""
+    """A file, by its name; `Project` answers the other questions about its index."""
 
     @property
     def path(self) -> str: ...
@@ -38,9 +45,9 @@ class Module(Protocol):
 @dataclass(slots=True)
 class FunctionFacts:
     name: str
-    "Qualified name within the module: `Decoder.forward`."
+    "The qualified name within the module: `Decoder.forward`."
     line: int
-    "Of the first decorator, else of `def`."
+    "The line of the first decorator, or of `def`."
     end_line: int
     decorators: tuple[str, ...] = ()
     owner: str | None = None
@@ -48,13 +55,11 @@ class FunctionFacts:
     mark: str | None = None
     "`hot` or `cold`, from a `# graphsafe:` comment on or above the `def` line."
     captures: bool = False
-    "Holds a `with` of a CUDA graph, or names a function that makes one."
+    "Whether it holds a `with` of a CUDA graph, or names a function that makes one."
     hands_over: bool = False
-    "May hold a call that registers a hook, or an assignment to `forward`."
+    "Whether it may register a hook, or assign `forward`."
     by_type: tuple[tuple[str, str], ...] = ()
-    "Of one under `singledispatch`: types, each with the qualified name of its implementation in this file."
-    digest: str = ""
-    "Of its text."
+    "For a function under `singledispatch`: types, each with the qualified name of its implementation in this file."
 
     @property
     def is_method(self) -> bool:
@@ -69,9 +74,9 @@ class ClassFacts:
     bases: tuple[str, ...]
     decorators: tuple[str, ...] = ()
     methods: dict[str, str] = field(default_factory=dict)
-    "Name -> qualified name; of overloads the last."
+    "Name -> qualified name; the last one of overloads."
     writers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    "Attribute of `self` -> the methods that assign it."
+    "Attribute of `self` -> the methods that assign it, or, under `items_of` it, that put something into its container."
     fields: dict[str, tuple[int, int]] = field(default_factory=dict)
     "Names bound in the class body -> first and last line of the statement."
 
@@ -90,11 +95,9 @@ class FileIndex:
     assigns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     "Module-level names -> the lines of the statements that bind them, in order."
     captures: bool = False
-    "The module level itself captures."
+    "Whether the module level itself captures."
     replays: bool = False
-    "Something named `replay` is called."
-    texts: dict[str, str] = field(default_factory=dict)
-    "Names bound by statements at module level, and in classes (`Decoder.size`) -> a digest of the statements."
+    "Whether something named `replay` is called."
 
     @property
     def imports_torch(self) -> bool:
@@ -105,17 +108,7 @@ def build_index(source: Source, tree: ast.Module, module: str, is_package: bool)
     index = FileIndex(str(source.path), module, is_package)
     builder = _Builder(index, source)
     builder.module_body(tree.body)
-    for cls in index.classes.values():
-        for name, span in cls.fields.items():
-            index.texts[f"{cls.name}.{name}"] = _digest(source, span)
-    for name, spans in index.assigns.items():
-        index.texts[name] = _digest(source, *spans)
     return index
-
-
-def _digest(source: Source, *spans: tuple[int, int]) -> str:
-    text = "\0".join("\n".join(source.lines_of(*span)) for span in spans)
-    return digest(text.encode("utf-8", "surrogatepass"))[:16]
 
 
 class _Builder:
@@ -214,13 +207,12 @@ class _Builder:
             captures=self._captures(node),
             hands_over=any(first < number <= (node.end_lineno or node.lineno) for number in self.handing_over),
         )
-        facts.digest = _digest(self.source, (facts.line, facts.end_line))
         self.index.functions[facts.name] = facts
         if base is not None and is_chosen_by_type:
             named = {**dict(base.by_type), single_dispatch.type_of(node, owner is not None): facts.name}
             base.by_type = tuple(named.items())
         if not node.name.startswith("test"):
-            # What a test defines for itself is no engine's step.
+            # A class that a test defines for itself is no engine's.
             for statement in _flat(node.body):
                 if isinstance(statement, ast.ClassDef):
                     self._class(statement, f"{facts.name}.")
@@ -228,7 +220,7 @@ class _Builder:
 
 
 def dotted(node: ast.expr) -> str | None:
-    """`a.b.c` of an attribute chain; a subscript's base (`Generic[T]`); None for anything else."""
+    """Return `a.b.c` of an attribute chain or of a subscript's base (`Generic[T]`), else None."""
     text = ""
     while True:
         kind = type(node)
@@ -242,12 +234,12 @@ def dotted(node: ast.expr) -> str | None:
 
 
 def is_none(node: ast.AST) -> bool:
-    """Whether an expression is the literal `None`."""
+    """Return whether an expression is the literal `None`."""
     return isinstance(node, ast.Constant) and node.value is None
 
 
 def decorator_name(node: ast.expr) -> str | None:
-    """A decorator's dotted name, with the mode of a `torch.compile` in parentheses: it decides what is captured."""
+    """Return a decorator's dotted name; the mode of a `torch.compile` follows in parentheses."""
     if isinstance(node, ast.Call):
         name = dotted(node.func)
         for keyword in node.keywords:
@@ -272,7 +264,7 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def statements_by_line(body: Iterable[ast.stmt]) -> dict[tuple[int, int], ast.stmt]:
-    """The statements of a module and its classes by first and last line, where these lines hold nothing else."""
+    """Return the statements of a module and its classes by first and last line, if these lines hold nothing else."""
     found: dict[tuple[int, int], ast.stmt] = {}
     bodies = [body]
     for block in bodies:
@@ -290,13 +282,13 @@ def statements_by_line(body: Iterable[ast.stmt]) -> dict[tuple[int, int], ast.st
 
 
 def first_line(node: ast.stmt) -> int:
-    """That of the first decorator, where there are any."""
+    """Return the first line of a statement, decorators included."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def statements_within(node: ast.stmt) -> Iterator[ast.stmt]:
-    """The statements inside another one, however deep: an order of magnitude fewer nodes than a walk visits."""
+    """Yield all statements inside another one. That visits an order of magnitude fewer nodes than a walk."""
     blocks = [*_blocks(node)]
     for block in blocks:
         for statement in block:
@@ -305,7 +297,7 @@ def statements_within(node: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a class or function body, conditional ones included."""
+    """Yield the statements of a class or function body, conditional ones included."""
     for statement in body:
         yield statement
         if isinstance(statement, (ast.If, ast.Try, ast.With)):
@@ -330,8 +322,12 @@ def _bound_names(node: ast.stmt) -> Iterator[str]:
             targets.append(target.value)
 
 
+PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
+"Methods that put something into a container."
+
+
 def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    """Attributes of the first parameter that a method assigns, in nested blocks too."""
+    """Yield the attributes of its first parameter that a method assigns, in nested blocks too."""
     arguments = [*function.args.posonlyargs, *function.args.args]
     if not arguments:
         return
@@ -347,11 +343,20 @@ def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Ite
         elif isinstance(node, ast.Expr):
             if isinstance(node.value, ast.Call):
                 yield from _registered(node.value, owner)
+                yield from _put_into(node.value, owner)
             continue
         while targets:
             target = targets.pop()
             if isinstance(target, (ast.Tuple, ast.List)):
                 targets.extend(target.elts)
+            elif isinstance(target, ast.Subscript):
+                holder = target.value
+                if (
+                    isinstance(holder, ast.Attribute)
+                    and isinstance(holder.value, ast.Name)
+                    and holder.value.id == owner
+                ):
+                    yield items_of(holder.attr)
             elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == owner:
                 yield target.attr
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -359,8 +364,22 @@ def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Ite
                 stack.extend(block)
 
 
+def _put_into(call: ast.Call, owner: str) -> Iterator[str]:
+    """Yield the items of the attribute whose container a call puts something into: `self.outputs.append(out)`."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr in PUTS and isinstance(function.value, ast.Attribute):
+        holder = function.value
+        if isinstance(holder.value, ast.Name) and holder.value.id == owner:
+            yield items_of(holder.attr)
+
+
+def items_of(attribute: str) -> str:
+    """Return the name under which the writers of an attribute's container stand: those of `self.outputs[n] = out`."""
+    return f"{attribute}[]"
+
+
 def _registered(call: ast.Call, owner: str) -> Iterator[str]:
-    """The name in `self.register_buffer("name", …)`, `setattr(self, "name", …)` and their like."""
+    """Return the name in `self.register_buffer("name", …)`, `setattr(self, "name", …)` and their like."""
     function = call.func
     first = call.args[0] if call.args else None
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == owner:
@@ -374,17 +393,17 @@ def _registered(call: ast.Call, owner: str) -> Iterator[str]:
 
 
 def captures(node: ast.AST) -> bool:
-    """Whether the statement opens a graph capture or hands a callable to something that does."""
+    """Return whether the statement opens a graph capture or passes a callable to a function that does."""
     for inner in ast.walk(node):
         if isinstance(inner, (ast.With, ast.AsyncWith)):
             for item in inner.items:
                 if isinstance(item.context_expr, ast.Call):
                     name = dotted(item.context_expr.func) or ""
-                    if name == "graph" or name.endswith(("cuda.graph", "cuda.graphs.graph")):
+                    if name == "graph" or name.endswith(CAPTURE_ENDS):
                         return True
         elif isinstance(inner, ast.Call):
             name = dotted(inner.func) or ""
-            if name.endswith(("make_graphed_callables", "capture_begin")):
+            if name.endswith(("make_graphed_callables", "capture_begin", "accelerator.Graph")):
                 return True
             if name.endswith("compile") and any(
                 keyword.arg == "mode"

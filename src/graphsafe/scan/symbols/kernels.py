@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 
 _DECORATOR = re.compile(r"(?!torch\.)(\w+\.)*n?jit|(?!torch\.)(\w+\.)+(kernel|prim_func|macro)")
-"`@triton.jit`, `@cute.kernel`, `@T.prim_func` and their kin; what torch compiles runs in Python as well."
+"""Decorators such as `@triton.jit`, `@cute.kernel` and `@T.prim_func`. Functions that torch compiles run in Python as
+well."""
 
 
 def is_kernel(decorators: Iterable[str]) -> bool:
-    """Whether a function with these decorators, by their dotted names, is one."""
+    """Return whether a function with these decorators, by their dotted names, is a kernel."""
     return any(_DECORATOR.fullmatch(decorator) for decorator in decorators)

@@ -1,4 +1,4 @@
-"""Which methods a call may mean on a value known by its annotation only: those of subclasses, too."""
+"""The methods that a call may mean on a value that is known by its annotation only: those of subclasses, too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from graphsafe.scan.domain.uses import Memo
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
@@ -16,18 +15,19 @@ _NAME = re.compile(rb"(\w+)[ \t]*(?:\[[^\]]*\])?[ \t]*(?:,|$|\n)")
 
 
 class Overrides:
-    """Answers from the text of the project's files first, so that only files with a likely subclass are indexed."""
+    """Finds methods of subclasses. It searches texts first, so that only files with a likely subclass are indexed."""
 
     def __init__(self, project: Project, in_scope: Callable[[str], bool]) -> None:
         self._project = project
         self._in_scope = in_scope
-        "Files for which it is false are left out."
-        self._methods: Memo[tuple[str, str], tuple[tuple[str, str], ...]] = {}
+        "Files for which this returns false are left out."
+        self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
 
     def of(self, ref: str, name: str) -> tuple[tuple[str, str], ...]:
-        """Subclasses of class `ref` that have a method `name` of their own, each with the method, in order of path."""
-        uses = self._project.files.uses
-        return uses.memo(self._methods, (ref, name), lambda: tuple(self._find(ref, name)), ())
+        """Return subclasses of `ref` that have their own method `name`, each with the method, in order of path."""
+        if (ref, name) not in self._methods:
+            self._methods[ref, name] = tuple(self._find(ref, name))
+        return self._methods[ref, name]
 
     def _find(self, ref: str, name: str) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
@@ -38,7 +38,7 @@ class Overrides:
         return found
 
     def _below(self, ref: str) -> set[str]:
-        """Subclasses of `ref`, by the names of their bases; more where class names repeat."""
+        """Return subclasses of `ref`, by the names of their bases. Repeated class names bring more."""
         files = self._project.files
         subclasses = subclasses_by_base(files)
         found: set[str] = set()
@@ -46,7 +46,6 @@ class Overrides:
         names = [ref.rpartition("::")[2].rpartition(".")[2]]
         while names:
             base = names.pop()
-            files.uses.note("subclasses", base)
             for path, name in subclasses.get(base, ()):
                 if (path, name) in seen:
                     continue
@@ -59,13 +58,13 @@ class Overrides:
         return found
 
     def _named(self, path: str, name: str) -> list[str]:
-        """The classes of a file that have this name, whatever they stand in."""
+        """Return the classes of a file that have this name, nested ones included."""
         classes = self._project.classes(path)
         return [f"{path}::{qualified}" for qualified in classes if qualified.rpartition(".")[2] == name]
 
 
 def subclasses_by_base(files: Files) -> Mapping[str, Sequence[tuple[str, str]]]:
-    """Name of a base -> path and name of the classes that are written with it."""
+    """Return, by the name of a base, path and name of the classes that are written with it."""
 
     def read() -> Mapping[str, Sequence[tuple[str, str]]]:
         table: dict[str, list[tuple[str, str]]] = {}
@@ -78,14 +77,14 @@ def subclasses_by_base(files: Files) -> Mapping[str, Sequence[tuple[str, str]]]:
 
 
 def subclasses_in(data: bytes) -> Iterator[tuple[str, str]]:
-    """The bases that a file's classes are written with, each with the class."""
+    """Yield the bases that a file's classes are written with, each with the class."""
     for match in _CLASS.finditer(data):
         for base in _NAME.findall(match.group(2)):
             yield base.decode(), match.group(1).decode()
 
 
 def is_abstract(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a method says only that subclasses have it: `...`, `pass`, a docstring, NotImplementedError."""
+    """Return whether a method only says that subclasses have it: `...`, `pass`, a docstring, NotImplementedError."""
     for statement in node.body:
         if isinstance(statement, ast.Pass):
             continue

@@ -13,27 +13,29 @@ from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts, M
 from graphsafe.scan.symbols.project_files import Files
 
 MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
+MAX_BASES = 200
+"Most classes in the order of a class's bases. A chain of thousands would be walked for every class in it."
 Kind = Literal["module", "class", "function", "assign", "lib"]
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a global name stands for."""
+    """The meaning of a global name."""
 
     kind: Kind
     name: str
-    "Qualified name within the file; the dotted path for `lib` and `module`."
+    "The qualified name within the file; the dotted path for `lib` and `module`."
     path: str = ""
 
     @property
     def ref(self) -> str:
-        """`path::Qual.name`; values and questions that name it share the text."""
+        """Return `path::Qual.name`; values and questions that name it share the text."""
         return intern(f"{self.path}::{self.name}")
 
 
 @dataclass(frozen=True, slots=True)
 class FilesRead:
-    """What one process has found out about files, for another one."""
+    """The files that one process has read, for another process."""
 
     indexes: Mapping[str, FileIndex | None]
     problems: Mapping[str, Unreadable]
@@ -46,43 +48,40 @@ class Project:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.asked_bytes = 0
-        "The bytes of all modules that were looked into, as far as they are in memory."
+        "The size of all modules that were parsed, as far as they are in memory."
         self._asked: set[str] = set()
-        self._uses = files.uses
         self._modules = files.modules
         self._packages = frozenset(name.partition(".")[0] for name in files.modules)
-        # Each answer with the number of the fact that it is, or that it rests on.
-        self._mros: dict[str, tuple[tuple[str, ...], int]] = {}
-        self._bindings: dict[tuple[str, str, str], tuple[Binding | None, int]] = {}
-        self._classes: dict[str, tuple[ClassFacts | None, int]] = {}
-        self._functions: dict[str, tuple[FunctionFacts | None, int]] = {}
-        self._assigned: dict[tuple[str, str], tuple[Sequence[tuple[int, int]], int]] = {}
+        self._mros: dict[str, tuple[str, ...]] = {}
+        self._cut: dict[str, str] = {}
+        "Class with too many bases -> the nearest of its bases of which this is so, or itself."
+        self._bindings: dict[tuple[str, str], Binding | None] = {}
+        self._classes: dict[str, ClassFacts | None] = {}
+        self._functions: dict[str, FunctionFacts | None] = {}
         self._methods: dict[object, dict[str, str | None]] = {}
-        "Class, and the class after which to look where there is one -> name -> method."
+        "Class, and the class after which to search, if any -> name -> method."
 
     @property
     def paths(self) -> Iterable[str]:
         return self.files.paths
 
     def file(self, path: str) -> Module | None:
-        """None where the file cannot be read."""
-        self._uses.note("file", path)
-        return self.files.indexed(path)
+        """Return a file, or None if it cannot be read."""
+        return self.files.index(path)
 
     def source(self, path: str) -> Source:
-        """The source whose lines the index counts. Raises KeyError or Unreadable for a file that cannot be read."""
+        """Return the source whose lines the index counts. Raises KeyError or Unreadable if there is none."""
         return self.files.source(path)
 
     def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
-        """The statement on these lines; None where it does not stand alone."""
+        """Return the statement on these lines, or None if it does not stand alone."""
         return self.files.statement(path, first, last)
 
     # names
 
     def module(self, name: str, importer: str) -> Module | None:
-        """The file that `import name` in `importer` means: of several, the one nearest to the importer."""
+        """Return the file that `import name` in `importer` means: of several, the one nearest to the importer."""
         candidates = self._modules.get(name)
-        self._uses.note("module", name)
         if candidates is None:
             return None
         path = candidates[0]
@@ -94,18 +93,16 @@ class Project:
         return self.file(path)
 
     def resolve(self, file: Module, name: str, depth: int = 0) -> Binding | None:
-        """What the global `name` means in `file`; None for a builtin or a name bound nowhere."""
-        key = ("name", file.path, name)
-        known = self._bindings.get(key)
-        if known is None:
-            fact = self._uses.number(key)
-            self._bindings[key] = None, fact
-            known = self._bindings[key] = self._uses.aside(lambda: self._resolve(file.path, name, depth)), fact
-        self._uses.now.add(known[1])
-        return known[0]
+        """Return what the global `name` means in `file`; None for a builtin or a name bound nowhere."""
+        key = (file.path, name)
+        if key not in self._bindings:
+            # The answer for a name that refers to itself through other files.
+            self._bindings[key] = None
+            self._bindings[key] = self._resolve(file.path, name, depth)
+        return self._bindings[key]
 
     def _resolve(self, path: str, name: str, depth: int) -> Binding | None:
-        file = self.files.indexed(path)
+        file = self.files.index(path)
         if file is None or depth > 12:
             return None
         if name in file.functions:
@@ -125,15 +122,16 @@ class Project:
         return None
 
     def resolve_dotted(self, dotted: str, importer: str, depth: int = 0) -> Binding:
-        """What an absolute dotted path means: a project's module, something in it, or a library's name."""
+        """Return what an absolute dotted path means: a project's module, something in it, or a library's name."""
         parts = dotted.split(".")
         if parts[0] not in self._packages:
-            self._uses.note("package", parts[0])
-            return Binding("lib", intern(dotted))
+            folder = self._script_folder(importer)
+            if not folder or f"{folder}.{parts[0]}" not in self._modules:
+                return Binding("lib", intern(dotted))
+            parts = [*folder.split("."), *parts]
         for split in range(len(parts), 0, -1):
             module = ".".join(parts[:split])
             if module not in self._modules:
-                self._uses.note("module", module)
                 continue
             file = self.module(module, importer)
             if file is None:
@@ -147,8 +145,13 @@ class Project:
             return self.member(binding, rest[1:])
         return Binding("lib", intern(dotted))
 
+    def _script_folder(self, importer: str) -> str:
+        """Return the folder from which a script imports, as a module's name, or "" for a module of a package."""
+        folder = self.files.names.get(importer, ("", False))[0].rpartition(".")[0]
+        return "" if folder in self._modules else folder
+
     def member(self, binding: Binding, rest: list[str]) -> Binding:
-        """What `binding.a.b` means."""
+        """Return the meaning of `binding.a.b`."""
         for i, name in enumerate(rest):
             if binding.kind == "lib":
                 return Binding("lib", intern(".".join([binding.name, *rest[i:]])))
@@ -171,68 +174,52 @@ class Project:
         return binding
 
     def found(self, but: Set[str]) -> FilesRead:
-        """For another process; that one has the indexes of `but` already."""
+        """Return the files that this process has read, for another process that already has the indexes of `but`."""
         files = self.files
         indexes = {path: index for path, index in files.indexes.items() if path not in but}
         return FilesRead(indexes, files.problems, files.rewritten)
 
     def learn(self, found: FilesRead) -> None:
-        """Take over what another process has found."""
+        """Take over the files that another process has read."""
         self.files.indexes.update(found.indexes)
         self.files.problems.update(found.problems)
         self.files.rewritten |= found.rewritten
 
     def assigned(self, path: str, name: str) -> Sequence[tuple[int, int]]:
-        """First and last lines of the statements at the module level of a file that bind a name, in order."""
-        known = self._assigned.get((path, name))
-        if known is None:
-            file = self.files.indexed(path)
-            spans = file.assigns.get(name, ()) if file is not None else ()
-            known = self._assigned[path, name] = spans, self._uses.number(("statement", path, name))
-        self._uses.now.add(known[1])
-        return known[0]
+        """Return first and last lines of the module-level statements that bind a name, in order."""
+        file = self.files.index(path)
+        return file.assigns.get(name, ()) if file is not None else ()
 
     def imports(self, path: str) -> Collection[str]:
-        """The dotted names that a file imports."""
-        self._uses.note("imports", path)
-        file = self.files.indexed(path)
+        """Return the dotted names that a file imports."""
+        file = self.files.index(path)
         return file.imports.values() if file is not None else ()
 
     def classes(self, path: str) -> Collection[str]:
-        """The qualified names of a file's classes."""
-        self._uses.note("classes", path)
-        file = self.files.indexed(path)
+        """Return the qualified names of a file's classes."""
+        file = self.files.index(path)
         return file.classes if file is not None else ()
 
     # classes and functions, by `path::Qual.name`
 
     def class_facts(self, ref: str) -> ClassFacts | None:
-        known = self._classes.get(ref)
-        if known is None:
+        if ref not in self._classes:
             path, _, name = ref.partition("::")
-            file = self.files.indexed(path)
-            facts = file.classes.get(name) if file is not None else None
-            known = self._classes[intern(ref)] = facts, self._uses.number(("class", path, name))
-        self._uses.now.add(known[1])
-        return known[0]
+            file = self.files.index(path)
+            self._classes[intern(ref)] = file.classes.get(name) if file is not None else None
+        return self._classes[ref]
 
     def function_facts(self, ref: str) -> FunctionFacts | None:
-        known = self._functions.get(ref)
-        if known is None:
+        if ref not in self._functions:
             path, _, name = ref.partition("::")
-            file = self.files.indexed(path)
-            facts = file.functions.get(name) if file is not None else None
-            known = self._functions[intern(ref)] = facts, self._uses.number(("function", path, name))
-        self._uses.now.add(known[1])
-        return known[0]
+            file = self.files.index(path)
+            self._functions[intern(ref)] = file.functions.get(name) if file is not None else None
+        return self._functions[ref]
 
     def function_around(self, ref: str) -> FunctionFacts | None:
-        """The function `path::name`, or the one of which what is called so is a closure. No fact is noted.
-
-        Whoever asks knows its text already.
-        """
+        """Return the function `path::name`, or the function around the closure of that name."""
         path, _, name = ref.partition("::")
-        index = self.files.indexed(path)
+        index = self.files.index(path)
         while name and index is not None and name not in index.classes:
             if name in index.functions:
                 return index.functions[name]
@@ -247,14 +234,12 @@ class Project:
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
     def mro(self, ref: str) -> tuple[str, ...]:
-        """The class and its bases, nearest first: project classes as refs, others as dotted names."""
-        known = self._mros.get(ref)
-        if known is None:
-            fact = self._uses.number(("bases", *ref.split("::", 1)))
-            self._mros[ref] = (ref,), fact
-            known = self._mros[ref] = self._uses.aside(lambda: self._linearise(ref)), fact
-        self._uses.now.add(known[1])
-        return known[0]
+        """Return the class and its nearest bases: project classes as refs, others as dotted names."""
+        if ref not in self._mros:
+            # The answer for a class that is its own base through others.
+            self._mros[ref] = (ref,)
+            self._mros[ref] = self._linearise(ref)
+        return self._mros[ref]
 
     def _linearise(self, ref: str) -> tuple[str, ...]:
         facts = self.class_facts(ref)
@@ -274,17 +259,22 @@ class Project:
                 order.extend(self.mro(binding.ref))
             else:
                 order.append(binding.name if binding.kind == "lib" else base)
-        # Depth first with the last of repeated bases kept: C3's order wherever C3 differs from plain depth first.
+        # Depth first, keeping the last of repeated bases: this is C3's order wherever C3 differs from plain depth
+        # first.
         unique = dict.fromkeys(reversed(order))
-        return tuple(reversed(unique))
+        if len(unique) > MAX_BASES:
+            self._cut[ref] = next((self._cut[base] for base in order if base in self._cut), ref)
+        return tuple(reversed(unique))[:MAX_BASES]
+
+    def cut_chains(self) -> Sequence[str]:
+        """Return the classes with more bases than are looked at, but for those that inherit from such a class."""
+        return sorted({*self._cut.values()})
 
     def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:
-        """The ref of the function that `name` means on an instance of class `ref`, or on `super()` of class `after`."""
-        order = self.mro(ref)
+        """Return the function that `name` means on an instance of class `ref`, or on `super()` of class `after`."""
         methods = self._methods.setdefault(ref if after is None else (ref, after), {})
         if name not in methods:
-            # It follows from the order of bases, and from what these declare: whoever asks has just asked for that.
-            methods[intern(name)] = self._uses.aside(lambda: self._find_method(order, name, after))
+            methods[intern(name)] = self._find_method(self.mro(ref), name, after)
         return methods[name]
 
     def _find_method(self, order: tuple[str, ...], name: str, after: str | None) -> str | None:
@@ -299,12 +289,12 @@ class Project:
 
 
 def is_module_base(base: str) -> bool:
-    """Whether an element of a class's order of bases is a library's class of torch modules."""
+    """Return whether an element of a class's order of bases is a library's class of torch modules."""
     return "::" not in base and (base.startswith(("torch.nn.", "nn.")) or base.endswith(MODULE_SUFFIXES))
 
 
 def _shared(path: str, other: str) -> int:
-    """How many leading folders two paths share."""
+    """Return how many leading folders two paths share."""
     count = 0
     for a, b in zip(path.split("/")[:-1], other.split("/")[:-1], strict=False):
         if a != b:

@@ -9,17 +9,18 @@ _REGISTER = ".register"
 
 
 def dispatches(decorators: Iterable[str]) -> bool:
-    """Whether a function under these decorators has implementations for single types."""
+    """Return whether a function under these decorators has implementations for single types."""
     return any(name.rpartition(".")[2] in ("singledispatch", "singledispatchmethod") for name in decorators)
 
 
 def base_name(decorators: Iterable[str], prefix: str) -> str:
-    """The qualified name of what an implementation under these decorators belongs to; empty for other functions."""
+    """Return the qualified name of the function to which an implementation under these decorators belongs; empty for
+    others."""
     return next((prefix + name.removesuffix(_REGISTER) for name in decorators if name.endswith(_REGISTER)), "")
 
 
 def type_of(node: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool) -> str:
-    """The last part of the type's name that an implementation is for."""
+    """Return the last part of the name of the type that an implementation is for."""
     given = [inner.args[0] for inner in node.decorator_list if isinstance(inner, ast.Call) and inner.args]
     parameters = [*node.args.posonlyargs, *node.args.args][is_method:]
     annotation = given[0] if given else parameters[0].annotation if parameters else None
@@ -30,5 +31,5 @@ def type_of(node: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool) -> st
 
 
 def own_name(node: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool) -> str:
-    """`_[Tensor]` for an implementation that shares the name `_` with others."""
+    """Return `_[Tensor]` for an implementation that shares the name `_` with others."""
     return f"{node.name}[{type_of(node, is_method)}]" if not node.name.strip("_") else node.name

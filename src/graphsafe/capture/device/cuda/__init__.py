@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from graphsafe.capture.bits.last_place import nudge
+from graphsafe.capture.answers.build import DeviceMemory
+from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
+from graphsafe.capture.device.bits.last_place import nudge
 from graphsafe.capture.device.cuda import memory
 from graphsafe.capture.device.cuda.allocations import allocations_watched
 from graphsafe.capture.device.cuda.attempts import attempts_watched
@@ -16,33 +19,28 @@ from graphsafe.capture.device.cuda.diagnose import diagnosed
 from graphsafe.capture.device.cuda.graph import CudaPieces, CudaRecording, failure_of
 from graphsafe.capture.device.cuda.hashing import digests
 from graphsafe.capture.device.cuda.node_places import NodePlaces
+from graphsafe.capture.device.cuda.order import MemoryTouched, is_chain, races_of
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.cuda.watch import step_watched
 from graphsafe.capture.device.own_replays import replays_watched
-from graphsafe.capture.device.protocol import (
-    Asked,
-    CaptureAttempt,
-    CaptureFailure,
-    Diagnosis,
-    Kernels,
-    Memory,
-    MemoryEvent,
-    RandomState,
-    StepEvent,
-)
-from graphsafe.capture.lines.frames import user_frames
+from graphsafe.capture.device.protocol import Kernels, MemoryEvent, NotComparable, RandomState
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.probes.construct import Attempt
+from graphsafe.report.probes.order import Race
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import Recording
     from graphsafe.report.model import CallSite
+    from graphsafe.report.probes.timeline import Timeline
 
 
 class CudaDevice:
     evidence: Literal["measured", "predicted"] = "measured"
+    computes = True
     collectives: Literal["nccl", "gloo"] = "nccl"
 
     def __init__(self, index: int) -> None:
-        """Raises RuntimeError where this machine has no such GPU."""
+        """Open a GPU. Raises RuntimeError if this machine has no such GPU."""
         count = torch.cuda.device_count()
         if index >= count:
             raise RuntimeError(f"this machine has {count or 'no'} CUDA device{'s' if count > 1 else ''}")
@@ -79,7 +77,7 @@ class CudaDevice:
             generator = torch.cuda.default_generators[index]
             try:
                 states[f"cuda:{index}"] = RandomState(generator.initial_seed(), generator.get_offset())
-            except RuntimeError:  # a capture was left open: the generator does not answer
+            except RuntimeError:  # a capture was left open, so the generator does not answer
                 states[f"cuda:{index}"] = RandomState(0, 0)
         return states
 
@@ -124,7 +122,7 @@ class CudaDevice:
     def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
         return step_watched(sink)
 
-    def watch_captures(self, sink: Callable[[CaptureAttempt], None]) -> AbstractContextManager[None]:
+    def watch_captures(self, sink: Callable[[Attempt], None]) -> AbstractContextManager[None]:
         return attempts_watched(sink)
 
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
@@ -135,7 +133,8 @@ class CudaDevice:
 
     @contextmanager
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> Iterator[None]:
-        # The name that `torch.cuda.is_current_stream_capturing` looks up: who imported the function meets it too.
+        # `torch.cuda.is_current_stream_capturing` looks this name up, so code that imported the function gets this
+        # answer too.
         graphs: Any = torch.cuda.graphs
 
         def answer() -> bool:
@@ -164,6 +163,24 @@ class CudaDevice:
         except BaseException as error:
             return failure_of(error)
         return CudaRecording(graph, outputs, places.places if places is not None else ())
+
+    def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
+        """Return the races of a recording; a graph with branches is captured again under a watch. Raises
+        NotComparable."""
+        assert isinstance(recording, CudaRecording)
+        if is_chain(recording.raw):
+            return ()
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        touched = MemoryTouched(self._side_stream())
+        try:
+            with torch.cuda.graph(graph, stream=self._side_stream()), touched:
+                step()
+        except BaseException as error:
+            raise NotComparable(f"the step cannot be captured under watch: {error}") from error
+        try:
+            return races_of(graph.raw_cuda_graph(), touched)
+        finally:
+            graph.reset()
 
     def pieces(self) -> CudaPieces:
         return CudaPieces()
@@ -204,9 +221,11 @@ class CudaDevice:
     def reuse_freed(self) -> None:
         memory.fill_freed(self.torch_device, self._side_stream())
 
-    def memory(self) -> Memory:
+    def memory(self) -> DeviceMemory:
         free, total = torch.cuda.mem_get_info(self.index)
-        return Memory(total, free, torch.cuda.memory_allocated(self.index), torch.cuda.max_memory_allocated(self.index))
+        return DeviceMemory(
+            total, free, torch.cuda.memory_allocated(self.index), torch.cuda.max_memory_allocated(self.index)
+        )
 
     def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -235,6 +254,17 @@ class CudaDevice:
             if event.device_type().name == "CUDA" and not event.name().startswith(("Memcpy", "Memset", "gpu_"))
         ]
         return Kernels(len(kernels), sum(event.correlation_id() in launched for event in kernels))
+
+    def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
+        from graphsafe.capture.device.cuda.profiles import profiled_timeline
+
+        return profiled_timeline(step, self.synchronize, folder)
+
+    def values_asked(self) -> int:
+        return 0
+
+    def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def unknown_operations(self) -> tuple[str, ...]:
         return ()

@@ -1,6 +1,6 @@
-"""What the caching allocator is asked for, with the lines that ask: its own history, with Python's frames.
+"""Reads from the caching allocator's own history, with Python's frames, which lines allocated and freed memory.
 
-It notes what it does and does nothing else for it, so the blocks are those of an unwatched run.
+The history only takes notes, so the blocks are those of an unwatched run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.protocol import MemoryEvent
-from graphsafe.capture.lines.frames import absolute, is_user_file
+from graphsafe.capture.shared.frames import absolute, is_user_file
 from graphsafe.report.model import CallSite
 
 _COMMON_POOL = (0, 0)
@@ -33,7 +33,7 @@ def allocations_watched(index: int) -> Iterator[list[MemoryEvent]]:
 
 
 def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> list[MemoryEvent]:
-    """From one device's trace in a memory snapshot. A block counts as held until it can be used again: the allocator
+    """Read one device's trace in a memory snapshot. A block counts as held until it can be used again: the allocator
     waits for other streams that use it."""
     own = sorted(
         (int(segment["address"]), int(segment["address"]) + int(segment["total_size"]))
@@ -56,7 +56,7 @@ def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping
 
 
 def _place(frames: Sequence[Mapping[str, Any]]) -> CallSite | None:
-    """Of the innermost frame that is the user's; the trace has that one first."""
+    """The place of the innermost user's frame; the trace lists the innermost frame first."""
     for frame in frames:
         if is_user_file(frame["filename"]):
             return CallSite(absolute(frame["filename"]), int(frame["line"]), frame["name"])

@@ -1,4 +1,4 @@
-"""Captures that the user's own code makes, seen where they begin and where they end."""
+"""Watches captures that the user's own code makes, from where they begin to where they end."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.device.cuda.graph import failure_of
 from graphsafe.capture.device.cuda.runtime import node_counts
-from graphsafe.capture.device.protocol import CaptureAttempt, CaptureFailure, Span
-from graphsafe.capture.lines.frames import user_frames
-from graphsafe.report.model import CallSite
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.construct import Attempt
 
 
 @contextmanager
-def attempts_watched(sink: Callable[[CaptureAttempt], None]) -> Iterator[None]:
-    """`torch.cuda.graph` and everything built on it call these two methods."""
+def attempts_watched(sink: Callable[[Attempt], None]) -> Iterator[None]:
+    """Watch the two methods that `torch.cuda.graph` and everything built on it call."""
     graph = torch.cuda.CUDAGraph
     begin, end = graph.capture_begin, graph.capture_end
     open_attempts: dict[int, tuple[str, tuple[CallSite, ...], Span | None]] = {}
@@ -28,16 +29,17 @@ def attempts_watched(sink: Callable[[CaptureAttempt], None]) -> Iterator[None]:
         return begin(self, *args, **kwargs)
 
     def capture_end(self: Any) -> Any:
-        # In `__exit__` of torch.cuda.graph this is what the body raised; capture_end only repeats that it failed.
+        # In `__exit__` of torch.cuda.graph this is the error of its body; capture_end only repeats that the capture
+        # failed.
         raised = sys.exc_info()[1]
         device, frames, span = open_attempts.pop(id(self), (f"cuda:{torch.cuda.current_device()}", *user_frames()))
         try:
             result = end(self)
         except BaseException as error:
-            sink(CaptureAttempt(device, frames, span, None, failure_of(raised or error)))
+            sink(Attempt(device, None, failure_of(raised or error), frames, span))
             raise
         failure = None if raised is None else failure_of(raised)
-        sink(CaptureAttempt(device, frames, span, _nodes(self), failure))
+        sink(Attempt(device, _nodes(self), failure, frames, span))
         return result
 
     graph.capture_begin, graph.capture_end = capture_begin, capture_end  # type: ignore[method-assign]
@@ -47,7 +49,8 @@ def attempts_watched(sink: Callable[[CaptureAttempt], None]) -> Iterator[None]:
         graph.capture_begin, graph.capture_end = begin, end  # type: ignore[method-assign]
         for device, frames, span in open_attempts.values():
             message = "the capture was begun and never ended"
-            sink(CaptureAttempt(device, frames, span, None, CaptureFailure("None", message, (message,), frames, span)))
+            failure = CaptureFailure(message, (message,), frames, span, type="None")
+            sink(Attempt(device, None, failure, frames, span))
 
 
 def _nodes(graph: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""The guilty line of a failed capture: the same attempt again, with the stream's status asked after every operation.
+"""Finds the guilty line of a failed capture: repeats the attempt and reads the stream's status after every operation.
 
 The status turns from capturing to invalidated at the guilty operation, even where the user's code swallowed the
 exception; for a swallowed query or a wait on the legacy stream it turns before the next operation.
@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.answers.events import Diagnosis, StepEvent
 from graphsafe.capture.device.cuda.runtime import CAPTURING, INVALIDATED, NOT_CAPTURING, capture_status
 from graphsafe.capture.device.cuda.trace import Running, traced
 from graphsafe.capture.device.cuda.watch import waits_patched
-from graphsafe.capture.device.protocol import Diagnosis, StepEvent
-from graphsafe.capture.lines.frames import user_frames
+from graphsafe.capture.shared.frames import user_frames
 
 
 class _Detective:
-    """Keeps the last event that could be to blame, and stops looking once the capture is invalid."""
+    """Keeps the last event that may be to blame, and stops looking once the capture is invalid."""
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self.stream = stream
@@ -39,7 +39,7 @@ class _Detective:
             self.last = event
 
     def check(self) -> None:
-        """Whether the capture became invalid since the last look; what ran last is to blame."""
+        """If the capture became invalid since the last check, blame the event that ran last."""
         if self.guilty is None and self.last is not None and capture_status(self.stream) == INVALIDATED:
             self.guilty = Diagnosis("operation", self.last)
 
@@ -70,8 +70,8 @@ class _Detective:
 
 def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis | None:
     if "torch._dynamo" in sys.modules:
-        # With the modes on, compiled functions run as they were written, and meet libraries that compiled code has not
-        # called yet: what these set up in their first call would be taken for the cause.
+        # With the modes on, compiled functions run as they were written, and call libraries for the first time that
+        # compiled code has not called yet. Their set-up would be taken for the cause.
         with suppress(Exception), torch.cuda.stream(stream), traced(Running(lambda event: None)):
             step()
         torch.cuda.synchronize()
@@ -99,8 +99,8 @@ def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis |
 
 
 def _raised(detective: _Detective, error: BaseException) -> Diagnosis | None:
-    """The op that raised, where it left the capture intact: PyTorch's own check spoke before CUDA did."""
-    from graphsafe.capture.lines.frames import root_error, traceback_frames
+    """The operation that raised, if it left the capture intact: PyTorch's own check spoke before CUDA did."""
+    from graphsafe.capture.shared.frames import root_error, traceback_frames
 
     root, _ = root_error(error)
     frames, span = traceback_frames(root.__traceback__)

@@ -1,4 +1,4 @@
-"""A captured CUDA graph, and why one could not be captured."""
+"""A captured CUDA graph, or the reason why a step could not be captured."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.device.cuda.nodes import GraphNode, Place, Segments, differences, graph_nodes
 from graphsafe.capture.device.cuda.runtime import node_counts
-from graphsafe.capture.device.protocol import CaptureFailure, Difference, StepEvent
-from graphsafe.capture.lines.frames import message_of, root_error, traceback_frames
+from graphsafe.capture.shared.frames import message_of, root_error, traceback_frames
+from graphsafe.report.probes.twin import Difference
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import Recording
@@ -21,20 +22,25 @@ if TYPE_CHECKING:
 
 class CudaRecording:
     def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any, places: Sequence[Place | None] = ()) -> None:
-        """`places`: where in the user's code each node was launched, of a traced recording."""
+        """`places` holds, for a traced recording, the user's line that launched each node."""
         self.outputs = outputs
         self._graph = graph
         self._places = places
+
+    @property
+    def raw(self) -> int:
+        """The handle of the graph, a `cudaGraph_t`."""
+        return int(self._graph.raw_cuda_graph())
 
     @functools.cached_property
     def _nodes(self) -> tuple[GraphNode, ...]:
         return graph_nodes(self._graph.raw_cuda_graph())
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """Raises NotComparable where the driver does not tell."""
+        """Return the differences from another recording. Raises NotComparable if the driver does not show the nodes."""
         assert isinstance(other, CudaRecording)
         # A traced recording may hold other nodes than a plain one, because a dispatch mode changes what compiled code
-        # launches: its places then belong to other nodes.
+        # launches. Then its places belong to other nodes.
         pools = (tuple(self._graph.pool()), tuple(other._graph.pool()))
         return differences(self._nodes, other._nodes, pools, Segments.now(), other._places)
 
@@ -57,7 +63,7 @@ class CudaRecording:
         return sum(int(segment["total_size"]) for segment in segments if tuple(segment["segment_pool_id"]) == pool)
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Not known from a plain capture: `diagnose` looks for it where a replay went wrong."""
+        """Always empty: a plain capture does not know. `diagnose` looks for such work where a replay went wrong."""
         return ()
 
 
@@ -68,7 +74,7 @@ class CudaPieces:
         self._pool = torch.cuda.graph_pool_handle()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._ended: list[torch.cuda.CUDAGraph] = []
-        "Empty ones too: a pool that no graph uses any more cannot be captured into again."
+        "Includes empty graphs: a pool that no graph uses any more cannot be captured into again."
 
     def begin(self) -> None:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
@@ -79,7 +85,7 @@ class CudaPieces:
         assert self._graph is not None
         graph, self._graph = self._graph, None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an empty piece is nothing to be told of
+            warnings.simplefilter("ignore")  # an empty piece is no reason for a warning
             graph.capture_end()
         self._ended.append(graph)
         recording = CudaRecording(graph, None)
@@ -96,11 +102,11 @@ class CudaPieces:
 
 
 def failure_of(error: BaseException) -> CaptureFailure:
-    """The first error of the chain: the one that reaches the user hides it."""
+    """Describe the first error of the chain, which the error that reaches the user hides."""
     root, chain = root_error(error)
     frames, span = traceback_frames(root.__traceback__)
     return CaptureFailure(
-        error_type=type(root).__name__,
+        type=type(root).__name__,
         message=first_line(root),
         chain=tuple(f"{type(link).__name__}: {first_line(link)}" for link in chain),
         frames=frames,

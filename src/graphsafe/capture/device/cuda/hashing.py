@@ -1,7 +1,7 @@
-"""Hashes of tensors, computed where they are: many at once, because a step's state is hundreds of small ones.
+"""Hashes tensors where they are, many at once, because a step's state is hundreds of small ones.
 
-Two sums over the 64-bit words of a tensor's bytes, each word weighed by its place. They do not depend on which tensors
-are hashed together.
+A hash is two sums over the 64-bit words of a tensor's bytes, each word weighed by its place. It does not depend on
+which tensors are hashed together.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 
 import torch
 
-from graphsafe.capture.bits.tensor_bytes import bytes_digest
+from graphsafe.capture.device.bits.tensor_bytes import bytes_digest
 
 _GROUP_WORDS = 1 << 21
-"So many at once: what is needed on the way is several times as much."
+"Number of words hashed at once; intermediate results take several times as much memory."
 _WORD = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
     tensor: int
-    "Its number."
+    "The number of the tensor."
     data: torch.Tensor
-    "Bytes."
+    "The bytes of this piece."
     first: int
-    "The place of the first word in the tensor."
+    "The position of its first word in the tensor."
 
     @property
     def words(self) -> int:
@@ -34,7 +34,7 @@ class _Piece:
 
 
 def digests(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
-    """By path, as the tensors are."""
+    """Return the hash of each tensor, by path."""
     with torch.inference_mode():
         plain = {path: tensor.detach().contiguous().reshape(-1).view(torch.uint8) for path, tensor in tensors.items()}
         heads = {path: f"{tensor.dtype}{tuple(tensor.shape)}" for path, tensor in tensors.items()}
@@ -52,7 +52,7 @@ def digests(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
 
 
 def word_sums(data: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Two numbers for each of these byte tensors of one device."""
+    """Return two sums for each of these byte tensors of one device."""
     totals = torch.zeros(len(data), 2, dtype=torch.int64, device=data[0].device)
     for group in _groups(data):
         words, place = _laid_out(group)
@@ -79,7 +79,8 @@ def _groups(data: Sequence[torch.Tensor]) -> Iterator[list[_Piece]]:
 
 
 def _laid_out(group: Sequence[_Piece]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The words of all pieces, each filled up with zeros to whole words, and the place of each word in its tensor."""
+    """Return the words of all pieces, each padded with zeros to whole words, and the position of each word in its
+    tensor."""
     device = group[0].data.device
     padding = torch.zeros(_WORD, dtype=torch.uint8, device=device)
     parts = [part for piece in group for part in (piece.data, padding[: -piece.data.numel() % _WORD])]
@@ -99,7 +100,7 @@ def _begins(lengths: Sequence[int]) -> list[int]:
 
 
 def _by_piece(values: torch.Tensor, group: Sequence[_Piece]) -> torch.Tensor:
-    """Sums, modulo 2 ** 64, of the values of each piece."""
+    """Return the sum of the values of each piece, modulo 2 ** 64."""
     lengths = [piece.words for piece in group]
     ends = torch.tensor([begin + length - 1 for begin, length in zip(_begins(lengths), lengths, strict=True)])
     totals = values.cumsum(0)[ends.to(values.device)]

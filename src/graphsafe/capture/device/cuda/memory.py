@@ -1,4 +1,4 @@
-"""The probes' own reads and writes of tensors: stores, poison, and stirring the allocator."""
+"""Reads and writes tensors for the probes: stores, poison, and allocations that overwrite freed memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 _BLOCKS = (512, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 32 << 20)
 "Sizes that fall into both of the allocator's pools, small and large."
 _LARGEST_SMALL = 1 << 20
-"Larger requests are not served from the pool of small blocks, although free blocks there may be larger."
+"Requests above this size are not served from the pool of small blocks, even if it has larger free blocks."
 _MOST_FILLED = 4 << 30
 _FREED = 0xFF
-"NaN in every floating dtype."
+"A byte that makes NaN in every floating dtype."
 
 
 def store(tensor: torch.Tensor, values: torch.Tensor) -> None:
@@ -32,8 +32,8 @@ def poison(tensor: torch.Tensor) -> None:
 
 
 def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
-    """On every stream that the step may have freed blocks on: an address that the graph still reads but nobody owns any
-    more then holds NaN."""
+    """Allocate and free NaN on every stream on which the step may have freed blocks. An address that the graph still
+    reads although nobody owns it then holds NaN."""
     for stream in (torch.cuda.current_stream(device), *streams):
         with torch.cuda.stream(stream):
             blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in _BLOCKS for _ in range(4)]
@@ -44,8 +44,8 @@ def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
 
 
 def fill_freed(device: torch.device, *streams: torch.cuda.Stream) -> None:
-    """Overwrite every block that the allocator keeps and nobody owns, on the streams that the step may have freed
-    blocks on: it gives out a free block of just the size that is asked for, until there is none left."""
+    """Overwrite every block that the allocator keeps and nobody owns, on the streams on which the step may have freed
+    blocks. Requests of exactly the size of a free block get it, until none is left."""
     segments: Any = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
     own = [one for one in segments if one["device"] == device.index and tuple(one["segment_pool_id"]) == (0, 0)]
     used = (torch.cuda.default_stream(device), torch.cuda.current_stream(device), *streams)
@@ -60,7 +60,7 @@ def fill_freed(device: torch.device, *streams: torch.cuda.Stream) -> None:
 
 
 def free_sizes(segments: Sequence[Mapping[str, Any]]) -> list[int]:
-    """What to ask for to get all free blocks of these segments of a memory snapshot, up to a bound."""
+    """Return the sizes to request to get all free blocks of these segments of a memory snapshot, up to a bound."""
     sizes: list[int] = []
     for segment in segments:
         for block in segment["blocks"]:

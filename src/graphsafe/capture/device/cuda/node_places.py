@@ -1,6 +1,7 @@
-"""Where in the user's code each node of a capture was launched: the nodes are counted around every operation.
+"""Finds the user's line that launched each node of a capture, by counting the nodes around every operation.
 
-A dispatch mode sees them, so the capture is not a plain one; what it says explains a difference and never makes one.
+A dispatch mode watches the operations, so the capture is not a plain one. Its places explain a difference and never
+make one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import torch
 
 from graphsafe.capture.device.cuda.nodes import Place, count_in_capture
 from graphsafe.capture.device.cuda.trace import Running, traced
-from graphsafe.capture.lines.frames import user_frames
+from graphsafe.capture.shared.frames import user_frames
 
 
 class NodePlaces:
@@ -30,7 +31,8 @@ class NodePlaces:
         return outputs
 
     def _before(self, name: str, args: Sequence[Any]) -> None:
-        # Launched since the last operation without one of torch's (a Triton kernel, an extension): no place is known.
+        # Nodes launched since the last operation without one of torch's (a Triton kernel, an extension) have no known
+        # place.
         self._fill(None)
 
     def _after(self, name: str, args: Sequence[Any]) -> None:

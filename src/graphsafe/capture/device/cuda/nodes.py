@@ -1,4 +1,4 @@
-"""What a captured graph holds, node by node, as the driver tells it, and how two captures of one step differ.
+"""Reads the nodes of a captured graph from the driver, and compares two captures of one step.
 
 The driver's own library is asked through ctypes: torch loads it, and graphsafe needs no further package for it. Names
 of kernels need CUDA 12.3, the layout of their arguments CUDA 12.4; an older driver raises `NotComparable`.
@@ -18,11 +18,12 @@ from typing import Literal
 import torch
 
 from graphsafe.capture.device.cuda.runtime import NODE_KINDS
-from graphsafe.capture.device.protocol import Difference, NotComparable, Span
-from graphsafe.report.model import CallSite
+from graphsafe.capture.device.protocol import NotComparable
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.twin import Difference
 
 _WORD = 8
-"Bytes that are compared at once: an address, or one or two scalars."
+"Number of bytes compared at once: an address, or one or two scalars."
 _MOST_DIFFERENCES = 64
 _HOST_MEMORY = 1
 "`CU_MEMORYTYPE_HOST` of cuda.h."
@@ -30,26 +31,29 @@ _HOST_MEMORY = 1
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """`launch`: what fixes how much is done (grid, block, bytes). `words`: the arguments in pieces of eight bytes."""
+    """A node. `launch` holds the values that fix how much is done (grid, block, bytes). `words` holds the arguments in
+    pieces of eight bytes."""
 
     kind: str
     name: str
     launch: tuple[int, ...] = ()
     words: tuple[int, ...] = ()
     opaque: bool = False
-    "The driver does not tell the arguments."
+    "Whether the driver hides the arguments."
+    pointers: tuple[int, ...] = ()
+    "Words that are an argument by themselves, or an end of a copy, and not padding of a larger argument."
 
 
 Pool = tuple[int, ...]
-"As the allocator names it: two numbers."
+"The name of a memory pool in the allocator: two numbers."
 What = Literal["count", "operation", "extent", "scalar", "address"]
 Place = tuple[tuple[CallSite, ...], "Span | None", str]
-"The user's frames, the span that ran, and the operation of a node."
+"The user's frames, the running span, and the operation of a node."
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The allocator's segments at one moment: which pool an address belongs to."""
+    """The allocator's segments at one moment, which tell the pool of an address."""
 
     spans: tuple[tuple[int, int, Pool], ...]
 
@@ -74,10 +78,11 @@ def differences(
     segments: Segments,
     places: Sequence[Place | None] = (),
 ) -> tuple[Difference, ...]:
-    """At most `_MOST_DIFFERENCES`, in the order of the graph. `places` belong to the nodes of `second`, where known.
+    """Return at most `_MOST_DIFFERENCES`, in the order of the graph. `places` belong to the nodes of `second`, where
+    known.
 
-    An address in the first graph's pool may become any in the second one's: each capture allocates its own results.
-    An address outside has to stay.
+    An address in the first graph's pool may become any in the second one's: each capture allocates its own results. An
+    address outside has to stay.
     """
     found: list[Difference] = []
     if len(first) != len(second):
@@ -88,7 +93,7 @@ def differences(
             break
         if (one.kind, one.name) != (other.kind, other.name):
             found.append(_difference(number, "operation", second, _named(one), _named(other), places))
-            break  # what follows is shifted against the first graph, and differs everywhere
+            break  # later nodes are shifted against the first graph, and differ everywhere
         if one.launch != other.launch:
             found.append(_difference(number, "extent", second, str(one.launch), str(other.launch), places))
         for at, (before, after) in enumerate(zip(one.words, other.words, strict=False)):
@@ -134,7 +139,7 @@ def _named(node: GraphNode) -> str:
 
 
 def _memories(before: int, after: int, pools: tuple[Pool, Pool], segments: Segments) -> tuple[str, str]:
-    """Two addresses by what they belong to: the numbers themselves are others in every process."""
+    """Describe two addresses by what they belong to, since the numbers differ between processes."""
 
     def memory(address: int, own: Pool) -> str:
         pool = segments.pool(address)
@@ -145,7 +150,7 @@ def _memories(before: int, after: int, pools: tuple[Pool, Pool], segments: Segme
 
 
 def _numbers(before: int, after: int) -> tuple[str, str]:
-    """Two words as a person reads them: the half that differs, as an integer or as a float32."""
+    """Write two words as a person reads them: the half that differs, as an integer or as a float32."""
     halves = [(word & 0xFFFF_FFFF, word >> 32) for word in (before, after)]
     differing = [half for half in (0, 1) if halves[0][half] != halves[1][half]]
     if len(differing) == 2:
@@ -177,7 +182,7 @@ class _KernelParameters(ctypes.Structure):
 
 
 class _CopySide(ctypes.Structure):
-    """Half of `CUDA_MEMCPY3D`: where a copy reads, or where it writes."""
+    """Half of `CUDA_MEMCPY3D`: the source or the destination of a copy."""
 
     _fields_ = [
         *((name, c_size_t) for name in ("x", "y", "z", "lod")),
@@ -222,6 +227,7 @@ def _driver() -> ctypes.CDLL:
             "cuKernelGetParamInfo",
             "cuFuncGetParamInfo",
             "cuStreamGetCaptureInfo_v2",
+            "cuGraphGetEdges_v2",
         )
         if not hasattr(driver, name)
     ]
@@ -231,10 +237,12 @@ def _driver() -> ctypes.CDLL:
 
 
 def graph_nodes(raw_graph: int) -> tuple[GraphNode, ...]:
-    """The nodes of a `cudaGraph_t`, those of child graphs in their place. Raises NotComparable."""
+    """The nodes of a `cudaGraph_t`, with those of child graphs in their place. Raises NotComparable."""
     driver = _driver()
     count = c_size_t(0)
     _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), None, byref(count)), "cuGraphGetNodes")
+    if not count.value:
+        return ()
     handles = (c_void_p * count.value)()
     _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), handles, byref(count)), "cuGraphGetNodes")
     found: list[GraphNode] = []
@@ -253,12 +261,13 @@ def _node(driver: ctypes.CDLL, node: c_void_p) -> list[GraphNode]:
         copy = _CopyParameters()
         _ask(driver.cuGraphMemcpyNodeGetParams(node, byref(copy)), "cuGraphMemcpyNodeGetParams")
         ends = [_address(side) + side.x + side.y * side.pitch for side in (copy.source, copy.target)]
-        return [GraphNode(kind, "memcpy", (copy.width, copy.height, copy.depth), tuple(ends))]
+        return [GraphNode(kind, "memcpy", (copy.width, copy.height, copy.depth), tuple(ends), pointers=tuple(ends))]
     if kind == "memset":
         fill = _FillParameters()
         _ask(driver.cuGraphMemsetNodeGetParams(node, byref(fill)), "cuGraphMemsetNodeGetParams")
         size = (fill.element_size, fill.width, fill.height)
-        return [GraphNode(kind, "memset", size, (fill.target or 0, fill.value))]
+        target = fill.target or 0
+        return [GraphNode(kind, "memset", size, (target, fill.value), pointers=(target,))]
     if kind == "graph":
         child = c_void_p()
         _ask(driver.cuGraphChildGraphNodeGetGraph(node, byref(child)), "cuGraphChildGraphNodeGetGraph")
@@ -283,15 +292,18 @@ def _kernel(driver: ctypes.CDLL, node: c_void_p) -> GraphNode:
     if not given.parameters:
         return GraphNode("kernel", text, launch, opaque=True)
     words: list[int] = []
+    pointers: list[int] = []
     for index, size in enumerate(_sizes(prefix, int(handle))):
         data = ctypes.string_at(given.parameters[index], size)
-        words += [int.from_bytes(data[at : at + _WORD], "little") for at in range(0, size, _WORD)]
-    return GraphNode("kernel", text, launch, tuple(words))
+        found = [int.from_bytes(data[at : at + _WORD], "little") for at in range(0, size, _WORD)]
+        words += found
+        pointers += found if size == _WORD else []
+    return GraphNode("kernel", text, launch, tuple(words), pointers=tuple(pointers))
 
 
 @functools.cache
 def _sizes(prefix: str, handle: int) -> tuple[int, ...]:
-    """Bytes of each argument of a kernel."""
+    """The size in bytes of each argument of a kernel."""
     ask = getattr(_driver(), f"{prefix}GetParamInfo")
     sizes: list[int] = []
     offset, size = c_size_t(0), c_size_t(0)
@@ -300,18 +312,48 @@ def _sizes(prefix: str, handle: int) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def count_in_capture(stream: torch.cuda.Stream) -> int:
-    """How many nodes the capture under way on a stream has so far."""
+def graph_edges(raw_graph: int) -> tuple[tuple[int, int], ...]:
+    """Return the edges of a `cudaGraph_t` as numbers of nodes, in the order of `cuGraphGetNodes`.
+
+    Raises NotComparable.
+    """
+    driver = _driver()
+    count = c_size_t(0)
+    _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), None, byref(count)), "cuGraphGetNodes")
+    nodes = (c_void_p * count.value)()
+    _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), nodes, byref(count)), "cuGraphGetNodes")
+    numbers = {handle: number for number, handle in enumerate(nodes)}
+    # The second version of the call also returns the kind of an edge (eight bytes); the first one refuses graphs with
+    # such edges.
+    ask = driver.cuGraphGetEdges_v2
+    edges = c_size_t(0)
+    _ask(ask(c_void_p(raw_graph), None, None, None, byref(edges)), "cuGraphGetEdges")
+    if not edges.value:
+        return ()
+    before, after = (c_void_p * edges.value)(), (c_void_p * edges.value)()
+    kinds = (ctypes.c_ulonglong * edges.value)()
+    _ask(ask(c_void_p(raw_graph), before, after, kinds, byref(edges)), "cuGraphGetEdges")
+    return tuple((numbers[one], numbers[other]) for one, other in zip(before, after, strict=True))
+
+
+def graph_in_capture(stream: torch.cuda.Stream) -> int | None:
+    """The `cudaGraph_t` of the capture under way on a stream, or None."""
     driver = _driver()
     status, number, graph = c_int(0), ctypes.c_ulonglong(0), c_void_p()
     asked = driver.cuStreamGetCaptureInfo_v2(
         c_void_p(stream.cuda_stream), byref(status), byref(number), byref(graph), None, None
     )
     _ask(asked, "cuStreamGetCaptureInfo")
-    if not graph.value:
+    return graph.value
+
+
+def count_in_capture(stream: torch.cuda.Stream) -> int:
+    """Return how many nodes the capture under way on a stream has so far."""
+    graph = graph_in_capture(stream)
+    if not graph:
         return 0
     count = c_size_t(0)
-    _ask(driver.cuGraphGetNodes(graph, None, byref(count)), "cuGraphGetNodes")
+    _ask(_driver().cuGraphGetNodes(c_void_p(graph), None, byref(count)), "cuGraphGetNodes")
     return count.value
 
 

@@ -39,12 +39,12 @@ def capture_status(stream: torch.cuda.Stream) -> int:
 
 
 def node_counts(raw_graph: int) -> dict[str, int]:
-    """Nodes of a `cudaGraph_t` by kind."""
+    """Count the nodes of a `cudaGraph_t` by kind."""
     library = _library()
     count = ctypes.c_size_t(0)
     if library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), None, ctypes.byref(count)):
         raise RuntimeError("cudaGraphGetNodes failed")
-    if not count.value:  # asked for none, the runtime notes an error, which the next launch of a kernel would raise
+    if not count.value:  # asked for no nodes, the runtime notes an error that the next kernel launch would raise
         return {}
     nodes = (ctypes.c_void_p * count.value)()
     library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), nodes, ctypes.byref(count))
@@ -58,7 +58,7 @@ def node_counts(raw_graph: int) -> dict[str, int]:
 
 
 def driver_version() -> str | None:
-    """The newest CUDA that the driver speaks, `13.0`."""
+    """The newest CUDA version that the driver supports, `13.0`."""
     version = ctypes.c_int(0)
     if _library().cudaDriverGetVersion(ctypes.byref(version)) or not version.value:
         return None

@@ -1,4 +1,4 @@
-"""What runs right now: the Python-level torch call, and the aten op inside it.
+"""Tracks what runs right now: the Python-level torch call, and the aten op inside it.
 
 A function mode sees `tensor.__bool__` and `torch.zeros` by name; a dispatch mode sees every aten op with its arguments.
 Neither sees what a C++ extension does inside an op, nor the autograd engine's own threads.
@@ -15,8 +15,8 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphsafe.capture.device.protocol import StepEvent, StepEventKind
-from graphsafe.capture.lines.frames import user_frames
+from graphsafe.capture.answers.events import StepEvent, StepEventKind
+from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import OpTable
 from graphsafe.rulebook import load_rulebook
 
@@ -36,7 +36,7 @@ Sink = Callable[[StepEvent], None]
 
 @functools.cache
 def python_name(func: Any) -> str | None:
-    """As the op table spells it; None for what reads nothing (`tensor.shape`)."""
+    """The function's name in the op table; None for one that reads no values (`tensor.shape`)."""
     name = getattr(func, "__name__", "")
     if name == "__get__":
         return None
@@ -59,37 +59,39 @@ class Running:
         self.via: str | None = None
         self.op: str | None = None
         self.reported = False
-        "Whether the running op has been told already: a wait inside it is not news."
+        "Whether the running op has been reported already, so that a wait inside it is not reported again."
         self.inside: str | None = None
-        "A call that has been told as a whole: nothing in it is."
+        "A call that has been reported as a whole, so that nothing inside it is."
         self.before_op: Callable[[str, Sequence[Any]], None] | None = None
         self.after_op: Callable[[str, Sequence[Any]], None] | None = None
+
+    def call(self) -> str | None:
+        """Return the Python-level torch call that is running, as the op table spells it."""
+        return self.via
 
     def report(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
         if self.inside is not None:
             return
         frames, span = user_frames()
-        self.sink(StepEvent(kind, op, frames, span, self.via, nbytes, data))
+        self.sink(StepEvent(kind, op, frames, span, self.call(), nbytes, data))
 
     def waited(self) -> None:
-        """The host waits for the device inside the running op or call."""
+        """Report that the host waits for the device inside the running op or call."""
         if self.reported:
             return
-        if self.op is not None:
-            entry = self.table.aten(self.op)
-        else:
-            entry = self.table.python(self.via) if self.via is not None else None
+        via = self.call()
+        entry = self.table.python(via or "") if self.op is None else self.table.aten(self.op)
         effects = [effect.kind for effect in entry.effects] if entry is not None else []
         kind: StepEventKind = next((_KINDS[effect] for effect in effects if effect in _KINDS), "hidden-sync")
-        if self.op is None and self.via is None:
+        if self.op is None and via is None:
             kind = "wait"
         if self.op in _INDEXES:
             self.report("extent", self.op, mask=True)
-        elif self.op is None and self.via in _SUBSCRIPTS:
-            # Before the op itself: a list among the indices is made a tensor and sent to the device.
-            self.report("copy-to-device", self.via, index=True, pinned=False, non_blocking=False)
+        elif self.op is None and via in _SUBSCRIPTS:
+            # Report before the op itself: a list among the indices is first made a tensor and sent to the device.
+            self.report("copy-to-device", via, index=True, pinned=False, non_blocking=False)
         else:
-            self.report(kind, self.op or self.via or "cudaStreamSynchronize", literal=self.via in _LITERALS)
+            self.report(kind, self.op or via or "cudaStreamSynchronize", literal=via in _LITERALS)
 
     def begin_op(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.op, self.reported = name, False
@@ -124,7 +126,7 @@ class Running:
         if not (pinned and non_blocking):
             kind: StepEventKind = "copy-to-device" if to_cuda else "copy-to-host"
             self.report(
-                kind, name, source.nbytes, pinned=pinned, non_blocking=non_blocking, literal=self.via in _LITERALS
+                kind, name, source.nbytes, pinned=pinned, non_blocking=non_blocking, literal=self.call() in _LITERALS
             )
 
     def _tell_once(self, kind: StepEventKind, op: str, **data: Any) -> None:
@@ -171,13 +173,15 @@ class _Calls(TorchFunctionMode):
 
 
 class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    supports_higher_order_operators = True
+
     def __init__(self, running: Running) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._running = running
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         running = self._running
-        name = func._schema.name
+        name = func._schema.name if isinstance(func, torch._ops.OpOverload) else func.name()
         running.begin_op(name, args, kwargs or {})
         try:
             result = func(*args, **(kwargs or {}))
@@ -190,7 +194,7 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def traced(running: Running) -> Iterator[None]:
-    # The first use of a dispatch mode imports for seconds; do it before anything is watched.
+    # The first use of a dispatch mode imports for seconds, so it is done before anything is watched.
     with _Ops(Running(lambda event: None)):
         torch.empty(0)
     with _Calls(running), _Ops(running):

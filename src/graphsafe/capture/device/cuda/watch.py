@@ -1,8 +1,8 @@
-"""Every line of an eager step that waits for the device, copies, or asks how far it is, in one run.
+"""Finds every line of an eager step that waits for the device, copies, or asks for its progress, in one run.
 
 `torch._C._activate_gpu_trace` calls back before each wait of PyTorch's own, with the live Python stack: a superset of
-what sync-debug mode warns of. It is silent for queries and for pageable copies with `non_blocking=True`: the first are
-patched here, the second seen by the dispatch mode. It cannot be switched off again, which is one reason why the step
+what sync-debug mode warns of. It is silent for queries, which are patched here, and for pageable copies with
+`non_blocking=True`, which the dispatch mode sees. It cannot be switched off again, which is one reason why the step
 child is a process of its own.
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch.cuda import _gpu_trace
 
+from graphsafe.capture.answers.events import StepEventKind
 from graphsafe.capture.device.cuda.trace import Running, Sink, traced
-from graphsafe.capture.device.protocol import StepEventKind
-from graphsafe.capture.ranks.collectives import OF_OBJECTS
+from graphsafe.capture.shared.collectives import OF_OBJECTS
 
 _WAITS: tuple[tuple[Any, str, str, StepEventKind], ...] = (
     (torch.cuda, "synchronize", "torch.cuda.synchronize", "wait"),
@@ -59,7 +59,8 @@ def patched(owner: Any, name: str, before: Callable[[], None], after: Callable[[
 
 @contextmanager
 def waits_patched(running: Running) -> Iterator[None]:
-    """`torch.cuda.synchronize`, waits and queries of events and streams, and reseeding, by name."""
+    """Patch `torch.cuda.synchronize`, waits and queries of events and streams, and reseeding, to report them by
+    name."""
     with ExitStack() as stack:
         for owner, name, spelled, kind in _WAITS:
             stack.enter_context(patched(owner, name, *_teller(running, kind, spelled)))
@@ -91,7 +92,7 @@ def _teller(
 def _teller_of_all(
     running: Running, kind: StepEventKind, spelled: str
 ) -> tuple[Callable[[], None], Callable[[], None]]:
-    """For a call that is made of many operations, which are nobody's to mend."""
+    """Return hooks for a call that consists of many operations, which the user cannot change one by one."""
 
     def before() -> None:
         running.report(kind, spelled)

@@ -1,7 +1,7 @@
-"""Collectives of several ranks: gloo runs them on the host, in the order and with the joins that NCCL has on a GPU.
+"""Collectives of several ranks: gloo runs them on the host, with the order and the joins that NCCL has on a GPU.
 
-An asynchronous one runs on a stream of its own, which `wait()` joins; the host never waits for it. While a capture runs
-nothing is sent, as on a GPU: only a replay meets the other ranks.
+An asynchronous collective runs on a stream of its own, which `wait()` joins; the host never waits for it. As on a GPU,
+nothing is sent during a capture; only a replay meets the other ranks.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, NOT_PERMITTE
 from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import HOST, index_of, put_tag
 from graphsafe.capture.device.sim.world import World
-from graphsafe.capture.lines.frames import user_frames
-from graphsafe.capture.ranks.collectives import OF_GROUPS, OF_OBJECTS
+from graphsafe.capture.shared.collectives import OF_GROUPS, OF_OBJECTS
+from graphsafe.capture.shared.frames import user_frames
 
 NAMESPACE = "_c10d_functional"
 _METHODS = {**OF_GROUPS, "send": "send", "recv": "recv"}
@@ -72,8 +72,8 @@ def _of_group(real: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], index: int) -> Any:
-    """An operation of `torch.distributed._functional_collectives`, which DTensor is made of."""
-    if func._schema.name.startswith(f"{NAMESPACE}::_"):  # puts a result into a tensor that waits at its first use
+    """Run an operation of `torch.distributed._functional_collectives`, which DTensor uses."""
+    if func._schema.name.startswith(f"{NAMESPACE}::_"):  # wraps a result in a tensor that waits at its first use
         return func(*args, **kwargs)
     if func._schema.name == f"{NAMESPACE}::wait_tensor":
         world.stream(index).wait_event(_stream(world, index).record_event())
@@ -90,7 +90,7 @@ def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping
 
 
 def _begun(world: World, index: int, name: str) -> Stream | None:
-    """The stream on which a collective is captured; None where it runs now."""
+    """The stream on which a collective is captured; None if it runs now."""
     world.touched.add(index)
     session, current = world.session, world.stream(index)
     if session is None:
@@ -118,7 +118,7 @@ def _add(
 
 @dataclass(frozen=True)
 class Collective:
-    """What a replay calls, in the place of an operation."""
+    """The function that a replay calls in place of an operation."""
 
     name: str
     real: Callable[..., Any]
@@ -132,8 +132,11 @@ class Collective:
         self.send(group, rest, _thawed(kwargs))
 
     def send(self, group: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Give its work. Nobody sees it unfinished: on a GPU, operations on the same stream would not either. To send
-        to one rank is no more than to put a copy at hand: that rank may itself send first."""
+        """Send, and return the work. The work is always finished when others look, as it is for later operations on the
+        same stream of a GPU.
+
+        Sending to one rank only puts a copy ready, because that rank may itself send first.
+        """
         if self.name != "send":
             work = self.real(group, *args, **kwargs)
             if work is not None:
@@ -168,8 +171,7 @@ def _functional(func: Any) -> Functional:
 
 
 def _shaped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Memory for its result, in which nothing is known to be written at capture; its own memory where it works in
-    place."""
+    """Memory for its result, with unknown values at capture; its own memory if it works in place."""
     if func._schema.is_mutable:
         return args[0]
     meta = func(*_on_meta(args), **_on_meta(dict(kwargs)))
@@ -189,7 +191,7 @@ def _on_meta(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Fixed:
-    """A group, or the options of a collective: equal to others that mean the same."""
+    """A group, or the options of a collective, which equals others of the same meaning."""
 
     value: Any
 
@@ -226,14 +228,15 @@ def _thawed(value: Any) -> Any:
 
 
 _sent: deque[Any] = deque(maxlen=256)
-"Works of what was sent, which keep its memory."
+"Works of sends, which keep their memory alive."
 
 
 class SimWork:
-    """`torch.distributed.Work`. That of a collective which ran is done; waiting for some of gloo's copies once more."""
+    """A `torch.distributed.Work`. The work of a collective that ran is done; some of gloo's copies have to be waited
+    for."""
 
     def __init__(self, event: Event, done: Any = None) -> None:
-        """`event` comes after a collective in a capture."""
+        """`event` follows a collective in a capture."""
         self._event = event
         self._done = done
 

@@ -1,4 +1,4 @@
-"""What `torch.cuda` (and `torch.accelerator`) answer while a simulated device is entered."""
+"""Answers of `torch.cuda` (and `torch.accelerator`) while a simulated device is entered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.sim.world import World
 
 TOTAL_BYTES = 141 * 1000**3
-"An H200's memory, which the capability and the number of multiprocessors are too."
+"The memory of an H200. The capability and the number of multiprocessors are those of an H200 too."
 CAPABILITY = (9, 0)
 MULTIPROCESSORS = 132
 NAME = "NVIDIA H200 (simulated)"
@@ -36,7 +36,7 @@ _DTYPES = {
 
 
 def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
-    """Owner, attribute and value of everything that stands in."""
+    """Yield the owner, name and value of every attribute that is replaced."""
     tables: list[tuple[list[Any], Mapping[str, Any]]] = [
         ([torch.cuda], _devices(world)),
         ([torch.cuda, torch.cuda.streams], {"Stream": Stream, "Event": Event, "ExternalStream": _external(world)}),
@@ -50,7 +50,7 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
                 "is_current_stream_capturing": world.says_capturing,
             },
         ),
-        # Whoever holds the function itself, from an import before this device was entered, asks through this name.
+        # Code that imported the function before this device was entered asks through this name.
         ([torch.cuda.graphs], {"_cuda_isCurrentStreamCapturing": world.says_capturing}),
         ([torch.cuda, torch.cuda.random], _random(world)),
         ([torch.cuda, torch.cuda.memory], _memory(world)),
@@ -81,7 +81,7 @@ _real_parse_to = torch._C._nn._parse_to
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> Any:
-    """What `module.to(...)` understands of its arguments; of a tensor it takes the device and the type."""
+    """Replace the parser of `module.to(...)`, which takes the device and the dtype of a tensor argument."""
     device, *rest = _real_parse_to(*args, **kwargs)
     given = args[0] if args else kwargs.get("tensor")
     if isinstance(given, torch.Tensor):
@@ -274,7 +274,7 @@ def _accelerator(world: World) -> dict[str, Any]:
 
 
 def _kind(name: str, real: type, simulated: type) -> type:
-    """`torch.Stream(device="cuda")` and `torch.Event(device="cuda")`."""
+    """Make `torch.Stream(device="cuda")` and `torch.Event(device="cuda")` simulated ones."""
 
     class Kind(type):
         def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -289,7 +289,7 @@ def _kind(name: str, real: type, simulated: type) -> type:
 
 
 def _legacy_type(name: str, dtype: torch.dtype) -> type:
-    """`torch.cuda.FloatTensor`: a constructor and a type to test against."""
+    """Make a type such as `torch.cuda.FloatTensor`: a constructor, and a type for `isinstance`."""
 
     class Kind(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:

@@ -6,26 +6,18 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from graphsafe.capture.bits.last_place import nudge
-from graphsafe.capture.bits.tensor_bytes import bytes_digest
+from graphsafe.capture.answers.build import DeviceMemory
+from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
+from graphsafe.capture.device.bits.last_place import nudge
+from graphsafe.capture.device.bits.tensor_bytes import bytes_digest
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.own_replays import replays_watched
-from graphsafe.capture.device.protocol import (
-    Asked,
-    CaptureAttempt,
-    CaptureFailure,
-    Diagnosis,
-    Difference,
-    Kernels,
-    Memory,
-    MemoryEvent,
-    RandomState,
-    Recording,
-    StepEvent,
-)
+from graphsafe.capture.device.protocol import Kernels, MemoryEvent, RandomState, Recording
 from graphsafe.capture.device.sim import generators, substitutes
 from graphsafe.capture.device.sim.differences import differences
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
@@ -33,11 +25,18 @@ from graphsafe.capture.device.sim.freed import poison_freed
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
 from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph, graph_pool_handle
 from graphsafe.capture.device.sim.legality import Refusal
+from graphsafe.capture.device.sim.order import races_of
+from graphsafe.capture.device.sim.sequence import Seen
+from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import HOST, index_of
-from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.device.sim.world import LAUNCHED, World
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite, Limit
+from graphsafe.report.probes.construct import Attempt
+from graphsafe.report.probes.order import Race
+from graphsafe.report.probes.timeline import Timeline
+from graphsafe.report.probes.twin import Difference
 
 LEFT_OPEN = Refusal("the capture was begun and never ended")
 
@@ -55,17 +54,17 @@ class SimRecording:
         return self.graph.kinds()
 
     def pool_bytes(self) -> int | None:
-        """Unknown: how the allocator reuses blocks within a graph's pool is not simulated."""
+        """Return None: how the allocator reuses blocks within a graph's pool is not simulated."""
         return None
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """In what two recordings are not the same graph, node by node; see `graphsafe.capture.device.protocol`."""
+        """The differences between two recordings, node by node; see `graphsafe.capture.device.protocol`."""
         assert isinstance(other, SimRecording)
         with self._world.unseen():
             return differences(self.graph, other.graph)
 
     def opaque_nodes(self) -> int:
-        """Every argument is known here."""
+        """Zero: every argument is known here."""
         return 0
 
     def release(self) -> None:
@@ -94,7 +93,7 @@ class SimPieces:
         graph, self._graph = self._graph, None
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an empty piece is nothing to be told of
+                warnings.simplefilter("ignore")  # an empty piece is no reason for a warning
                 graph.capture_end()
         finally:
             self._guilty = graph.guilty
@@ -111,12 +110,15 @@ class SimDevice:
     evidence: Literal["measured", "predicted"] = "predicted"
     collectives: Literal["nccl", "gloo"] = "gloo"
 
-    def __init__(self, index: int, table: OpTable, count: int = 1) -> None:
-        """As many devices exist as `index` needs, and `count` at least; it is the current one, as on a GPU."""
+    def __init__(self, index: int, table: OpTable, count: int = 1, shapes: bool = False) -> None:
+        """Make as many devices as `index` needs, and at least `count`. Device `index` is current, as on a GPU. With
+        `shapes`, operations compute no values."""
+        self.computes = not shapes
         self.name = f"sim:{index}"
         self.index = index
         self.torch_device = torch.device("cuda", index)
         self.world = World(max(index + 1, count), index, table)
+        self.world.shapes = Shapes() if shapes else None
         with self.world.installed():
             self.world.defaults = [Stream.default(each) for each in range(self.world.count)]
             self.world.streams = list(self.world.defaults)
@@ -154,7 +156,7 @@ class SimDevice:
         return {f"sim:{index}": RandomState(state.seed, state.offset) for index, state in states.items()}
 
     def draw(self, device: str) -> str | None:
-        """One number, as `torch.rand(1, device=...)` on a stream that is not capturing."""
+        """Draw one number, as `torch.rand(1, device=...)` on a stream that is not capturing."""
         generator = self._generator(device)
         try:
             generators.check(generator, capturing=False)
@@ -191,7 +193,7 @@ class SimDevice:
             self.world.sink = before
 
     @contextmanager
-    def watch_captures(self, sink: Callable[[CaptureAttempt], None]) -> Iterator[None]:
+    def watch_captures(self, sink: Callable[[Attempt], None]) -> Iterator[None]:
         before, self.world.attempts = self.world.attempts, sink
         try:
             yield
@@ -207,14 +209,15 @@ class SimDevice:
 
     @contextmanager
     def watch_memory(self) -> Iterator[list[MemoryEvent]]:
-        """Tensors that operations return. What a kernel takes for itself, and how an allocator rounds, is not known."""
+        """Watch the tensors that operations return. Temporary memory of kernels and the allocator's rounding are not
+        known."""
         ledger = self.world.ledgers[self.index]
         found: list[MemoryEvent] = []
-        before, ledger.events = ledger.events, found
+        before, ledger.told = ledger.told, found.append
         try:
             yield found
         finally:
-            ledger.events = before
+            ledger.told = before
 
     @contextmanager
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> Iterator[None]:
@@ -228,7 +231,7 @@ class SimDevice:
         return graph_pool_handle()
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> SimRecording | CaptureFailure:
-        """`traced` changes nothing: nodes know their lines here."""
+        """Record the step. `traced` changes nothing: nodes always know their lines here."""
         self.world.stepping = True
         recorded = CUDAGraph()
         before, self.world.attempts = self.world.attempts, None
@@ -244,12 +247,18 @@ class SimDevice:
             self.guilty = recorded.escaped[0]
         return SimRecording(outputs, recorded, self.world)
 
+    def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
+        """Return the races of a recording; the step is not captured again."""
+        assert isinstance(recording, SimRecording)
+        with outside_modes():
+            return races_of(recording.graph)
+
     def pieces(self) -> SimPieces:
         self.world.stepping = True
         return SimPieces(self.world)
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        """The plain attempt already knows its guilty line here."""
+        """Return None: the plain attempt already knows its guilty line here."""
         result = self.record(step)
         if self.guilty is None:
             return None
@@ -298,33 +307,71 @@ class SimDevice:
         return self.to_host(tensor)
 
     def churn(self) -> None:
-        """Nothing to find: memory that a graph holds is never given to anyone else by itself."""
+        """Do nothing: memory that a graph holds is never given to anyone else here."""
 
     def reuse_freed(self) -> None:
         with self.world.unseen():
             poison_freed(self.world.graphs)
 
-    def memory(self) -> Memory:
+    def memory(self) -> DeviceMemory:
         ledger = self.world.ledgers[self.index]
-        return Memory(total=None, free=None, allocated=ledger.allocated, peak=ledger.peak)
+        return DeviceMemory(total=None, free=None, allocated=ledger.allocated, peak=ledger.peak)
 
     def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
         return None
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
-        return None
+        """Count the kernels if only shapes are computed; otherwise nobody asks."""
+        if self.world.shapes is None:
+            return None
+        counted: list[str] = []
+        with self._launches_told(lambda kind, name: counted.append(kind)):
+            step()
+        return Kernels(sum(kind in LAUNCHED for kind in counted), 0)
+
+    def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
+        """In order alone: nothing here takes the time that it would take on a GPU."""
+        seen = Seen()
+        with self.watch(seen.told), self._launches_told(seen.launched):
+            step()
+        return seen.timeline()
+
+    @contextmanager
+    def _launches_told(self, told: Callable[[str, str], None]) -> Iterator[None]:
+        before, self.world.launched = self.world.launched, told
+        try:
+            yield
+        finally:
+            self.world.launched = before
+
+    def values_asked(self) -> int:
+        return 0 if self.world.shapes is None else self.world.shapes.asked
+
+    @contextmanager
+    def answering(self, answer: Literal[0, 1]) -> Iterator[None]:
+        shapes = self.world.shapes
+        if shapes is None:
+            yield
+            return
+        before, shapes.answer = shapes.answer, answer
+        try:
+            yield
+        finally:
+            shapes.answer = before
 
     def unknown_operations(self) -> tuple[str, ...]:
         return tuple(self.world.unknown)
 
     def limits(self) -> tuple[Limit, ...]:
-        """What this device did otherwise than a GPU would."""
+        """Differences between this device and a GPU that this run has met."""
         return tuple(Limit("simulated", f"{what} {how}", why) for (what, how), why in self.world.limits.items())
 
 
 def _digest(tensor: torch.Tensor) -> str:
-    """Call it with torch functions disabled."""
+    """Hash a tensor. Call it with torch functions disabled."""
     plain = tensor.detach()
+    if plain.is_meta:
+        return "not computed"
     if plain.layout != torch.strided:
         plain = plain.to_dense()
     return bytes_digest(plain.contiguous().reshape(-1))

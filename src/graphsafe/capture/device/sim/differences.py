@@ -1,7 +1,7 @@
-"""Two recordings of one step, compared node by node: what is not the same is what Python froze into each.
+"""Compares two recordings of one step node by node: Python froze whatever differs.
 
-Memory that a capture allocated for itself may be any memory in the other one, as long as each piece of it always is the
-same piece. Memory from before has to be the same memory, at the same place in it.
+Memory that a capture allocated may be any memory in the other one, as long as each piece always matches the same piece.
+Memory from before has to be the same memory, at the same place in it.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphsafe.capture.bits.tensor_bytes import layout_text, tensor_bytes
-from graphsafe.capture.device.protocol import Difference
+from graphsafe.capture.device.bits.tensor_bytes import layout_text, tensor_bytes
 from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, storages
+from graphsafe.report.probes.twin import Difference
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
 
 _MOST_DIFFERENCES = 64
 _SHOWN = 8
-"Elements of a host tensor that are written out."
+"Number of elements of a host tensor that are written out."
 
 Change = tuple[Any, str, str]
-"What it is, as `Difference.what`, and how it was and is."
+"The kind of change, as `Difference.what`, and the values before and after."
 
 
 def differences(first: CUDAGraph, second: CUDAGraph) -> tuple[Difference, ...]:
-    """At most 64, in the order of the graph, with the places of `second`, or of `first` where nodes are missing.
+    """Return at most 64, in the order of the graph, with the places of `second`, or of `first` for missing nodes.
 
-    Nothing is compared after the first node that is another operation: what follows is shifted, and differs everywhere.
+    Nothing is compared after the first node that is another operation: later nodes are shifted, and differ everywhere.
     """
     pairing = _Pairing(first, second)
     found: list[Difference] = []
@@ -69,7 +69,7 @@ def _changes(before: Node, after: Node, pairing: _Pairing) -> list[Change]:
 
 
 def _leaves(node: Node) -> Iterator[tuple[str, Any]]:
-    """The arguments by the names of the operation's schema, elements of lists each by itself."""
+    """Yield the arguments by the names in the operation's schema, elements of lists one by one."""
     names = [argument.name for argument in node.func._schema.arguments]
     for name, value in zip(names, node.args, strict=False):
         yield from _parts(name, value)
@@ -89,7 +89,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 class _Pairing:
-    """Which memory of one recording is which of the other."""
+    """Pairs memory of one recording with memory of the other."""
 
     def __init__(self, first: CUDAGraph, second: CUDAGraph) -> None:
         self._sessions = first.captured_in, second.captured_in
@@ -115,11 +115,13 @@ class _Pairing:
         return []
 
     def _on_host(self, name: str, before: torch.Tensor, after: torch.Tensor) -> list[Change]:
-        """A number that a kernel is handed, or pinned memory that a copy reads: made for the capture, it holds what the
-        host wrote there then."""
+        """Compare a host tensor: a number given to a kernel, or pinned memory that a copy reads. Such memory made for
+        the capture holds the values that the host wrote then."""
         by_value = not is_pinned(before) or (self._is_born(0, before) and self._is_born(1, after))
         if not by_value:
             return [] if self._same_memory(before, after) else [("address", f"{name}: pinned memory", "other memory")]
+        if before.is_meta or after.is_meta:  # values that were not computed
+            return []
         if tensor_bytes(before.contiguous()) == tensor_bytes(after.contiguous()):
             return []
         return [("scalar", f"{name}={_values(before)}", f"{name}={_values(after)}")]
@@ -143,7 +145,7 @@ def _changed_value(name: str, before: Any, after: Any) -> list[Change]:
         return []
     numbers = (bool, int, float, complex, str)
     if not isinstance(before, numbers) or not isinstance(after, numbers):
-        what = "operation"  # a tensor or None, a dtype: another kernel
+        what = "operation"  # a tensor or None, or a dtype: another kernel
     else:
         what = "extent" if "[" in name and isinstance(before, int) else "scalar"
     return [(what, f"{name}={_shown(before)}", f"{name}={_shown(after)}")]

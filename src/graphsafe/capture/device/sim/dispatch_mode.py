@@ -1,4 +1,4 @@
-"""The mode under every operation: it passes on tags, notes what the operation does, and records it in a capture."""
+"""The mode under every operation: it passes on tags, notes the operation's effects, and records it in a capture."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphsafe.capture.child.state.tensors import is_wrapper_class
 from graphsafe.capture.device.sim import generators
 from graphsafe.capture.device.sim.collectives import NAMESPACE, run_functional
 from graphsafe.capture.device.sim.effects import (
@@ -18,6 +19,7 @@ from graphsafe.capture.device.sim.effects import (
     is_unknown,
     nbytes_of,
     op_name,
+    refuse_missing_kernel,
     table_entry,
 )
 from graphsafe.capture.device.sim.function_mode import function_mode_on
@@ -26,8 +28,8 @@ from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session, t
 from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
 from graphsafe.capture.device.sim.world import World
-from graphsafe.capture.lines.frames import user_frames
-from graphsafe.capture.state.tensors import is_wrapper_class
+from graphsafe.capture.device.valueless import is_valueless
+from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import Op
 
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
@@ -35,7 +37,7 @@ _COPIES = frozenset({"aten::copy_", "aten::clone"})
 
 class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, world: World, leaves: type | None = None) -> None:
-        """`leaves`: a class that handles the first operation on it by itself."""
+        """`leaves` is a class that handles the first operation on it by itself."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.world = world
         self._leaves = leaves
@@ -44,7 +46,8 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Being skipped would import dynamo, seconds for nothing: no compiled code runs here."""
+        """Return False: being skipped would import dynamo, which takes seconds and serves nothing, since no compiled
+        code runs here."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -55,10 +58,10 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.world.bypassed:
             return func(*args, **kwargs)
         wrapper = next((kind for kind in types if is_wrapper_class(kind)), None)
-        if wrapper is not None and wrapper.__name__ == "FakeTensor":  # shapes only, which play no device
+        if wrapper is not None and wrapper.__name__ == "FakeTensor":  # shapes only; it plays no device
             return func(*args, **kwargs)
         if wrapper is not None:
-            # Its own operations are the ones that reach the device.
+            # The operations that it calls are the ones that reach the device.
             if wrapper.__name__ == "DTensor":  # C++ takes it apart; the method would only call the operation again
                 with SimDispatchMode(self.world, leaves=wrapper):
                     return func(*args, **kwargs)
@@ -67,13 +70,23 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with torch._C.DisableTorchFunction():
             if not isinstance(func, torch._ops.OpOverload):
                 return run_opaque(self.world, func, args, kwargs)
+            if _is_composite(func):
+                with SimDispatchMode(self.world):
+                    return func.decompose(*args, **kwargs)
             return run(self.world, func, args, kwargs)
+
+
+@functools.cache
+def _is_composite(func: Any) -> bool:
+    """Return whether an operation consists of others. Autograd takes it apart before it comes here; inference mode does
+    not."""
+    key = "CompositeImplicitAutograd"
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)) and func.namespace == "aten"
 
 
 def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     inputs = tensors_in((args, dict(kwargs)))
-    materialised = world.scope.explicit and world.scope.place != HOST and _takes_device(func)
-    if not materialised and any(tensor.device.type != "cpu" for tensor in inputs):  # meta tensors play no device
+    if _plays_no_device(world, func, inputs):
         return func(*args, **kwargs)
     indices = sorted({index_of(tensor) for tensor in inputs} - {HOST})
     target = _target(world, func, inputs, indices)
@@ -87,6 +100,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         world.cannot_vouch(op_name(func))
     doubts = _doubts(world, inputs) if world.doubted else []
     entry = table_entry(func, world.table)
+    refuse_missing_kernel(func, entry, inputs)
     stream = world.stream(device)
     session = world.session
     capturing = session if session is not None and stream in session.clocks else None
@@ -96,43 +110,79 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         _announce(world, func, happening, session, capturing)
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
     frozen = None
+    written: list[torch.Tensor] = []
     if capturing is not None:
-        written = _written(func, entry, args, kwargs)
-        for tensor in written:
-            capturing.save(tensor)
-        frozen = _freeze((tuple(args), dict(kwargs)), {id(tensor) for tensor in written})
+        written = written_by(func, entry, args, kwargs)
+        frozen = _frozen(capturing, args, kwargs, written)
     elif session is not None:
         session.escaped.append(world.event("hidden-sync", op_name(func), device=f"cuda:{device}"))
 
-    offset = 0
+    result, offset = _performed(world, func, args, kwargs, target, draw, capturing is not None)
+    outputs = _on_device(entry, result)
+    _doubt_nested(world, func, (*inputs, *outputs))
+    _tag(world, func, kwargs, inputs, outputs, target, capturing)
+    if doubts:
+        _pass_on(doubts[0], (*outputs, *written_by(func, entry, args, kwargs)))
+    if session is None and world.launched is not None and (kind := _kind(func, entry, inputs, outputs)) is not None:
+        world.launched(kind, op_name(func))
+    if capturing is not None and frozen is not None:
+        node = _node(func, entry, frozen, inputs, outputs, written, None if draw is None else Draw(draw, offset))
+        if node is not None:
+            capturing.add(stream, node)
+    elif session is None and world.ran is not None:
+        world.ran(func, args, kwargs)
+    return result
+
+
+def _plays_no_device(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> bool:
+    """Return whether an operation works on meta tensors and makes nothing on a simulated device."""
+    materialised = world.scope.explicit and world.scope.place != HOST and _takes_device(func)
+    return not materialised and any(tensor.device.type != "cpu" and not is_valueless(tensor) for tensor in inputs)
+
+
+def _performed(
+    world: World,
+    func: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    target: int,
+    draw: Generator | None,
+    captured: bool,
+) -> tuple[Any, int]:
+    """Run an operation on the CPU; return its result, and the generator's offset at which it began to draw."""
+
+    def act() -> Any:
+        if world.shapes is not None:
+            return world.shapes.perform(func, args, kwargs, target)
+        return perform(func, args, kwargs)
+
     try:
         if draw is None:
-            result = perform(func, args, kwargs)
-        else:
-            state = draw.state
-            offset = generators.advance(draw, capturing is not None)
-            base = state.offset if capturing is not None else 0
-            result = generators.draw(state.seed, base + offset, lambda: perform(func, args, kwargs))
+            return act(), 0
+        state = draw.state
+        offset = generators.advance(draw, captured)
+        base = state.offset if captured else 0
+        return generators.draw(state.seed, base + offset, act), offset
     except NotImplementedError:
         world.cannot_vouch(f"{op_name(func)} (the CPU has no kernel for it)")
         raise
 
+
+def _frozen(capturing: Session, args: Sequence[Any], kwargs: Mapping[str, Any], written: Sequence[torch.Tensor]) -> Any:
+    """Save the tensors that a captured operation writes; return its arguments as replays read them."""
+    for tensor in written:
+        capturing.save(tensor)
+    return _freeze((tuple(args), dict(kwargs)), {id(tensor) for tensor in written})
+
+
+def _on_device(entry: Op | None, result: Any) -> list[torch.Tensor]:
+    """Return the tensors of a result that an operation leaves on the device."""
     on_host = () if entry is None else entry.host_results
-    outputs = [tensor for at, tensor in enumerate(tensors_in(result)) if at not in on_host]
-    if any(tensor.is_nested for tensor in (*inputs, *outputs)):
-        world.cannot_vouch(f"{op_name(func)} of a nested tensor")
-    _tag(world, func, kwargs, inputs, outputs, target, capturing)
-    for tag in tags_of((*outputs, *_written(func, entry, args, kwargs))) if doubts else ():
-        tag.doubt = tag.doubt or doubts[0]
-    if capturing is not None and frozen is not None:
-        node = _node(func, entry, frozen, inputs, outputs, None if draw is None else Draw(draw, offset))
-        if node is not None:
-            capturing.add(stream, node)
-    return result
+    return [tensor for at, tensor in enumerate(tensors_in(result)) if at not in on_host]
 
 
 def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A higher-order operator (`flex_attention`): run, and not vouched for."""
+    """Run a higher-order operator (`flex_attention`), whose effects are not known."""
     indices = {index_of(tensor) for tensor in tensors_in((args, dict(kwargs)))} - {HOST}
     result = func(*args, **kwargs)
     if indices:
@@ -144,17 +194,32 @@ def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str
 
 
 def _doubts(world: World, inputs: Sequence[torch.Tensor]) -> list[str]:
-    """What the values of `inputs` depend on and nobody can vouch for; in a step it counts."""
+    """Return the unknown effects on which the values of `inputs` depend; in a step these count."""
     found = [tag.doubt for tag in tags_of(inputs) if tag.doubt is not None]
     if world.stepping:
         world.unknown.update(dict.fromkeys(found))
     return found
 
 
+def _doubt_nested(world: World, func: Any, tensors: Sequence[torch.Tensor]) -> None:
+    if any(tensor.is_nested for tensor in tensors):
+        world.cannot_vouch(f"{op_name(func)} of a nested tensor")
+
+
+def _pass_on(doubt: str, tensors: Sequence[torch.Tensor]) -> None:
+    """Note that values depend on an unknown effect."""
+    for tag in tags_of(tensors):
+        tag.doubt = tag.doubt or doubt
+
+
 def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if torch.Tag.nondeterministic_seeded in func.tags:
         world.emit("random", op_name(func), device="cpu", how="host-random")
-    return func(*args, **kwargs)
+    if world.shapes is None:
+        return func(*args, **kwargs)
+    if world.scope.via == "torch.Tensor.__setitem__" and kwargs.get("device") is not None:
+        kwargs = {**kwargs, "device": torch.device("cpu")}  # a number that goes to memory without values
+    return world.shapes.perform(func, args, kwargs, HOST)
 
 
 def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Sequence[int]) -> int:
@@ -182,7 +247,7 @@ def _announce(
         return
     world.refusals_seen += 1
     world.emit(happening.kind, name, happening.nbytes, **happening.data)
-    # PyTorch's own check asks only whether the current stream is capturing; CUDA refuses a wait anywhere.
+    # PyTorch's own check only asks whether the current stream is capturing; CUDA refuses a wait on any stream.
     if session is not None and (capturing is not None or refusal.invalidates):
         session.refuse(refusal, name, happening.kind, **happening.data)
 
@@ -213,8 +278,8 @@ def _is_random(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
     return True
 
 
-def _written(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """What the op writes by its schema, or by the op table where the schema does not say so."""
+def written_by(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """The tensors that the op writes by its schema, or by the op table if the schema does not say."""
     unsaid = () if entry is None else entry.mutates
     found = []
     for position, argument in enumerate(func._schema.arguments):
@@ -226,8 +291,8 @@ def _written(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[s
 
 
 def _freeze(value: Any, written: Set[int]) -> Any:
-    """The same arguments over detached aliases, so that what the user later does to a tensor's shape or `.data` does
-    not move the graph's addresses; a host tensor that no GPU can read is handed over by value."""
+    """Copy the arguments over detached aliases, so that later changes to a tensor's shape or `.data` do not move the
+    graph's addresses. A host tensor that no GPU can read is passed by value."""
     if isinstance(value, torch.Tensor):
         by_value = index_of(value) == HOST and not is_pinned(value) and id(value) not in written
         return value.detach().clone() if by_value else value.detach()
@@ -266,9 +331,28 @@ def _node(
     frozen: Any,
     inputs: Sequence[torch.Tensor],
     outputs: Sequence[torch.Tensor],
+    written: Sequence[torch.Tensor],
     draw: Draw | None,
 ) -> Node | None:
-    """What a replay runs; `None` for an op that launches nothing, such as a view."""
+    """The node that a replay runs; `None` for an op that launches nothing, such as a view."""
+    kind = _kind(func, entry, inputs, outputs)
+    if kind is None:
+        return None
+    args, kwargs = frozen
+    frames, span = user_frames()
+    results, changed = (tuple(tensor.detach() for tensor in some) for some in (outputs, written))
+    return Node(func, args, kwargs, results, op_name(func), kind, draw, frames, span, changed, is_recorded(inputs))
+
+
+def is_recorded(inputs: Sequence[torch.Tensor]) -> bool:
+    """Return whether autograd records an operation on these tensors."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+
+
+def _kind(
+    func: Any, entry: Op | None, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+) -> NodeKind | None:
+    """The kind of work that an op launches on the device; `None` if it launches nothing."""
     name = op_name(func)
     if entry is not None and not entry.launches:
         return None
@@ -279,11 +363,8 @@ def _node(
         before = {storage._cdata for tensor in inputs for storage in storages(tensor)}
         if all(storage._cdata in before for tensor in outputs for storage in storages(tensor)):
             return None
-    args, kwargs = frozen
-    kind: NodeKind = "kernel"
     if name in _COPIES and len({(tensor.dtype, tensor.shape) for tensor in (*inputs, *outputs)}) == 1:
-        kind = "memcpy"
+        return "memcpy"
     if name == "aten::_to_copy" and HOST in {index_of(tensor) for tensor in (*inputs, *outputs)}:
-        kind = "memcpy"
-    frames, span = user_frames()
-    return Node(func, args, kwargs, tuple(tensor.detach() for tensor in outputs), name, kind, draw, frames, span)
+        return "memcpy"
+    return "kernel"

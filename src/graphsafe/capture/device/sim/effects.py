@@ -1,6 +1,6 @@
-"""What one operation does to the host and to a capture, before it runs.
+"""Tells what one operation does to the host and to a capture, before it runs.
 
-Copies, indexing and scalar reads follow from the tags of the arguments; everything else is asked of the op table.
+Copies, indexing and scalar reads follow from the tags of the arguments; everything else is looked up in the op table.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.device.protocol import StepEventKind
+from graphsafe.capture.answers.events import StepEventKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import Scope
+from graphsafe.capture.device.valueless import memory_key
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
 
 STOPS: Mapping[str, StepEventKind] = {
@@ -25,19 +26,19 @@ STOPS: Mapping[str, StepEventKind] = {
     "hidden-sync": "hidden-sync",
     "waits": "wait",
 }
-"""Effects of the op table that stop a capture; `random` and `allocates` are seen from tags and tensors, and so is
-`copies`, but for what exists in Python only."""
+"""Effects in the op table that stop a capture. `random` and `allocates` are seen from tags and tensors, and so is
+`copies`, except for calls that exist in Python only."""
 
 _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_copy_from"})
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 _PUTS = frozenset({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"})
 _READS = frozenset({"aten::_local_scalar_dense"})
 _OPEN_NAMESPACES = frozenset({"fsdp", "profiler", "prim", "prims"})
-"""Bookkeeping, copies between flat buffers, and decompositions of PyTorch's own; no op of another namespace than these
-and aten can be vouched for."""
+"""Namespaces of bookkeeping, copies between flat buffers, and PyTorch's own decompositions. Effects of ops outside of
+these and aten are not known."""
 
 _STRUCTURAL = frozenset({"__getitem__", "__setitem__", "index_put", "index_put_"})
-"Judged by the tags of their arguments."
+"Judged by the tags of the arguments, not by the op table."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class Happening:
 def happenings(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int, scope: Scope, table: OpTable
 ) -> tuple[Happening, ...]:
-    """What the call does. `target` is the device of its result (`HOST` for the CPU). Raises `RuntimeError` in PyTorch's
-    words where it mixes devices."""
+    """Return the effects of the call. `target` is the device of its result (`HOST` for the CPU). Raises `RuntimeError`
+    in PyTorch's words if it mixes devices."""
     name = op_name(func)
     if scope.via is not None and (via := table.python(scope.via)) is not None and via.checks_on_cpu:
         return ()
@@ -79,7 +80,7 @@ def op_name(func: Any) -> str:
 
 
 def is_unknown(func: Any, table: OpTable) -> bool:
-    """Whether nothing is known of an op: another library's, or newer than the table."""
+    """Return whether nothing is known of an op: it is another library's, or newer than the table."""
     name = op_name(func)
     namespace = name.partition("::")[0]
     if namespace in _OPEN_NAMESPACES:
@@ -87,10 +88,19 @@ def is_unknown(func: Any, table: OpTable) -> bool:
     return namespace != "aten" or not table.knows_aten(name, func._schema.overload_name)
 
 
+def refuse_missing_kernel(func: Any, entry: Op | None, inputs: Sequence[torch.Tensor]) -> None:
+    """Raise NotImplementedError if, by the op table, CUDA has no kernel for the dtype of the first tensor."""
+    if entry is None or not entry.no_kernel or not inputs or not inputs[0].numel():
+        return
+    dtype = _dtype(inputs[0])
+    if dtype in entry.no_kernel:
+        raise NotImplementedError(f'"{op_name(func)}" has no CUDA kernel for {dtype} (measured on an H200, torch 2.11)')
+
+
 def _transfer(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], target: int, literal: bool
 ) -> tuple[Happening, ...]:
-    if not isinstance(args[0], torch.Tensor):  # a Python number that vmap makes a tensor of
+    if not isinstance(args[0], torch.Tensor):  # a Python number that vmap turns into a tensor
         return ()
     if name == "aten::_to_copy":
         source, destination = args[0], None
@@ -113,7 +123,7 @@ def _transfer(
 
 
 def _is_staged(source: torch.Tensor, destination: torch.Tensor | None) -> bool:
-    """Whether the host side is first rearranged, which PyTorch does in pageable memory."""
+    """Return whether the host side is first rearranged, which PyTorch does in pageable memory."""
     if destination is None:
         return not source.is_contiguous()
     return source.stride() != destination.stride()
@@ -131,8 +141,8 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple
             continue
         mask = index.dtype in (torch.bool, torch.uint8)
         if index_of(index) == HOST:
-            # A mask's elements are counted on the host, where they are, and sent from pinned memory without a wait;
-            # what Python lists hold goes to the device first, as it is.
+            # The elements of a host mask are counted on the host and sent from pinned memory without a wait. The
+            # content of Python lists goes to the device first, as it is.
             if literal or not mask:
                 found.append(_upload(index, index=True))
         elif mask:
@@ -141,7 +151,7 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple
 
 
 def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, literal: bool) -> tuple[Happening, ...]:
-    """`x[mask] = scalar` is a masked fill; any other mask asks how many elements it selects."""
+    """Judge a store: `x[mask] = scalar` is a masked fill; any other mask asks how many elements it selects."""
     if index_of(self) == HOST:
         return _indexed(self, indices, literal)
     masked = [index for index in indices if index is not None and index.dtype in (torch.bool, torch.uint8)]
@@ -167,7 +177,8 @@ def _upload(value: torch.Tensor, **data: Any) -> Happening:
 
 
 def _refuse_mixed(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """CUDA kernels take tensors of one device; pointwise ones also take a 0-d host tensor, as a number."""
+    """Raise if CUDA would refuse the devices: its kernels take tensors of one device; pointwise ones also take a 0-d
+    host tensor as a number."""
     from graphsafe.capture.device.sim.graphs import tensors_in
 
     found = [(tensor, index_of(tensor)) for tensor in tensors_in((args, dict(kwargs)))]
@@ -184,7 +195,7 @@ def _refuse_mixed(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapp
 
 
 def _shapes_answer(name: str, args: Sequence[Any]) -> bool:
-    """`torch.equal` of tensors of different shapes is answered on the host."""
+    """Return whether shapes answer the call: `torch.equal` of tensors of different shapes needs no device."""
     if name not in ("aten::equal", "torch.equal", "torch.Tensor.equal") or len(args) != 2:
         return False
     return bool(args[0].shape != args[1].shape)
@@ -205,7 +216,7 @@ def _tabled(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[st
     if entry is None or not any(effect.kind in STOPS or effect.kind == "copies" for effect in entry.effects):
         return ()
     found = []
-    for hit in entry.effects_of(_call(func, args, kwargs), torch.__version__):
+    for hit in entry.effects_of(_call(func, args, kwargs)):
         kind = STOPS.get(hit.effect.kind)
         if hit.effect.kind == "copies" and entry.aten is None:
             found.append(Happening("copy-to-device", PAGEABLE, data={"pinned": False, "non_blocking": False}))
@@ -215,7 +226,8 @@ def _tabled(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[st
 
 
 def is_allocation(via: str | None, table: OpTable) -> bool:
-    """Whether allocating is what the Python-level call is for (`torch.zeros`), not an op's ordinary result."""
+    """Return whether the Python-level call exists to allocate (`torch.zeros`), so that its memory is not an op's
+    ordinary result."""
     entry = None if via is None else table.python(via)
     return entry is not None and any(effect.kind == "allocates" and effect.how != "pinned" for effect in entry.effects)
 
@@ -231,15 +243,14 @@ def table_entry(func: Any, table: OpTable) -> Op | None:
 
 
 def unseen_stop(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> Effect | None:
-    """What the table says of a Python-level call on a device's tensors, for those that show it in CUDA's code only
+    """Return the table's effect of a Python-level call on a device's tensors that only shows in CUDA's code
     (`sparse_coo_tensor` without a size)."""
     entry = _stopping_entry(func, name, table)
     if entry is None or name.rpartition(".")[2] in _STRUCTURAL or _shapes_answer(name, args):
         return None
     named = {key: _argument(value) for key, value in kwargs.items()}
     tensor = next((value for value in args if isinstance(value, torch.Tensor)), None)
-    call = Call(tuple(_argument(value) for value in args), named, dtype=None if tensor is None else _dtype(tensor))
-    hits = entry.effects_of(call, torch.__version__)
+    hits = entry.effects_of(_form(args, named, tensor))
     return next((hit.effect for hit in hits if hit.certain and hit.effect.kind in STOPS), None)
 
 
@@ -250,20 +261,25 @@ def _stopping_entry(func: Any, name: str, table: OpTable) -> Op | None:
 
 
 def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    """The aten call as the op table asks about calls: by the schema's argument names."""
+    """Return the aten call in the op table's form: by the schema's argument names."""
     named = {}
     for parameter, value in zip(func._schema.arguments, args, strict=False):
         named[parameter.name] = _argument(value)
     for name, value in kwargs.items():
         named[name] = _argument(value)
     tensor = next((value for value in args if isinstance(value, torch.Tensor)), None)
-    return Call(tuple(_argument(value) for value in args), named, dtype=None if tensor is None else _dtype(tensor))
+    return _form(args, named, tensor)
+
+
+def _form(args: Sequence[Any], named: Mapping[str, Argument], first: torch.Tensor | None) -> Call:
+    dtype = None if first is None else _dtype(first)
+    return Call(tuple(map(_argument, args)), named, dtype=dtype, torch=torch.__version__)
 
 
 def _identity(tensor: torch.Tensor) -> str:
-    """The same for two views of the same values."""
+    """Return a key that is the same for two views of the same values."""
     try:
-        return f"{tensor.data_ptr()}:{tuple(tensor.shape)}:{tensor.stride()}"
+        return f"{memory_key(tensor)}:{tensor.storage_offset()}:{tuple(tensor.shape)}:{tensor.stride()}"
     except RuntimeError:  # sparse, nested, or wrapped by vmap
         return str(id(tensor))
 

@@ -1,4 +1,4 @@
-"""Work that PyTorch's dispatcher never sees: what the device cannot vouch for, and says so."""
+"""Notes work that PyTorch's dispatcher never sees, which the device does not simulate."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.graphs import tensors_in
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_tagged, tags_of
 from graphsafe.capture.device.sim.world import Scope
+
+OTHER_THREAD = "a thread that the step starts"
+"The report's name for work that the modes do not see."
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
@@ -34,7 +37,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _handed_out(real: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The memory goes to another library, which may write there at any time."""
+    """Note that memory goes to another library, which may write there at any time."""
 
     def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
@@ -48,8 +51,8 @@ def _handed_out(real: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _resized(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Memory that is given back and taken again (FSDP's gathered parameters): on a GPU the allocator may have given it
-    to others meanwhile. Here it is kept, since a graph reads and writes it where it was."""
+    """Note that memory is given back and taken again (FSDP's gathered parameters). On a GPU the allocator may have
+    given it to others meanwhile. Here it is kept, since a graph reads and writes it in its old place."""
 
     def watched(storage: torch.UntypedStorage, size: int) -> Any:
         world = worlds.active()
@@ -62,20 +65,20 @@ def _resized(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
-    """PyTorch's modes belong to a thread: what a step does in another one is not seen."""
+    """Note a thread: PyTorch's modes belong to a thread, so work that a step does in another one is not seen."""
 
     def start(thread: threading.Thread) -> None:
         world = worlds.active()
         if world is not None and (world.session is not None or world.sink is not None):
-            world.cannot_vouch("a thread that the step starts")
+            world.cannot_vouch(OTHER_THREAD)
         real(thread)
 
     return start
 
 
 def _scripted(real: Callable[..., Any]) -> Callable[..., Any]:
-    """TorchScript asks C++ for devices: what it makes from nothing is put where its arguments are. On a GPU it fuses
-    operations, which is not simulated."""
+    """Note TorchScript, which asks C++ for devices: tensors made from nothing are put where its arguments are. Its
+    fusion of operations on a GPU is not simulated."""
 
     def watched(function: Any, *args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
@@ -92,7 +95,7 @@ def _scripted(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _skipped(kernel: Any, *args: Any, **kwargs: Any) -> None:
-    """A Triton kernel needs a GPU. It is left out, so that the rest of the step can be looked at."""
+    """Leave out a Triton kernel, which needs a GPU, so that the rest of the step can be looked at."""
     world = worlds.active()
     if world is None:
         raise RuntimeError("a Triton kernel outside the simulated device that replaced its launcher")

@@ -1,4 +1,4 @@
-"""Memory that a graph goes on using although nobody else holds it: a GPU's allocator would give it away.
+"""Poisons memory that a graph goes on using without any other holder: a GPU's allocator would give it away.
 
 Here the operations that a graph holds keep their storages alive, so the holders of a storage are counted. Memory that
 was allocated in a capture belongs to the graph's pool and is never given away while the graph lives.
@@ -7,25 +7,23 @@ was allocated in a capture belongs to the graph's pool and is never given away w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
+from graphsafe.capture.device.sim.storage_objects import holders
 from graphsafe.capture.device.sim.tags import tag_of
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.sim.graphs import CUDAGraph
 
 _POISON = 0xFF
-"NaN in every floating dtype."
+"A byte that makes NaN in every floating dtype."
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-_use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
 
 
 def poison_freed(graphs: Iterable[CUDAGraph]) -> None:
-    """Call it with torch functions disabled."""
-    if _use_count is None:
-        return
+    """Poison such memory. Call it with torch functions disabled."""
     aliases: dict[int, set[int]] = {}
     found: dict[int, torch.Tensor] = {}
     inside: set[int] = set()
@@ -42,6 +40,6 @@ def poison_freed(graphs: Iterable[CUDAGraph]) -> None:
             if tag.session is not None:
                 inside.add(place)
     for place, tensor in found.items():
-        # Each tensor counts once, and the Python object that carries the tag.
-        if place not in inside and _use_count(place) <= len(aliases[place]) + 1:
+        held = holders(place)  # each tensor counts as one
+        if place not in inside and held is not None and held <= len(aliases[place]):
             torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)

@@ -1,8 +1,8 @@
 """The mode over every torch call: it answers for the device that a tensor stands for, and turns requests for a device
 into tags.
 
-PyTorch's Python functions hand themselves to a mode before their first line, with the mode off while their body runs;
-inside, `x.device` would tell the truth. So they are kept from asking (`substitutes.has_torch_function`), and this mode
+PyTorch's Python functions pass themselves to a mode before their first line, and run their body with the mode off,
+where `x.device` would tell the truth. So they are kept from asking (`substitutes.has_torch_function`), and this mode
 sees C functions only.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, resolve_name
 
+from graphsafe.capture.device.sim import placement
 from graphsafe.capture.device.sim.effects import STOPS, unseen_stop
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import tensors_in
@@ -23,6 +24,7 @@ from graphsafe.capture.device.sim.legality import PAGEABLE, of_hidden_wait
 from graphsafe.capture.device.sim.streams import device_index
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag
 from graphsafe.capture.device.sim.world import Scope, World
+from graphsafe.capture.device.valueless import is_valueless
 
 CPU = torch.device("cpu")
 Handler = Callable[["SimFunctionMode", Any, Sequence[Any], dict[str, Any]], Any]
@@ -98,6 +100,12 @@ class SimFunctionMode(TorchFunctionMode):
             if world.session is not None:
                 world.session.refuse(of_hidden_wait(effect), name, kind)
 
+    def readable(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a host tensor whose values Python may read: made-up values if they were not computed."""
+        shapes = self.world.shapes
+        with torch._C.DisableTorchFunction():
+            return tensor if shapes is None or not is_valueless(tensor) else shapes.filled(tensor)
+
     def move(
         self,
         func: Any,
@@ -110,7 +118,7 @@ class SimFunctionMode(TorchFunctionMode):
         memory_format: torch.memory_format | None = None,
         literal: bool = False,
     ) -> torch.Tensor:
-        """`tensor.to(...)`: the tensor itself where nothing changes, as PyTorch has it."""
+        """Perform `tensor.to(...)`; returns the tensor itself if nothing changes, as PyTorch does."""
         with torch._C.DisableTorchFunction():
             same = index_of(tensor) == place and not copy and (dtype is None or dtype == tensor.dtype)
         if same:
@@ -131,7 +139,7 @@ class SimFunctionMode(TorchFunctionMode):
 
 @contextmanager
 def function_mode_on(world: World) -> Iterator[None]:
-    """For Python code that an operation calls, where modes are off."""
+    """Switch the mode on for Python code that an operation calls, where modes are off."""
     modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     if any(isinstance(mode, SimFunctionMode) for mode in modes):
         yield
@@ -141,7 +149,7 @@ def function_mode_on(world: World) -> Iterator[None]:
 
 
 def placed(device: Any) -> int:
-    """The index that a device argument names, `HOST` for the CPU and for kinds that are not simulated."""
+    """The index that a device argument names; `HOST` for the CPU and for kinds that are not simulated."""
     if isinstance(device, int) and not isinstance(device, bool):
         return device_index(device)
     named = torch.device(device)
@@ -150,7 +158,7 @@ def placed(device: Any) -> int:
 
 @functools.cache
 def name_of(func: Any) -> str:
-    """As the op table spells it: `torch.Tensor.item`, `torch.zeros`, `torch.nn.functional.one_hot`."""
+    """The function's name in the op table: `torch.Tensor.item`, `torch.zeros`, `torch.nn.functional.one_hot`."""
     name = resolve_name(func)
     return name or f"torch.{getattr(func, '__name__', func)}"
 
@@ -186,25 +194,9 @@ def _host(self: SimFunctionMode, func: Any, tensor: torch.Tensor) -> torch.Tenso
     return self.move(func, tensor, HOST)
 
 
-def _device(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    index = index_of(args[0])
-    return func(*args) if index == HOST else torch.device("cuda", index)
-
-
-def _is_cuda(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    return index_of(args[0]) != HOST
-
-
-def _is_cpu(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    return index_of(args[0]) == HOST and func(*args)
-
-
-def _get_device(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    return index_of(args[0])
-
-
 def _to(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """`to(device, dtype, non_blocking, copy)`, `to(dtype, non_blocking, copy)`, `to(other, non_blocking, copy)`."""
+    """Handle `to(device, dtype, non_blocking, copy)`, `to(dtype, non_blocking, copy)` and `to(other, non_blocking,
+    copy)`."""
     tensor, *rest = args
     options = dict(kwargs)
     device: Any = options.pop("device", None)
@@ -241,7 +233,7 @@ def _cpu(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str
 
 
 def _type(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """`x.type()` names the device too, `x.type("torch.cuda.FloatTensor")` moves."""
+    """Handle `x.type()`, which names the device too, and `x.type("torch.cuda.FloatTensor")`, which moves."""
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
     with torch._C.DisableTorchFunction():
         index = index_of(args[0])
@@ -263,7 +255,7 @@ def _type_as(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 
 def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """`torch.tensor(values, device=...)` and its like: made on the host, then copied, pageable and blocking."""
+    """Handle `torch.tensor(values, device=...)` and the like: made on the host, then copied, pageable and blocking."""
     device = kwargs.get("device")
     method = func in (torch.Tensor.new_tensor,)
     if device is None and not method:
@@ -300,9 +292,9 @@ def _numpy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[s
     with torch._C.DisableTorchFunction():
         index = index_of(args[0])
     if index == HOST:
-        return func(*args, **kwargs)
+        return func(self.readable(args[0]), *args[1:], **kwargs)
     if kwargs.get("force"):
-        return func(_host(self, func, args[0].detach()), **kwargs)
+        return func(self.readable(_host(self, func, args[0].detach())), **kwargs)
     raise TypeError(
         f"can't convert cuda:{index} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
         "first."
@@ -310,12 +302,12 @@ def _numpy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[s
 
 
 def _tolist(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Copies to pageable memory; a 0-d tensor is read as by `item`."""
+    """Copy to pageable memory; a 0-d tensor is read as by `item`."""
     tensor = args[0]
     with torch._C.DisableTorchFunction():
         index, scalar = index_of(tensor), tensor.dim() == 0
     if index == HOST:
-        return func(tensor)
+        return func(self.readable(tensor))
     world = self.world
     if scalar:
         return self.call(torch.Tensor.item, args, {})
@@ -325,7 +317,7 @@ def _tolist(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[
             world.session.admit()
             world.session.refuse(PAGEABLE, "aten::_to_copy", "read")
     with world.unseen():
-        return func(tensor)
+        return func(self.readable(tensor))
 
 
 def _pin_memory(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -347,7 +339,7 @@ def _is_pinned(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: di
 
 
 def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """With the number of classes given, the CPU checks the values' range on the host; a GPU does not."""
+    """With the number of classes given, skip the check of the values' range, which the CPU makes and a GPU does not."""
     tensor = args[0] if args else kwargs["tensor"]
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
     with torch._C.DisableTorchFunction():
@@ -360,7 +352,7 @@ def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 
 def _from_legacy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """`x.new(...)`: uninitialised memory, or a copy of Python values."""
+    """Handle `x.new(...)`: uninitialised memory, or a copy of Python values."""
     with torch._C.DisableTorchFunction():
         index = index_of(args[0])
     made = self.call(func, args, kwargs)
@@ -373,10 +365,11 @@ def _from_legacy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: 
 
 
 HANDLERS: dict[Any, Handler] = {
-    torch.Tensor.device.__get__: _device,
-    torch.Tensor.is_cuda.__get__: _is_cuda,  # type: ignore[attr-defined]
-    torch.Tensor.is_cpu.__get__: _is_cpu,  # type: ignore[attr-defined]
-    torch.Tensor.get_device: _get_device,
+    torch.Tensor.device.__get__: placement.device,
+    torch.Tensor.is_cuda.__get__: placement.is_cuda,  # type: ignore[attr-defined]
+    torch.Tensor.is_cpu.__get__: placement.is_cpu,  # type: ignore[attr-defined]
+    torch.Tensor.is_meta.__get__: placement.is_meta,  # type: ignore[attr-defined]
+    torch.Tensor.get_device: placement.get_device,
     torch.Tensor.to: _to,
     torch.Tensor.cuda: _cuda,
     torch.Tensor.cpu: _cpu,
@@ -395,4 +388,4 @@ HANDLERS: dict[Any, Handler] = {
 }
 
 INHERITS_NOTHING = frozenset({torch.Tensor.__setitem__, torch.Tensor.__getitem__})
-"""What these make from Python values (an index list, the stored number) they make on the host, and copy."""
+"""Functions that make tensors from Python values (an index list, the stored number) on the host and copy them."""

@@ -1,7 +1,7 @@
-"""Random numbers as a GPU's generator gives them: a seed and an offset that every draw advances.
+"""Random numbers in the manner of a GPU's generator: a seed and an offset that every draw advances.
 
-The numbers come from the CPU's generator, seeded by (seed, offset) for each operation and put back after it: the same
-state gives the same numbers, eager and replayed, and host code that draws sees nothing of it. The capturing flag
+The numbers come from the CPU's generator, seeded by (seed, offset) for each operation and put back after it. So the
+same state gives the same numbers, eager and replayed, and host code that draws sees nothing of it. The capturing flag
 follows torch <= 2.11: set when a capture begins, cleared only when one ends well.
 """
 
@@ -20,19 +20,19 @@ from graphsafe.capture.device.sim.streams import device_index
 
 DEFAULT_SEED = 67280421310721
 INCREMENT = 4
-"Philox numbers that a small operation uses per thread; larger ones use more on a GPU, always a multiple of it."
+"Philox numbers that a small operation uses per thread; a larger one uses a multiple of it on a GPU."
 _MASK = (1 << 64) - 1
 
 
 @dataclass(slots=True)
 class State:
-    """What `graphsafe_get_state` hands out: shared by reference."""
+    """The state that `graphsafe_get_state` returns, shared by reference."""
 
     seed: int = DEFAULT_SEED
     offset: int = 0
     capturing: bool = False
     drawn: int = 0
-    "How far the open capture has advanced it."
+    "The number by which the open capture has advanced it."
 
 
 class Generator(torch._C.Generator):
@@ -81,7 +81,8 @@ class Generator(torch._C.Generator):
         return self.state.offset
 
     def set_offset(self, offset: int) -> Generator:
-        """In a capture it sets back what is captured: draws after it repeat the numbers of those before."""
+        """Set the offset. In a capture this applies to what is captured: later draws repeat the numbers of earlier
+        ones."""
         if worlds.current().is_capturing():
             self.state.drawn = int(offset)
         else:
@@ -89,7 +90,7 @@ class Generator(torch._C.Generator):
         return self
 
     def get_state(self) -> torch.Tensor:
-        """In a capture, with the offset of the draws captured so far."""
+        """Return the state; in a capture, with the offset of the draws captured so far."""
         offset = self.state.drawn if worlds.current().is_capturing() else self.state.offset
         words = self.state.seed.to_bytes(8, "little") + offset.to_bytes(8, "little")
         return torch.frombuffer(bytearray(words), dtype=torch.uint8).clone()
@@ -120,7 +121,7 @@ class Generator(torch._C.Generator):
 
 
 def check(generator: Generator, capturing: bool) -> None:
-    """Raise what a draw from `generator` raises; `capturing` says whether its stream is."""
+    """Raise the error that a draw from `generator` raises; `capturing` says whether its stream is capturing."""
     if capturing and not generator.state.capturing:
         raise UNREGISTERED.error()
     if not capturing and generator.state.capturing:
@@ -128,7 +129,7 @@ def check(generator: Generator, capturing: bool) -> None:
 
 
 def advance(generator: Generator, capturing: bool) -> int:
-    """The offset of this draw; moves the generator, or the count of the open capture, past it."""
+    """Return the offset of this draw, and move the generator, or the count of the open capture, past it."""
     state = generator.state
     if capturing:
         state.drawn += INCREMENT
@@ -138,7 +139,7 @@ def advance(generator: Generator, capturing: bool) -> int:
 
 
 def draw(seed: int, offset: int, operation: Callable[[], Any]) -> Any:
-    """Run `operation` with the host's default generator playing (seed, offset), and put that back."""
+    """Run `operation` with the host's default generator at (seed, offset), and restore the generator."""
     host = torch.default_generator
     before = host.get_state()
     host.manual_seed(_mix(seed, offset))
@@ -149,7 +150,7 @@ def draw(seed: int, offset: int, operation: Callable[[], Any]) -> Any:
 
 
 def _mix(seed: int, offset: int) -> int:
-    """splitmix64 of the pair, so that neighbouring offsets give unrelated numbers."""
+    """Mix the pair by splitmix64, so that neighbouring offsets give unrelated numbers."""
     value = (seed + 0x9E3779B97F4A7C15 * (offset + 1)) & _MASK
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK

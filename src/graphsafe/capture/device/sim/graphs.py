@@ -1,8 +1,8 @@
-"""A capture as it happens (`Session`), what it leaves (`CUDAGraph`), and its replay.
+"""A capture under way (`Session`), its result (`CUDAGraph`), and its replay.
 
-A graph holds the operations with their storages and Python values fixed. While a capture runs nothing is done on a
-GPU; here the operations are run, because the code needs shapes, and what they wrote to memory that existed before is
-put back when the capture ends.
+A graph holds the operations with their storages and Python values fixed. A GPU runs nothing during a capture; here the
+operations are run, because the code needs shapes, and existing memory that they wrote is restored when the capture
+ends.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from typing import Any, Literal
 
 import torch
 
-from graphsafe.capture.device.protocol import CaptureAttempt, CaptureFailure, Span, StepEvent, StepEventKind
+from graphsafe.capture.answers.events import CaptureFailure, StepEvent, StepEventKind
 from graphsafe.capture.device.sim import generators
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import EARLIER_ERROR, NOT_PERMITTED, UNJOINED, Refusal
 from graphsafe.capture.device.sim.perform import perform
+from graphsafe.capture.device.sim.reuse import Reuse
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import storages, tag_of
-from graphsafe.capture.lines.frames import message_of, root_error, traceback_frames, user_frames
-from graphsafe.capture.lines.places import shown
-from graphsafe.capture.ranks.collectives import is_collective
-from graphsafe.report.model import CallSite
+from graphsafe.capture.device.valueless import is_valueless
+from graphsafe.capture.shared.collectives import is_collective
+from graphsafe.capture.shared.frames import message_of, root_error, traceback_frames, user_frames
+from graphsafe.capture.shared.places import shown
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.construct import Attempt
 
 NodeKind = Literal["kernel", "memcpy", "none"]
 
@@ -35,7 +38,7 @@ NodeKind = Literal["kernel", "memcpy", "none"]
 class Draw:
     generator: Generator
     offset: int
-    "Relative to the generator's offset when the graph starts."
+    "The offset relative to the generator's at the start of the graph."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +46,30 @@ class Node:
     func: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    """Frozen: numbers as they were, tensors as aliases that keep the addresses. What a GPU is handed by value (a tensor
-    of the host that is no pinned memory) is a copy."""
+    """The frozen arguments: numbers as they were, tensors as aliases that keep the addresses. A tensor that a GPU is
+    given by value (one of the host that is not pinned) is a copy."""
     outputs: tuple[torch.Tensor, ...]
-    "Detached aliases of what it returned at capture, `None` shapes never: replay writes into them."
+    "Detached aliases of the tensors that it returned at capture; replay writes into them."
     op: str
     kind: NodeKind
     draw: Draw | None
     frames: tuple[CallSite, ...]
     span: Span | None
+    written: tuple[torch.Tensor, ...] = ()
+    "Detached aliases of the arguments that it writes."
+    recorded: bool = False
+    "Whether autograd recorded it."
 
     def call(self) -> Any:
         return perform(self.func, self.args, self.kwargs)
 
     def run(self, starts: Mapping[Generator, tuple[int, int]]) -> None:
-        """`starts` are the seeds and offsets from which this replay draws."""
-        if torch.Tag.inplace_view in self.func.tags:  # `squeeze_`: changes what Python holds, no memory
+        """Run the node. `starts` are the seeds and offsets from which this replay draws."""
+        if torch.Tag.inplace_view in self.func.tags:  # `squeeze_` changes the Python object, no memory
             return
         written = tensors_in([self.args, self.kwargs, self.outputs])
         inference = any(tensor.is_inference() for tensor in written)
-        # Only in this mode are such tensors written to; `inference_mode(False)` would turn gradients on.
+        # Such tensors may only be written in this mode; `inference_mode(False)` would turn gradients on.
         with torch.inference_mode() if inference else contextlib.nullcontext():
             if self.draw is None:
                 results = self.call()
@@ -90,22 +97,38 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     return []
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A node in the order made by streams and events: it comes after the first `seen[stream]` nodes of each stream."""
+
+    node: Node
+    stream: Stream
+    number: int
+    "The number of the node among those of its stream, from 1."
+    seen: Mapping[Stream, int]
+
+    def is_before(self, later: Placed) -> bool:
+        """Return whether every replay runs this node before `later`, which was recorded after it."""
+        return later.seen.get(self.stream, 0) >= self.number
+
+
 class Session:
     """An open capture."""
 
-    def __init__(self, graph: CUDAGraph, origin: Stream) -> None:
-        self.graph = graph
+    def __init__(self, origin: Stream) -> None:
         self.origin = origin
         self.clocks: dict[Stream, dict[Stream, int]] = {origin: {origin: 0}}
         self.nodes: list[Node] = []
+        self.placed: list[Placed] = []
         self.escaped: list[StepEvent] = []
-        "Work on this process's devices that was done while the capture ran and is not in the graph."
+        "Work on this process's devices that ran during the capture and is not in the graph."
         self.first_error: Refusal | None = None
         self.first_event: StepEvent | None = None
         self.last_work: dict[Stream, StepEvent] = {}
         self.saved: dict[int, tuple[Any, Any]] = {}
+        self.reuse = Reuse()
         self.doubts: list[str] = []
-        "What was captured, before any step, that the device cannot vouch for."
+        "Captured work, before any step, whose effects are not known."
         self.frames: tuple[CallSite, ...]
         self.span: Span | None
         self.frames, self.span = user_frames()
@@ -121,7 +144,7 @@ class Session:
         raise refusal.error()
 
     def admit(self) -> None:
-        """Raise where an earlier error has invalidated the capture."""
+        """Raise if an earlier error has invalidated the capture."""
         if self.first_error is not None:
             raise EARLIER_ERROR.error()
 
@@ -135,12 +158,16 @@ class Session:
         self.nodes.append(node)
         if stream != self.origin:
             self.last_work[stream] = StepEvent("hidden-sync", node.op, node.frames, node.span)
-        self.clocks[stream][stream] += 1
+        clock = self.clocks[stream]
+        self.placed.append(Placed(node, stream, clock[stream] + 1, dict(clock)))
+        arguments = (*tensors_in([node.args, dict(node.kwargs)]), *node.written)
+        self.reuse.add(self.placed[-1], arguments, node.outputs)
+        clock[stream] += 1
 
     def save(self, tensor: torch.Tensor) -> None:
-        """Remember the values of memory that this capture is about to write and that existed before it."""
+        """Save the values of existing memory that this capture is about to write."""
         tag = tag_of(tensor)
-        if tag is not None and tag.session is self:
+        if (tag is not None and tag.session is self) or is_valueless(tensor):
             return
         for storage in storages(tensor):
             if storage._cdata not in self.saved:
@@ -153,7 +180,7 @@ class Session:
         self.saved.clear()
 
     def unjoined(self) -> StepEvent | None:
-        """The last work of a stream that the first one never caught up with."""
+        """The last work of a stream that the first one never waited for."""
         seen = self.clocks[self.origin]
         for stream, clock in self.clocks.items():
             if clock[stream] > seen.get(stream, 0):
@@ -168,12 +195,14 @@ class CUDAGraph:
 
     def __init__(self, keep_graph: bool = False) -> None:
         self.nodes: list[Node] = []
+        self.placed: list[Placed] = []
+        "The order of the nodes, if more than one stream took part."
         self.escaped: tuple[StepEvent, ...] = ()
         self.draws: dict[Generator, int] = {}
-        "How far one replay advances each generator."
+        "The number by which one replay advances each generator."
         self.session: Session | None = None
         self.captured_in: Session | None = None
-        "The tags of storages that were born in the capture name it."
+        "The session that captured the graph. Tags of storages that the capture allocated name it."
         self.guilty: StepEvent | None = None
         self.doubts: list[str] = []
         self._registered: list[Generator] = []
@@ -202,7 +231,7 @@ class CUDAGraph:
         for generator in self._generators:
             generator.state.capturing = True
             generator.state.drawn = 0
-        self.session = world.session = Session(self, stream)
+        self.session = world.session = Session(stream)
 
     def capture_end(self) -> None:
         world = worlds.current()
@@ -214,10 +243,12 @@ class CUDAGraph:
             session.restore()
         self.guilty = session.first_event
         self.escaped = tuple(session.escaped)
+        for doubt in session.reuse.doubts:
+            world.unknown.setdefault(doubt)
         error = EARLIER_ERROR if session.first_error is not None else None
         loose = session.unjoined()
         if error is None and loose is not None and is_collective(loose.op):
-            # NCCL's own streams may stay unjoined. What else uses its memory meanwhile is a matter of chance.
+            # NCCL's own streams may stay unjoined. Other uses of its memory meanwhile are a matter of chance.
             where = f" at {shown(loose.frames[-1].path)}:{loose.frames[-1].line}" if loose.frames else ""
             world.unknown.setdefault(f"a collective that no stream waits for{where}")
         elif error is None and loose is not None:
@@ -231,6 +262,7 @@ class CUDAGraph:
             self.draws[generator] = generator.state.drawn
             self._seeds[generator] = generator.state.seed
         self.nodes, session.nodes = session.nodes, []
+        self.placed = session.placed if len(session.clocks) > 1 else []
         self.doubts = session.doubts
         self.captured_in = session
         self._captured = True
@@ -244,6 +276,8 @@ class CUDAGraph:
         world = worlds.current()
         if world.stepping:
             world.unknown.update(dict.fromkeys(self.doubts))
+        if world.launched is not None and world.session is None:
+            world.launched("graph", "torch.cuda.CUDAGraph.replay")
         with world.unseen():
             self.run()
         if world.session is not None and world.is_capturing():
@@ -251,7 +285,7 @@ class CUDAGraph:
 
     def run(self) -> None:
         starts = {
-            # A graph that does not advance a generator never looks at it again: it draws what it drew at capture.
+            # A graph that does not advance a generator never looks at it again: it draws the numbers of its capture.
             generator: (generator.state.seed, generator.state.offset) if advance else (self._seeds[generator], 0)
             for generator, advance in self.draws.items()
         }
@@ -262,7 +296,7 @@ class CUDAGraph:
             generator.state.offset += advance
 
     def tensors(self) -> list[torch.Tensor]:
-        """All that its operations read and write."""
+        """Return all tensors that its operations read and write."""
         return [tensor for node in self.nodes for tensor in tensors_in([node.args, node.kwargs, node.outputs])]
 
     def kinds(self) -> dict[str, int]:
@@ -273,7 +307,7 @@ class CUDAGraph:
         return found
 
     def reset(self) -> None:
-        self.nodes = []
+        self.nodes, self.placed = [], []
         self.captured_in = None
         self._captured = False
 
@@ -287,29 +321,29 @@ class CUDAGraph:
     def debug_dump(self, debug_path: str) -> None: ...
 
 
-def attempt_of(session: Session, guilty: StepEvent | None, raised: BaseException | None) -> CaptureAttempt:
+def attempt_of(session: Session, guilty: StepEvent | None, raised: BaseException | None) -> Attempt:
     failure = None
     if raised is not None:
         failure = failure_of(raised, guilty)
     elif session.first_error is not None:
         failure = failure_of(session.first_error.error(), guilty)
-    return CaptureAttempt(
+    return Attempt(
         device=f"sim:{session.origin.device_index}",
         frames=session.frames,
         span=session.span,
         nodes=None if session.first_error is not None else sum(node.kind != "none" for node in session.nodes),
-        failure=failure,
+        first_error=failure,
     )
 
 
 def failure_of(error: BaseException, guilty: StepEvent | None) -> CaptureFailure:
-    """The frames are the guilty line's where the user's code swallowed what it raised."""
+    """Describe the failure, at the guilty line if the user's code swallowed the error."""
     root, chain = root_error(error)
     frames, span = traceback_frames(root.__traceback__)
     if guilty is not None and not frames:
         frames, span = guilty.frames, guilty.span
     texts = tuple(dict.fromkeys(message_of(each) for each in chain))
-    return CaptureFailure(type(root).__name__, message_of(root), texts, frames, span, guilty)
+    return CaptureFailure(message_of(root), texts, frames, span, guilty, type=type(root).__name__)
 
 
 def graph_pool_handle() -> tuple[int, int]:
@@ -318,8 +352,8 @@ def graph_pool_handle() -> tuple[int, int]:
 
 
 class graph:
-    """`torch.cuda.graph(...)`: one default stream for the whole process, which the first device to capture owns; after
-    a failed capture the process stays on the capture's stream. Both are what PyTorch does."""
+    """Stands in for `torch.cuda.graph(...)`. As in PyTorch, one default stream serves the whole process and belongs to
+    the first device that captures; and after a failed capture the process stays on the capture's stream."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""What a capture refuses, and in which words.
+"""The refusals of a capture, and their words.
 
-Two kinds of refusal. The CUDA runtime invalidates the capture: every later operation on its streams fails, so does
-`capture_end`, and (torch <= 2.11) the generator is left capturing. PyTorch's own checks raise before CUDA saw
-anything: the capture goes on. Texts as torch 2.11 on an H200 gave them.
+There are two kinds. The CUDA runtime invalidates the capture: every later operation on its streams fails, so does
+`capture_end`, and (torch <= 2.11) the generator is left capturing. PyTorch's own checks raise before CUDA sees
+anything, and the capture goes on. The texts are those of torch 2.11 on an H200.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def of_hidden_wait(effect: Effect) -> Refusal:
 
 
 def of_transfer(pinned: bool, non_blocking: bool) -> Refusal | None:
-    """Of a copy between host and device: pageable memory is refused by PyTorch, a wait by CUDA."""
+    """The refusal of a copy between host and device, or None: PyTorch refuses pageable memory, CUDA refuses a wait."""
     if not pinned:
         return PAGEABLE
     return None if non_blocking else NOT_PERMITTED

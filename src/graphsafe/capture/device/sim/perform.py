@@ -19,7 +19,8 @@ _WIDER = {
 
 
 def perform(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Where the CPU has no kernel for a type that a GPU has one for (`histc` of integers), compute in a wider one."""
+    """Run an operation. If the CPU lacks a kernel for a type that GPUs support (`histc` of integers), compute in a
+    wider one."""
     try:
         return func(*args, **kwargs)
     except RuntimeError as error:  # in newer versions NotImplementedError, which is one

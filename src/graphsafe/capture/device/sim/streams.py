@@ -1,7 +1,8 @@
 """Streams and events as Python objects, with the order that a capture would see.
 
-Each stream of a capture has a clock: how much of every other stream's captured work it is ordered after. A stream
-joins a capture by waiting on an event recorded in it, and is joined where the capture's first stream has caught up.
+Each stream of a capture has a clock: how much of every other stream's captured work comes before it. A stream joins a
+capture by waiting on an event recorded in it, and is joined when the capture's first stream has waited for all its
+work.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _numbers = itertools.count(1)
 
 
 def device_index(device: Any) -> int:
-    """The index that `device` names (an int, a string, a torch.device or None); the current one where it names none."""
+    """The index that `device` names (an int, a string, a torch.device or None); by default the current one."""
     world = worlds.current()
     if device is None:
         return world.device
@@ -41,7 +42,7 @@ class Stream:
         self.priority = priority
         self.number = next(_numbers)
         self.foreign = False
-        "Made by another library, which may do anything on it."
+        "Whether another library made it, which may do anything on it."
 
     @classmethod
     def default(cls, index: int) -> Stream:
@@ -151,7 +152,7 @@ class Event:
         return 0.0
 
     def _host_wait(self, op: str, kind: worlds.WaitKind) -> None:
-        """A host call on an event that this capture did not record is legal in it, as on an H200."""
+        """Judge a host call on an event: it is legal in a capture that did not record the event, as on an H200."""
         world = worlds.current()
         captured = world.session is not None and self.session is world.session
         world.host_wait(op, kind, EVENT_IN_CAPTURE if captured else None)

@@ -1,4 +1,4 @@
-"""What stands in for PyTorch's functions while a simulated device is entered."""
+"""Replacements of PyTorch's functions while a simulated device is entered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 import torch.overrides
 import torch.utils._foreach_utils
 
-from graphsafe.capture.device.sim import collectives, cuda, foreign
+from graphsafe.capture.device.sim import collectives, control_flow, cuda, foreign
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.function_mode import function_mode_on, placed
 from graphsafe.capture.device.sim.generators import Generator
@@ -24,7 +24,7 @@ from graphsafe.capture.device.sim.world import Scope, World
 
 _ASKED = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _DEVICE_OF_WRAPPER = 7
-"Its position among the arguments of `_make_wrapper_subclass`."
+"The position of the device among the arguments of `_make_wrapper_subclass`."
 _GROUPING = "_group_tensors_by_device_and_dtype"
 _RESEEDS = frozenset(
     {"torch.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.cuda.set_rng_state"}
@@ -34,7 +34,7 @@ _DISABLED = torch._C._disabled_torch_function_impl
 
 
 def _overrides(value: Any) -> bool:
-    """Whether an argument brings its own `__torch_function__` (tensors and parameters do not)."""
+    """Return whether an argument brings its own `__torch_function__` (tensors and parameters do not)."""
     own = getattr(type(value), "__torch_function__", None)
     if own is None or own is _DISABLED:
         return False
@@ -42,8 +42,8 @@ def _overrides(value: Any) -> bool:
 
 
 def _asking(real: Callable[..., bool], variadic: bool) -> Callable[..., bool]:
-    """`has_torch_function` without the modes: only arguments count, so that the bodies of PyTorch's Python functions
-    run under `SimFunctionMode` and not beside it."""
+    """Make a `has_torch_function` that ignores the modes: only arguments count, so that the bodies of PyTorch's Python
+    functions run under `SimFunctionMode`."""
 
     def asked(*args: Any) -> bool:
         if worlds.active() is None:
@@ -56,7 +56,7 @@ def _asking(real: Callable[..., bool], variadic: bool) -> Callable[..., bool]:
 _REAL = {name: getattr(torch.overrides, name) for name in _ASKED}
 _ASKING = {name: _asking(real, variadic=name != "has_torch_function") for name, real in _REAL.items()}
 for _function in _ASKING.values():
-    # TorchScript compiles calls of these by what they are, not by what they say.
+    # TorchScript compiles calls of these by the function's identity, not by its code.
     torch.jit._builtins._register_builtin(_function, "aten::has_torch_function")
 
 
@@ -83,7 +83,7 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     yield torch.Tensor, "__format__", _text(torch.Tensor.__format__, "torch.Tensor.__format__")
     yield torch.Tensor, "__deepcopy__", _deepcopy(torch.Tensor.__deepcopy__)
     yield torch.Tensor, "__reduce_ex__", _reduce(torch.Tensor.__reduce_ex__)
-    yield torch.Tensor, "record_stream", lambda tensor, stream: None
+    yield torch.Tensor, "record_stream", _record_stream
     yield torch.autograd, "backward", _placed(torch.autograd.backward)
     yield torch.autograd, "grad", _placed(torch.autograd.grad)
     hooks = torch.autograd.graph.saved_tensors_hooks
@@ -91,7 +91,8 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     yield torch, "manual_seed", _reseeding(torch.manual_seed, "torch.manual_seed")
     yield torch, "compile", _compile
     yield torch.nn.Module, "compile", lambda module, *args, **kwargs: _note_compile()
-    yield torch, "cond", _cond
+    yield torch, "cond", control_flow.cond
+    yield torch, "while_loop", control_flow.while_loop
     yield torch.amp.autocast_mode.autocast, "__init__", _autocast(torch.amp.autocast_mode.autocast.__init__)
     yield torch, "is_autocast_enabled", _autocast_query(torch.is_autocast_enabled)
     yield torch, "get_autocast_dtype", _autocast_query(torch.get_autocast_dtype)
@@ -112,7 +113,8 @@ def _reseeding(real: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 class _GeneratorMeta(type):
-    """`torch.Generator`: makes a simulated one for `cuda`, and still is what every generator is an instance of."""
+    """Stands in for `torch.Generator`: makes a simulated one for `cuda`, and every generator is still an instance of
+    it."""
 
     def __call__(cls, device: Any = "cpu") -> Any:
         if torch.device(device).type == "cuda":
@@ -124,7 +126,7 @@ class _GeneratorMeta(type):
 
 
 def _text(real: Callable[..., str], name: str) -> Callable[..., str]:
-    """Formatting switches every mode off, and reads."""
+    """Format a tensor: formatting switches every mode off, and reads values."""
 
     def text(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
         world = worlds.active()
@@ -167,7 +169,7 @@ def _deepcopy(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reduce(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Pickling copies to the host; what is read back is a host tensor."""
+    """Pickle a tensor by copying it to the host; it is read back as a host tensor."""
 
     def reduce(tensor: torch.Tensor, proto: Any) -> Any:
         world = worlds.active()
@@ -190,7 +192,7 @@ _torch_load = torch.load
 
 
 def _wrapper(real: Callable[..., Any]) -> Callable[..., Any]:
-    """A tensor of a device that has no memory of its own there: a CPU's, with the tag and no bytes."""
+    """Make a wrapper tensor of a device without memory of its own there: a CPU tensor with the tag and no bytes."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
@@ -211,7 +213,7 @@ def _wrapper(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _load(file: Any, map_location: Any = None, **kwargs: Any) -> Any:
-    """`torch.load(..., map_location="cuda")`: read to the host, then moved."""
+    """Handle `torch.load(..., map_location="cuda")`: read to the host, then move."""
     device = map_location
     if worlds.active() is None or not isinstance(device, (str, torch.device)) or torch.device(device).type != "cuda":
         return _torch_load(file, map_location=map_location, **kwargs)
@@ -229,7 +231,7 @@ def _moved(value: Any, device: Any) -> Any:
 
 
 def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:
-    """What the foreach optimizers ask of C++, which sees CPU tensors only."""
+    """Group tensors by device for the foreach optimizers, which ask C++, and C++ sees CPU tensors only."""
     groups: dict[Any, tuple[list[list[Any]], list[int]]] = {}
     for position, first in enumerate(lists[0]):
         members, positions = groups.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
@@ -241,7 +243,7 @@ def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, An
 
 
 def _placed(real: Callable[..., Any]) -> Callable[..., Any]:
-    """A backward pass makes zeros and ones on the device of the tensors it starts from."""
+    """Put the zeros and ones that a backward pass makes on the device of the tensors it starts from."""
 
     def placed(*args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
@@ -256,8 +258,8 @@ def _placed(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _under_modes(real: Callable[..., None], world: World) -> Callable[..., None]:
-    """Hooks on saved tensors are called from within an operation, where modes are off; checkpointing asks for devices
-    in them."""
+    """Switch modes on for hooks on saved tensors. They are called inside an operation, where modes are off, and
+    checkpointing asks for devices in them."""
 
     def wrapped(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def call(value: Any) -> Any:
@@ -287,13 +289,15 @@ def _compile(model: Any = None, **kwargs: Any) -> Any:
     return (lambda function: function) if model is None else model
 
 
-def _cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
-    """Eager `torch.cond` compiles its branches; what it does to a capture is to read the predicate."""
-    return true_fn(*operands) if pred else false_fn(*operands)
+def _record_stream(tensor: torch.Tensor, stream: Any) -> None:
+    world = worlds.active()
+    if world is not None and world.session is not None:
+        with torch._C.DisableTorchFunction():
+            world.session.reuse.defer(tensor)
 
 
 def _autocast(real: Callable[..., None]) -> Callable[..., None]:
-    """The tensors are the CPU's, so the CPU's autocast is the one with an effect; its list of ops is not CUDA's."""
+    """Use the CPU's autocast, since the tensors are the CPU's. Its list of ops is not CUDA's."""
 
     def init(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
         world = worlds.active()
@@ -326,7 +330,7 @@ def _autocast_query(real: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def installed(world: World) -> Iterator[None]:
-    """Put every replacement in place, and everything back at the end."""
+    """Install every replacement, and restore everything at the end."""
     missing = object()
     undo: list[tuple[Any, str, Any]] = []
     try:

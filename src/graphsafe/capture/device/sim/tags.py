@@ -1,19 +1,20 @@
-"""Which device a tensor plays.
+"""Tags a tensor with the device that it plays.
 
-The tag sits on the Python object of the tensor's storage. PyTorch keeps that object for as long as the storage lives,
-so views, detached aliases and parameters share one tag, it dies with the memory, and there is no table to leak.
-A tag counts its bytes in its ledger while it lives, which is what `memory_allocated` answers with.
+The tag sits on the Python object of the tensor's storage. PyTorch keeps that object as long as the storage lives. So
+views, detached aliases and parameters share one tag, it dies with the memory, and no table can leak. While it lives, a
+tag counts its bytes in its ledger, from which `memory_allocated` answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
 from graphsafe.capture.device.protocol import MemoryEvent
-from graphsafe.capture.lines.frames import user_frames
+from graphsafe.capture.device.sim.storage_objects import keep_object
+from graphsafe.capture.shared.frames import user_frames
 
 HOST = -1
 "The index that stands for the CPU."
@@ -24,25 +25,25 @@ _PINNED = "_graphsafe_pinned"
 class Ledger:
     """Bytes that live on one simulated device."""
 
-    __slots__ = ("allocated", "events", "peak")
+    __slots__ = ("allocated", "peak", "told")
 
     def __init__(self) -> None:
         self.allocated = 0
         self.peak = 0
-        self.events: list[MemoryEvent] | None = None
-        "Where somebody watches, what is taken and given back."
+        self.told: Callable[[MemoryEvent], None] | None = None
+        "Called for each allocation and release, if set."
 
     def take(self, block: int, nbytes: int) -> None:
         self.allocated += nbytes
         self.peak = max(self.peak, self.allocated)
-        if self.events is not None and nbytes:
+        if self.told is not None and nbytes:
             frames, _ = user_frames()
-            self.events.append(MemoryEvent(block, nbytes, frames[-1] if frames else None))
+            self.told(MemoryEvent(block, nbytes, frames[-1] if frames else None))
 
     def give_back(self, block: int, nbytes: int) -> None:
         self.allocated -= nbytes
-        if self.events is not None:
-            self.events.append(MemoryEvent(block, 0))
+        if self.told is not None:
+            self.told(MemoryEvent(block, 0))
 
 
 class Tag:
@@ -53,9 +54,9 @@ class Tag:
         self.nbytes = nbytes
         self.ledger = ledger
         self.session = session
-        "The capture in whose pool the storage was born, or `None`."
+        "The capture in whose pool the storage was allocated, or `None`."
         self.doubt: str | None = None
-        "What wrote here that the device cannot vouch for."
+        "An unknown effect that wrote to this storage, or `None`."
         ledger.take(id(self), nbytes)
 
     def __del__(self) -> None:
@@ -81,7 +82,7 @@ def storages(tensor: torch.Tensor) -> list[Any]:
 
 
 def _unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:
-    """What `vmap` and `grad` wrapped."""
+    """The tensor inside the wrappers of `vmap` and `grad`, or None."""
     functorch = getattr(torch._C, "_functorch", None)
     if functorch is None or not functorch.is_functorch_wrapped_tensor(tensor):
         return None
@@ -113,20 +114,23 @@ def index_of(tensor: torch.Tensor) -> int:
 
 
 def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = None) -> int:
-    """Tag what is not tagged yet; the bytes that this put on the device (0 for a view of something there)."""
+    """Tag the storages that have no tag; return the bytes that this put on the device (0 for a view of something
+    there)."""
     new = 0
     for storage in storages(tensor):
         if getattr(storage, _ATTRIBUTE, None) is None:
             nbytes = storage.nbytes()
             setattr(storage, _ATTRIBUTE, Tag(index, nbytes, ledger, session))
+            keep_object(storage)
             new += nbytes
     return new
 
 
 def pin(tensor: torch.Tensor, session: object = None) -> None:
-    """`session` is the capture under way, if any."""
+    """Pin a tensor. `session` is the capture under way, if any."""
     for storage in storages(tensor):
         setattr(storage, _PINNED, (session,))
+        keep_object(storage)
 
 
 def is_pinned(tensor: torch.Tensor) -> bool:
@@ -134,7 +138,7 @@ def is_pinned(tensor: torch.Tensor) -> bool:
 
 
 def born_in(tensor: torch.Tensor, session: object) -> bool:
-    """Whether its memory was allocated within this capture."""
+    """Return whether its memory was allocated within this capture."""
     for storage in storages(tensor):
         tag: Tag | None = getattr(storage, _ATTRIBUTE, None)
         if (tag.session if tag is not None else getattr(storage, _PINNED, (None,))[0]) is session:

@@ -1,49 +1,53 @@
-"""What the simulated devices of a process remember: current device and streams, generators, the open capture."""
+"""The state of the simulated devices of a process: current device and streams, generators, the open capture."""
 
 from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from graphsafe.capture.device.protocol import Asked, CaptureAttempt, StepEvent, StepEventKind
+from graphsafe.capture.answers.events import Asked, StepEvent, StepEventKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
 from graphsafe.capture.device.sim.tags import HOST, Ledger, Tag
-from graphsafe.capture.lines.frames import user_frames
-from graphsafe.capture.lines.places import shown
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.places import shown
+from graphsafe.report.probes.construct import Attempt
 
 if TYPE_CHECKING:
     from graphsafe.capture.device.sim.generators import Generator
     from graphsafe.capture.device.sim.graphs import CUDAGraph, Session
+    from graphsafe.capture.device.sim.shapes import Shapes
     from graphsafe.capture.device.sim.streams import Stream
     from graphsafe.optable import OpTable
 
+LAUNCHED = frozenset(("kernel", "graph"))
+"Kinds of work that count as launches."
 WaitKind = Literal["wait", "query"]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a Python-level torch call asked for, while the operations it is made of run."""
+    """The request of a Python-level torch call, while the operations it consists of run."""
 
     via: str | None = None
-    "The outermost such call, as the op table spells it."
+    "The name of the outermost such call in the op table."
     place: int = HOST
-    "Where a tensor made from nothing is put."
+    "The device for a tensor made from nothing."
     explicit: bool = False
-    "The call names the device itself."
+    "Whether the call itself names the device."
     generator: Generator | None = None
     literal: bool = False
-    "The values come from Python objects."
+    "Whether the values come from Python objects."
 
 
 class World:
     def __init__(self, count: int, device: int, table: OpTable) -> None:
-        """`SimDevice` puts the default stream and generator of each device in."""
+        """Make the state. `SimDevice` adds the default stream and generator of each device."""
         self.count = count
         self.device = device
         self.table = table
@@ -51,32 +55,38 @@ class World:
         self.defaults: list[Stream] = []
         self.generators: list[Generator] = []
         self.streams: list[Stream] = []
-        "The current one of each device."
+        "The current stream of each device."
         self.touched: set[int] = {device}
         "Devices with a live context."
         self.session: Session | None = None
         self.graphs: weakref.WeakSet[CUDAGraph] = weakref.WeakSet()
-        "What was captured and is still there."
+        "Graphs that exist."
         self.scope = Scope()
         self.sink: Callable[[StepEvent], None] | None = None
-        self.attempts: Callable[[CaptureAttempt], None] | None = None
+        self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any]], None] | None = None
+        "Called for each operation that ran eagerly on a device."
+        self.attempts: Callable[[Attempt], None] | None = None
+        self.launched: Callable[[str, str], None] | None = None
+        "Called with the kind (`graph`, or that of a node) and the name of all work that is launched, if set."
         self.stepping = False
-        "From the first step on; before, the target is imported and built."
+        "Whether a step has begun; before that the target is imported and built."
+        self.shapes: Shapes | None = None
+        "Computes shapes instead of values, if set."
         self.unknown: dict[str, None] = {}
-        "What steps did that the device cannot vouch for, with its line, in the order in which it ran."
+        "Unknown effects of steps, with their lines, in the order in which they ran."
         self.doubted = False
-        "Whether any memory holds what nobody can vouch for; its tags say what."
+        "Whether any memory holds values that depend on an unknown effect; its tags say which."
         self.refusals_seen = 0
-        "How many things that a capture refuses have been seen."
+        "Number of events seen that a capture refuses."
         self.limits: dict[tuple[str, str], str] = {}
         self.bypassed = False
-        "Operations run as what they are, CPU tensors, and nobody is told."
+        "Whether operations run as plain CPU operations and nobody is told."
         self.asked: Callable[[Asked], None] | None = None
-        "Where set, code that asks whether a capture is under way is told yes, and this is told of it."
+        "Called each time that code asks whether a capture is under way, if set; such code gets the answer yes."
         self.collective_streams: dict[int, Stream] = {}
-        "On which each device runs collectives."
+        "The streams on which each device runs collectives."
         self.capture_stream: Stream | None = None
-        "The one that `torch.cuda.graph` makes for itself, for the whole process."
+        "The stream that `torch.cuda.graph` makes for itself, for the whole process."
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -128,8 +138,8 @@ class World:
         )
 
     def cannot_vouch(self, what: str, made: Iterable[Tag] = ()) -> None:
-        """For something that a step does: from then on no verdict can be `ready`. Outside of steps it counts as soon as
-        a step reads the memory `made` by it, or replays a graph that holds it."""
+        """Note an effect that is not known. If a step does it, no verdict can be `ready` from then on. Outside of steps
+        it counts as soon as a step reads the memory `made` by it, or replays a graph that holds it."""
         frames, _ = user_frames()
         text = f"{what} at {shown(frames[-1].path)}:{frames[-1].line}" if frames else what
         if self.stepping:
@@ -150,7 +160,7 @@ class World:
 
     @contextmanager
     def via(self, name: str) -> Iterator[None]:
-        """Name the Python-level call around what follows, unless one is named already."""
+        """Name the Python-level call around the operations inside, unless one is named already."""
         with self.within(Scope(via=self.scope.via or name)):
             yield
 
@@ -163,7 +173,7 @@ class World:
             self.sink(self.event(kind, op, nbytes, **data))
 
     def host_wait(self, op: str, kind: WaitKind, refusal: Refusal | None = NOT_PERMITTED) -> None:
-        """The host waits for, or asks after, the device."""
+        """Note that the host waits for the device, or asks for its progress."""
         with self.via(op):
             self.emit(kind, op)
             if self.session is not None and refusal is not None:

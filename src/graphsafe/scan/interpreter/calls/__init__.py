@@ -1,1 +1,1 @@
-"""Calls: which function a call means, what its parameters are, and what comes back."""
+"""Calls: the functions that a call may mean, their parameters, and the value that the call returns."""

@@ -1,10 +1,9 @@
-"""Calls: which function a call means, with which arguments, and what comes back."""
+"""Calls: the arguments, the functions that a call may mean, and the value that it returns."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence as Seq
-from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
@@ -34,7 +33,8 @@ from graphsafe.scan.domain.values import (
     depends_on_step,
     options,
 )
-from graphsafe.scan.interpreter import grown_by_calls, members, state_writes
+from graphsafe.scan.execution.frame import Engine, Frame
+from graphsafe.scan.interpreter import members
 from graphsafe.scan.interpreter.calls import chosen_by_type, constructors
 from graphsafe.scan.models import (
     containers,
@@ -46,12 +46,9 @@ from graphsafe.scan.models import (
     torch_functions,
 )
 from graphsafe.scan.sources.node_memo import source_text
+from graphsafe.scan.state import grown_by_calls, writes
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.overrides import is_abstract
-
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
 
 _PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.Protocol"))
 HOOK_METHODS = frozenset(
@@ -60,12 +57,12 @@ HOOK_METHODS = frozenset(
         "register_full_backward_pre_hook register_post_accumulate_grad_hook"
     ).split()
 )
-"Of torch's modules and tensors: what they are given runs in every step."
+"Methods of torch's modules and tensors whose callable arguments run in every step."
 MAX_OVERRIDES = 6
-"Implementations of one call that are followed with its arguments; further ones become roots."
+"The most implementations of one call that are followed with its arguments; further ones become roots."
 
 
-def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
+def call(frame: Frame, node: ast.Call) -> Value:
     function = node.func
     if isinstance(function, ast.Name) and function.id == "super":
         return RuntimeObject("super")
@@ -75,30 +72,30 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> Value:
         if answer is not None:
             return answer
     if isinstance(function, ast.Attribute):
-        receiver = engine.evaluate(frame, function.value)
-        arguments = evaluated(engine, frame, node)
+        receiver = frame.evaluate(function.value)
+        arguments = evaluated(frame, node)
         if name in HOOK_METHODS:
-            torch_functions.handed_over(engine, arguments.get(0, "hook"), HOOK)
-        receivers = _able(engine, frame, options(receiver), function.attr, node.keywords)
+            torch_functions.handed_over(frame.engine, arguments.get(0, "hook"), HOOK)
+        receivers = _able(frame, options(receiver), function.attr, node.keywords)
         if name in ("get", "pop"):
-            receivers = members.having_field(engine, frame, receivers, arguments.get(0, "key"))
-        found = [_method(engine, frame, node, function, option, arguments) for option in receivers]
+            receivers = members.having_field(frame, receivers, arguments.get(0, "key"))
+        found = [_method(frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
-    value = engine.evaluate(frame, function)
-    return call_value(engine, frame, node, value, evaluated(engine, frame, node))
+    value = frame.evaluate(function)
+    return call_value(frame, node, value, evaluated(frame, node))
 
 
-def _able(engine: Engine, frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
-    """Of several receivers those that have such a method with such parameters: for the others the code would raise."""
+def _able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
+    """Keep the receivers that have such a method with such parameters: on the others the code would raise."""
     if len(receivers) < 2:
         return receivers
     able = [
         option
         for option in receivers
         if type(option) is not Instance
-        or _takes(engine, engine.project.find_method(option.ref, name), keywords)
-        or engine.attributes.of_instance(option.ref, name, frame.level) is not None
-        or any("::" not in base and base not in _PLAIN_BASES for base in engine.project.mro(option.ref))
+        or _takes(frame.engine, frame.project.find_method(option.ref, name), keywords)
+        or frame.attributes.of_instance(option, name, frame.level) is not None
+        or any("::" not in base and base not in _PLAIN_BASES for base in frame.project.mro(option.ref))
     ]
     return able or receivers
 
@@ -111,22 +108,22 @@ def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bo
     return all(keyword.arg is None or keyword.arg in names for keyword in keywords)
 
 
-def evaluated(engine: Engine, frame: Frame, node: ast.Call) -> Arguments:
+def evaluated(frame: Frame, node: ast.Call) -> Arguments:
     positional: list[Value] = []
     keywords: dict[str, Value] = {}
     is_open = False
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            value = engine.evaluate(frame, argument.value)
+            value = frame.evaluate(argument.value)
             if type(value) is Sequence and value.items is not None:
                 positional.extend(value.items)
             else:
                 is_open = True
                 positional.append(element_of(value))
         else:
-            positional.append(engine.evaluate(frame, argument))
+            positional.append(frame.evaluate(argument))
     for keyword in node.keywords:
-        value = engine.evaluate(frame, keyword.value)
+        value = frame.evaluate(keyword.value)
         if keyword.arg is not None:
             keywords[keyword.arg] = value
         elif type(value) is Dict:
@@ -137,25 +134,25 @@ def evaluated(engine: Engine, frame: Frame, node: ast.Call) -> Arguments:
     return Arguments(tuple(positional), keywords, is_open)
 
 
-def call_value(engine: Engine, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
+def call_value(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
     meant: Seq[Value] = options(value)
     if len(meant) > 1:
-        meant = [option for option in meant if _fits(engine, option, arguments)] or meant
+        meant = [option for option in meant if _fits(frame.engine, option, arguments)] or meant
     found = []
     for option in meant:
-        # Of several modules of a library the others may stand there.
+        # Another one of several modules of a library may stand there.
         doubtful = len(meant) > 1 and type(option) is RuntimeObject
         frame.unlikely += doubtful
-        found.append(_call_one(engine, frame, node, option, arguments))
+        found.append(_call_one(frame, node, option, arguments))
         frame.unlikely -= doubtful
     if len(found) > 1 and all(type(made) is Instance for made in found):
-        # Whatever class of a table it is, its methods are followed.
+        # The methods of all classes of a table are followed.
         return Union(tuple(dict.fromkeys(found)))
     return join_all(found) if found else unknown_result(arguments)
 
 
 def _fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
-    """Whether a function of the project can be called so: of several in a table the others would raise."""
+    """Return whether a function of the project takes these arguments; of several in a table the others would raise."""
     node = engine.project.function_node(value.ref) if type(value) is Function and value.node is None else None
     if node is None or arguments.open or value.partial or value.partial_keywords:  # type: ignore[union-attr]
         return True
@@ -171,21 +168,21 @@ def _fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
     return required <= given and (node.args.kwarg is not None or given <= taken)
 
 
-def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
+def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
     if isinstance(value, Function):
-        return _function(engine, frame, node, value, arguments)
+        return _function(frame, node, value, arguments)
     if isinstance(value, Lib):
-        return library.call(engine, frame, node, value.name, arguments)
+        return library.call(frame, node, value.name, arguments)
     if isinstance(value, ClassValue):
-        return constructors.construct(engine, frame, node, value, arguments)
+        return constructors.construct(frame, node, value, arguments)
     if isinstance(value, Instance):
-        return _call_instance(engine, frame, node, value, arguments)
+        return _call_instance(frame, node, value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "module":
-        return runtime_objects.call_module(engine, frame, node, value, arguments)
+        return runtime_objects.call_module(frame, node, value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == named_tuples.KIND:
         return named_tuples.made(value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "library":
-        return runtime_objects.method(engine, frame, node, value, "forward", arguments)
+        return runtime_objects.method(frame, node, value, "forward", arguments)
     if isinstance(value, RuntimeObject) and value.kind == "tensor-method":
         return unknown_result(arguments)
     if isinstance(value, Sequence) and arguments.positional:
@@ -193,136 +190,130 @@ def _call_one(engine: Engine, frame: Frame, node: ast.Call, value: Value, argume
         result: Value = arguments.positional[0]
         modules = value.items if value.items is not None else (value.elem,)
         for module in modules:
-            result = call_value(engine, frame, node, module, replace(arguments, positional=(result,), keywords={}))
+            result = call_value(frame, node, module, replace(arguments, positional=(result,), keywords={}))
         return result
-    _note_arguments(engine, frame, node, arguments)
+    _note_arguments(frame, node, arguments)
     return unknown_result(arguments)
 
 
-def _note_arguments(engine: Engine, frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """State passed to an unknown call together with device tensors is taken to decide what the device does."""
+def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
+    """Note state that is passed to an unknown call beside device tensors: such state is assumed to decide what the
+    device does."""
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):
         for value in values:
-            engine.use_number(frame, value, "argument", node)
+            frame.use_number(value, "argument", node)
 
 
-def _function(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
+def _function(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
     if function.cached:
-        return _cached(engine, frame, node, function, arguments)
-    meant = chosen_by_type.functions(engine, function, arguments) or [function]
-    return _one_of([engine.call(frame, node, one, arguments) for one in meant])
+        return _cached(frame, node, function, arguments)
+    meant = chosen_by_type.functions(frame.engine, function, arguments) or [function]
+    return _one_of([frame.call(node, one, arguments) for one in meant])
 
 
-def _cached(engine: Engine, frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
-    containers.cached_call(engine, frame, node, function, arguments)
+def _cached(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
+    containers.cached_call(frame, node, function, arguments)
     frame.guards.append("the cache around the function")
-    value = engine.call(frame, node, function, arguments)
+    value = frame.call(node, function, arguments)
     frame.guards.pop()
     return kept(value)
 
 
-def _call_instance(engine: Engine, frame: Frame, node: ast.Call, instance: Instance, arguments: Arguments) -> Value:
+def _call_instance(frame: Frame, node: ast.Call, instance: Instance, arguments: Arguments) -> Value:
     for name in ("__call__", "forward"):
-        method = engine.project.find_method(instance.ref, name)
+        method = frame.project.find_method(instance.ref, name)
         if method is not None:
-            return engine.call(frame, node, Function(method, instance), arguments)
-    chosen = engine.attributes.of_instance(instance.ref, "forward", frame.level)
+            return frame.call(node, Function(method, instance), arguments)
+    chosen = frame.attributes.of_instance(instance, "forward", frame.level)
     if chosen is not None and any(isinstance(option, Function) for option in options(chosen)):
-        return call_value(engine, frame, node, chosen, arguments)
-    if engine.attributes.is_module(instance.ref):
+        return call_value(frame, node, chosen, arguments)
+    if frame.attributes.is_module(instance.ref):
         return Tensor(where="any", step=any(map(depends_on_step, arguments.values())), certain=False, fresh=True)
     return unknown_result(arguments)
 
 
-def call_method(engine: Engine, frame: Frame, node: ast.AST, instance: Instance, method: str) -> Value:
-    return engine.call(frame, node, Function(method, instance), Arguments())
+def call_method(frame: Frame, node: ast.AST, instance: Instance, method: str) -> Value:
+    return frame.call(node, Function(method, instance), Arguments())
 
 
-def _method(
-    engine: Engine, frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Value, arguments: Arguments
-) -> Value:
+def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Value, arguments: Arguments) -> Value:
     name = function.attr
     if isinstance(receiver, Tensor):
-        return tensors.method(engine, frame, node, receiver, name, arguments)
+        return tensors.method(frame, node, receiver, name, arguments)
     if isinstance(receiver, Instance):
-        return _instance_method(engine, frame, node, function, receiver, arguments)
+        return _instance_method(frame, node, function, receiver, arguments)
     if isinstance(receiver, Lib):
-        return library.call(engine, frame, node, f"{receiver.name}.{name}", arguments)
+        return library.call(frame, node, f"{receiver.name}.{name}", arguments)
     if isinstance(receiver, RuntimeObject):
         if receiver.kind == "super":
-            return _super(engine, frame, node, name, arguments)
-        return runtime_objects.method(engine, frame, node, receiver, name, arguments)
+            return _super(frame, node, name, arguments)
+        return runtime_objects.method(frame, node, receiver, name, arguments)
     if isinstance(receiver, (Sequence, Dict, Number)):
-        return containers.method(engine, frame, node, receiver, name, arguments)
+        return containers.method(frame, node, receiver, name, arguments)
     if isinstance(receiver, Array):
         return NUMBER if name in ("item", "tolist", "sum", "max", "min", "mean", "any", "all") else ARRAY
     if isinstance(receiver, ClassValue):
-        if name == "apply" and any(base.endswith("autograd.Function") for base in engine.project.mro(receiver.ref)):
-            return _autograd(engine, frame, node, receiver, arguments)
-        return call_value(
-            engine, frame, node, members.attribute(engine, frame, function, receiver, name, None), arguments
-        )
+        if name == "apply" and any(base.endswith("autograd.Function") for base in frame.project.mro(receiver.ref)):
+            return _autograd(frame, node, receiver, arguments)
+        return call_value(frame, node, members.attribute(frame, function, receiver, name, None), arguments)
     if isinstance(receiver, ProjectModule):
-        return call_value(
-            engine, frame, node, members.attribute(engine, frame, function, receiver, name, None), arguments
-        )
+        return call_value(frame, node, members.attribute(frame, function, receiver, name, None), arguments)
     if isinstance(receiver, Function):
         return unknown_result(arguments)
-    return tensors.method_of_unknown(engine, frame, node, receiver, name, arguments)
+    return tensors.method_of_unknown(frame, node, receiver, name, arguments)
 
 
 def _instance_method(
-    engine: Engine, frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Instance, arguments: Arguments
+    frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Instance, arguments: Arguments
 ) -> Value:
     name = function.attr
-    if name in ("get", "pop"):
-        asked = members.field(engine, frame, receiver, arguments.get(0, "key"))
-        if asked is not None:
-            held = members.of_instance(engine, frame, node, receiver, asked, source_text(node))
-            return join(held, arguments.get(1, "default") or NONE)
-    method = engine.project.find_method(receiver.ref, name)
+    asked = members.field(frame, receiver, arguments.get(0, "key")) if name in ("get", "pop") else None
+    if asked is not None:
+        held = members.of_instance(frame, node, receiver, asked, source_text(node))
+        return join(held, arguments.get(1, "default") or NONE)
+    method = frame.project.find_method(receiver.ref, name)
     if method is not None:
-        facts = engine.project.function_facts(method)
-        decorators = facts.decorators if facts is not None else ()
-        if any(decorator.rpartition(".")[2] in ("property", "cached_property") for decorator in decorators):
-            value = members.of_instance(engine, frame, node, receiver, name, source_text(function))
-            return call_value(engine, frame, node, value, arguments)
-        if receiver.declared and frame.hot:
-            overrides = [found for found in engine.overrides.of(receiver.ref, name) if not engine.is_cold(found[1])]
-            if overrides:
-                return _overridden(engine, frame, node, receiver, method, overrides, arguments)
-        bound: Value = ClassValue(receiver.ref) if "classmethod" in decorators else receiver
-        target = Function(method, bound)
-        if any("cache" in decorator for decorator in decorators):
-            return _cached(engine, frame, node, target, arguments)
-        noted = len(engine.effects.items)
-        value = _function(engine, frame, node, target, arguments)
-        grown_by_calls.note(engine, frame, node, noted)
-        return value
+        return _defined_method(frame, node, function, receiver, method, arguments)
     if name in ("register_buffer", "register_parameter"):
-        _register(engine, frame, node, receiver, name, arguments)
+        _register(frame, node, receiver, name, arguments)
         return UNKNOWN
-    found = engine.attributes.of_instance(receiver.ref, name, frame.level)
-    if found is not None:
-        return call_value(
-            engine,
-            frame,
-            node,
-            members.of_instance(engine, frame, node, receiver, name, source_text(function)),
-            arguments,
-        )
-    if engine.attributes.is_module(receiver.ref):
-        model = engine.libraries.find(f"torch.nn.Module.{name}")
+    if frame.attributes.of_instance(receiver, name, frame.level) is not None:
+        value = members.of_instance(frame, node, receiver, name, source_text(function))
+        return call_value(frame, node, value, arguments)
+    if frame.attributes.is_module(receiver.ref):
+        model = frame.engine.libraries.find(f"torch.nn.Module.{name}")
         if model is not None and model.returns == "self":
             return receiver
         if name in ("parameters", "buffers"):
             return Sequence("iterator", None, Tensor(dtype="float" if name == "parameters" else None))
-    return tensors.method_of_unknown(engine, frame, node, Unknown(receiver.step, receiver.step), name, arguments)
+    return tensors.method_of_unknown(frame, node, Unknown(receiver.step, receiver.step), name, arguments)
+
+
+def _defined_method(
+    frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Instance, method: str, arguments: Arguments
+) -> Value:
+    """Return the result of a call of a method that the project defines."""
+    facts = frame.project.function_facts(method)
+    decorators = facts.decorators if facts is not None else ()
+    if any(decorator.rpartition(".")[2] in ("property", "cached_property") for decorator in decorators):
+        value = members.of_instance(frame, node, receiver, function.attr, source_text(function))
+        return call_value(frame, node, value, arguments)
+    if receiver.declared and frame.hot:
+        engine = frame.engine
+        overrides = [o for o in engine.overrides.of(receiver.ref, function.attr) if not engine.is_cold(o[1])]
+        if overrides:
+            return _overridden(frame, node, receiver, method, overrides, arguments)
+    target = Function(method, ClassValue(receiver.ref) if "classmethod" in decorators else receiver)
+    if any("cache" in decorator for decorator in decorators):
+        return _cached(frame, node, target, arguments)
+    noted = len(frame.engine.effects.items)
+    value = _function(frame, node, target, arguments)
+    grown_by_calls.note(frame, node, noted)
+    return value
 
 
 def _overridden(
-    engine: Engine,
     frame: Frame,
     node: ast.Call,
     receiver: Instance,
@@ -330,29 +321,27 @@ def _overridden(
     overrides: Seq[tuple[str, str]],
     arguments: Arguments,
 ) -> Value:
-    """A method of a value known by its annotation: any subclass's method may be called."""
-    body = engine.project.function_node(method)
+    """Call a method of a value known by its annotation: it may be the method of any subclass."""
+    body = frame.project.function_node(method)
     found: list[Value] = []
     if body is None or not is_abstract(body):
-        found.append(engine.call(frame, node, Function(method, receiver), arguments))
+        found.append(frame.call(node, Function(method, receiver), arguments))
     for subclass, override in overrides[:MAX_OVERRIDES]:
-        found.append(engine.call(frame, node, Function(override, Instance(subclass, receiver.step)), arguments))
+        found.append(frame.call(node, Function(override, Instance(subclass, receiver.step)), arguments))
     for subclass, override in overrides[MAX_OVERRIDES:]:
-        engine.call_later(frame, node, override, Instance(subclass))
+        frame.call_later(node, override, Instance(subclass))
     return _one_of(found)
 
 
 def _one_of(found: Seq[Value]) -> Value:
-    """What one of several methods returns: the device tensors among the results, if there are any."""
+    """Return the join of several results, or of the device tensors among them, if there are any."""
     if len(found) == 1:
         return found[0]
     on_device = [tensor for tensor, _ in map(as_tensor, found) if tensor is not None and tensor.where != "host"]
     return join_all(on_device or found)
 
 
-def _register(
-    engine: Engine, frame: Frame, node: ast.Call, receiver: Instance, method: str, arguments: Arguments
-) -> None:
+def _register(frame: Frame, node: ast.Call, receiver: Instance, method: str, arguments: Arguments) -> None:
     name = arguments.get(0, "name")
     value = arguments.get(1, "tensor" if method == "register_buffer" else "param")
     if type(name) is not Number or not isinstance(name.const, str) or value is None:
@@ -360,7 +349,7 @@ def _register(
     if frame.hot:
         written = node.args[1] if len(node.args) > 1 else None
         holder = dotted(node.func.value) if isinstance(node.func, ast.Attribute) else None
-        state_writes.write_attribute(engine, frame, receiver, name.const, holder or "self", value, node, written)
+        writes.write_attribute(frame, receiver, name.const, holder or "self", value, node, written)
         return
     tensor, _ = as_tensor(value)
     if tensor is not None:
@@ -368,27 +357,27 @@ def _register(
         value = replace(tensor, where="device", literal=False, fresh=False, maybe_host=False)
     elif type(value) is Unknown:
         value = Tensor()
-    engine.attributes.record(receiver.ref, name.const, value)
+    frame.attributes.record(receiver.ref, name.const, value)
 
 
-def _super(engine: Engine, frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
+def _super(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
     receiver = frame.self_value
     if frame.owner is None or not isinstance(receiver, (Instance, ClassValue)):
         return unknown_result(arguments)
-    method = engine.project.find_method(receiver.ref, name, after=frame.owner)
+    method = frame.project.find_method(receiver.ref, name, after=frame.owner)
     if method is None:
         if type(receiver) is Instance and name in ("register_buffer", "register_parameter"):
-            _register(engine, frame, node, receiver, name, arguments)
-        base = next((base for base in engine.project.mro(receiver.ref) if engine.ops.python(base)), None)
+            _register(frame, node, receiver, name, arguments)
+        base = next((base for base in frame.project.mro(receiver.ref) if frame.ops.python(base)), None)
         if name == "__init__" and base is not None:
-            # What the library's constructor does with these arguments.
-            library.call(engine, frame, node, base, arguments)
+            # The library's constructor may use these arguments.
+            library.call(frame, node, base, arguments)
         return unknown_result(arguments)
-    return engine.call(frame, node, Function(method, receiver), arguments)
+    return frame.call(node, Function(method, receiver), arguments)
 
 
-def _autograd(engine: Engine, frame: Frame, node: ast.Call, cls: ClassValue, arguments: Arguments) -> Value:
-    method = engine.project.find_method(cls.ref, "forward")
+def _autograd(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Arguments) -> Value:
+    method = frame.project.find_method(cls.ref, "forward")
     if method is None:
         return unknown_result(arguments)
-    return engine.call(frame, node, Function(method), replace(arguments, positional=(UNKNOWN, *arguments.positional)))
+    return frame.call(node, Function(method), replace(arguments, positional=(UNKNOWN, *arguments.positional)))

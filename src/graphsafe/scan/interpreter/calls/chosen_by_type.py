@@ -1,19 +1,15 @@
-"""Calls of functions under `functools.singledispatch`: the implementations that the first argument may choose."""
+"""Calls of functions under `functools.singledispatch`: the first argument chooses the implementation."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import Dict, Function, Instance, Number, Sequence, Tensor, Value, options
-
-if TYPE_CHECKING:
-    from graphsafe.scan.domain.arguments import Arguments
-    from graphsafe.scan.interpreter.engine import Engine
+from graphsafe.scan.execution.frame import Engine
 
 
 def functions(engine: Engine, function: Function, arguments: Arguments) -> list[Function]:
-    """The functions that a call may run; none where the function has no implementations by type."""
+    """Return the functions that a call may run, or none if the function has no implementations by type."""
     facts = engine.project.function_facts(function.ref) if function.node is None else None
     if facts is None or not facts.by_type or not arguments.positional:
         return []
@@ -28,7 +24,7 @@ def functions(engine: Engine, function: Function, arguments: Arguments) -> list[
 
 
 def _is_of(engine: Engine, value: Value, type_: str) -> bool | None:
-    """Whether a value is of a type of this name; None where that is not known."""
+    """Return whether a value is of a type of this name; None where that is not known."""
     if isinstance(value, Tensor):
         return type_ in ("Tensor", "Parameter")
     if isinstance(value, Instance):

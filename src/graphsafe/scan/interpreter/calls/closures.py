@@ -7,56 +7,53 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from sys import intern
-from typing import TYPE_CHECKING
 
-from graphsafe.scan.checks.filled_once import is_filled_here
-from graphsafe.scan.checks.first_step import FIRST_STEP
-from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.arguments import Arguments, arguments_of
 from graphsafe.scan.domain.held import held_in
-from graphsafe.scan.domain.values import UNKNOWN, Dict, Function, Sequence, Value
-from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.domain.record import Failure
+from graphsafe.scan.domain.values import UNKNOWN, Dict, Function, Passed, Sequence, Value
+from graphsafe.scan.execution.frame import Engine, Frame
+from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter.calls import parameters
-
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.engine import Engine
+from graphsafe.scan.state.filled_once import is_filled_here
+from graphsafe.scan.state.first_step import FIRST_STEP
 
 MAX_NESTED = 30
-"How deep calls of closures are followed within one function."
+"Number of levels to which calls of closures are followed within one function."
 
 
 class Closures:
-    """The closures of a scan. They have no summary of their own: what they see may change between two calls."""
+    """The closures of a scan. They have no summary of their own, because the variables that they see may change between
+    two calls."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._called: set[int] = set()
-        "Those that the function which is being interpreted is calling now."
+        "The ids of the closures that are being called now by the function which is being interpreted."
         self._count = 0
         self.given: dict[str, tuple[list[str], Arguments]] = {}
-        "Functions whose wrappers are being read -> their parameters, and what these were called with."
+        "Maps each function whose wrapper is being read to its parameters, and to the arguments of the call."
 
     def next_id(self) -> int:
-        """A number that no closure has."""
+        """Return a number that no closure has."""
         self._count += 1
         return self._count
 
     def define(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
-        """A function or lambda defined inside another, with the names that it sees."""
+        """Return the closure of a function or lambda that is defined inside another, with the names that it sees."""
         name = self._lambda(frame, node) if isinstance(node, ast.Lambda) else node.name
         ref = intern(f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}")
         return Function(ref, node=node, closure=frame.env, closure_id=self.next_id(), kept=not frame.hot)
 
     def _lambda(self, frame: Frame, node: ast.Lambda) -> str:
-        """A name that holds while the function around a lambda is the same, or else while the file is."""
+        """Return a name for a lambda: its line, counted from the first line of the function around it."""
         project = self._engine.project
         outer = project.function_around(frame.ref)
-        if outer is None:
-            project.files.uses.note("text", frame.path)
         return f"<lambda>:{node.lineno - (outer.line if outer is not None else 0)}"
 
     @contextmanager
     def of_another_function(self) -> Iterator[None]:
-        """While another function is interpreted, which may call the same closures again."""
+        """Enter another function, which may call the same closures again."""
         called, self._called = self._called, set()
         try:
             yield
@@ -64,8 +61,11 @@ class Closures:
             self._called = called
 
     def call(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
-        """What calling a closure returns; unknown for one that calls itself."""
+        """Return the result of a closure; for one that calls itself it is unknown."""
         if function.closure_id in self._called or len(self._called) > MAX_NESTED:
+            return UNKNOWN
+        if not self._engine.budget.kinds.has_room(function.ref, self.next_id()):
+            self._engine.note(Failure("not-followed", function.ref, MANY_KINDS))
             return UNKNOWN
         self._called.add(function.closure_id)
         try:
@@ -73,15 +73,21 @@ class Closures:
         finally:
             self._called.discard(function.closure_id)
 
-    def call_as_root(self, function: Function) -> Value:
-        """What a closure does that somebody calls in a step, with arguments of which nothing is known."""
+    def call_as_root(self, function: Function, given: Passed | None = None) -> Value:
+        """Read a closure that a step calls, with arguments where they are known, and return its value."""
         node = function.node
         file = self._engine.project.file(function.ref.partition("::")[0])
-        if file is None or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if file is None:
             return UNKNOWN
-        outside = Frame(file, f"{file.path}::", {}, hot=True)
+        outside = Frame(self._engine, file, f"{file.path}::", {}, hot=True)
         inner = replace(self._frame(outside, function), depth=0)
-        parameters.bind(self._engine, inner, node, None, None, Arguments())
+        arguments = arguments_of(given)
+        if isinstance(node, ast.Lambda):
+            parameters.bind_lambda(inner, node, arguments)
+            return inner.evaluate(node.body)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return UNKNOWN
+        parameters.bind(inner, node, None, None, arguments)
         return self._engine.run(inner, node)
 
     def _interpreted(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
@@ -94,12 +100,12 @@ class Closures:
         )
         inner = self._frame(frame, function)
         if frame.hot and function.ref != frame.ref:
-            engine.note_call(frame, call, function.ref, getattr(node, "lineno", 1))
+            frame.note_call(call, function.ref, getattr(node, "lineno", 1))
         if isinstance(node, ast.Lambda):
-            parameters.bind_lambda(engine, inner, node, arguments)
-            return engine.evaluate(inner, node.body)
+            parameters.bind_lambda(inner, node, arguments)
+            return inner.evaluate(node.body)
         assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        parameters.bind(engine, inner, node, None, None, arguments)
+        parameters.bind(inner, node, None, None, arguments)
         return engine.run(inner, node)
 
     def _frame(self, frame: Frame, function: Function) -> Frame:
@@ -107,6 +113,7 @@ class Closures:
         own = function.ref.startswith(frame.path + "::")
         file = None if own else self._engine.project.file(function.ref.partition("::")[0])
         return Frame(
+            self._engine,
             file or frame.file,
             function.ref,
             self._environment(frame, function, closure),
@@ -114,17 +121,18 @@ class Closures:
             max(frame.depth, 1),
             frame.owner,
             closure.get("self"),
-            [*frame.guards, FIRST_STEP] if frame.lazy and is_filled_here(self._engine, frame) else list(frame.guards),
+            [*frame.guards, FIRST_STEP] if frame.lazy and is_filled_here(frame) else list(frame.guards),
             frame.unlikely,
             out_of_scope=frame.out_of_scope,
             compile_tests=list(frame.compile_tests),
             level=frame.level,
             cells=function.ref.rpartition(".")[0] if function.kept else None,
+            composes=frame.composes,
         )
 
     @staticmethod
     def _environment(frame: Frame, function: Function, closure: Mapping[str, Value]) -> dict[str, Value]:
-        """The names that a closure sees; containers among them outlive the step if it does."""
+        """Return the names that a closure sees. If it outlives the step, so do the containers among them."""
         if not (function.kept and frame.hot):
             return dict(closure)
         outer = function.ref.rpartition(".")[0]

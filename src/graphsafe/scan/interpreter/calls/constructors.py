@@ -1,84 +1,131 @@
-"""Calls of classes: what an object is made of, and what its constructor does where a step makes the object."""
+"""Calls of classes: the object that is made, and the effects of its constructor if a step makes it."""
 
 from __future__ import annotations
 
 import ast
 import builtins
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.record import Edge
 from graphsafe.scan.domain.summary import CallEdge
-from graphsafe.scan.domain.values import ClassValue, Instance, Number, Tensor, Value, depends_on_step
+from graphsafe.scan.domain.values import (
+    ClassValue,
+    Dict,
+    Function,
+    Instance,
+    Number,
+    Passed,
+    RuntimeObject,
+    Sequence,
+    Tensor,
+    Union,
+    Value,
+    depends_on_step,
+    options,
+)
+from graphsafe.scan.domain.widening import widened
+from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.sources.node_memo import memoize_on_node
 
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
-
+MAX_COMPOSED = 4
+"Most levels of objects in objects whose constructors' arguments are known."
 _RECORDS = ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict")
 
 
-def construct(engine: Engine, frame: Frame, node: ast.AST, cls: ClassValue, arguments: Arguments) -> Value:
-    """The object that a call of a class of the project makes."""
-    variable = engine.variables.made(cls, arguments)
+def construct(frame: Frame, node: ast.AST, cls: ClassValue, arguments: Arguments) -> Value:
+    """Return the object that a call of a class of the project makes."""
+    variable = frame.engine.variables.made(cls, arguments)
     if variable is not None:
         return variable
-    bases = engine.project.mro(cls.ref)
+    bases = frame.project.mro(cls.ref)
     if any(base.startswith("enum.") for base in bases):
         return Number()
-    # What a first step makes, the others keep.
-    made = Instance(cls.ref, any(map(depends_on_step, arguments.values())), made=frame.hot and not frame.lazy)
+    # Later steps keep an object that the first step makes.
+    step = any(map(depends_on_step, arguments.values()))
+    made = Instance(cls.ref, step, made=frame.hot and not frame.lazy, given=_known(frame, cls.ref, arguments))
     if any(base.rpartition(".")[2] in _RECORDS for base in bases):
         return made
-    if arguments.keywords and engine.attributes.has_plain_fields(cls.ref):
-        engine.attributes.constructed(cls.ref, arguments.keywords)
-    method = engine.project.find_method(cls.ref, "__init__")
+    if arguments.keywords and frame.attributes.has_plain_fields(cls.ref):
+        frame.attributes.constructed(cls.ref, arguments.keywords)
+    method = frame.project.find_method(cls.ref, "__init__")
     if method is not None:
-        _note_passed(engine, cls.ref, method, arguments)
+        _note_passed(frame.engine, cls.ref, method, arguments)
         if frame.hot:
-            _run(engine, frame, node, method, made, arguments)
+            _run(frame, node, method, made, arguments)
     return made
 
 
-def _run(engine: Engine, frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Arguments) -> None:
-    """The constructor of an object that a step makes runs in the step. What it binds is of the new object alone."""
-    body = engine.project.function_node(method)
-    if body is None or not _works(body) or not engine.budget.holds(method):
+def _known(frame: Frame, ref: str, arguments: Arguments) -> Passed | None:
+    """Return the constructor's arguments that an object keeps, if its own attributes are told apart."""
+    if not frame.composes or arguments.open:
+        return None
+    passed = widened(arguments).passed
+    return passed if _fits_in(passed, MAX_COMPOSED) and frame.engine.budget.kinds.has_room(ref, passed) else None
+
+
+def _fits_in(passed: Passed, room: int) -> bool:
+    """Return whether at most `room` objects are nested in one another."""
+    held = [*passed.positional, *(value for _, value in passed.keywords)]
+    while held:
+        value = held.pop()
+        if isinstance(value, Union):
+            held += value.options
+        elif isinstance(value, Sequence):
+            held += value.items if value.items is not None else (value.elem,)
+        elif isinstance(value, Dict):
+            held += (value.elem, *(item for _, item in value.items))
+        elif isinstance(value, Function):
+            held += (*value.partial, *(item for _, item in value.partial_keywords))
+            held += () if value.bound is None else (value.bound,)
+        elif isinstance(value, Instance) and value.given is not None and not (room and _fits_in(value.given, room - 1)):
+            return False
+    return True
+
+
+def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Arguments) -> None:
+    """Read the constructor of an object that a step makes; it binds attributes of the new object alone."""
+    body = frame.project.function_node(method)
+    if body is None or not _works(body) or not frame.engine.budget.holds(method):
         return
     edge = Edge(frame.ref, getattr(node, "lineno", 1), frame.guard is not None, frame.compile_test)
-    engine.note_once(CallEdge(method, edge))
+    frame.engine.note_once(CallEdge(method, edge))
     guarded = frame.guard is not None or bool(frame.unlikely)
     call = Call(method, Instance(made.ref, True), arguments, hot=True, depth=1, level=frame.level)
-    engine.read(call, guarded)
+    frame.engine.read(call, guarded)
 
 
 def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) -> None:
-    """Note the tensors that a constructor is given and puts into attributes as they are."""
-    node = engine.project.function_node(method) if any(_is_tensor(value) for value in arguments.values()) else None
+    """Note the tensors and objects that a constructor is given and puts into attributes as they are."""
+    node = engine.project.function_node(method) if any(map(_is_object, arguments.values())) else None
     if node is None or arguments.open:
         return
     names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)][1:]
     passed = {**dict(zip(names, arguments.positional, strict=False)), **arguments.keywords}
     kept = {attribute: passed[name] for attribute, name in _kept(node).items() if name in passed}
-    engine.attributes.passed(ref, {attribute: value for attribute, value in kept.items() if _is_tensor(value)})
+    engine.attributes.passed(ref, {attribute: value for attribute, value in kept.items() if _is_object(value)})
 
 
-def _is_tensor(value: Value) -> bool:
-    return type(value) is Tensor
+def _is_object(value: Value) -> bool:
+    """Return whether a value is a tensor or an object, or one of several, so that an attribute tells which code a step
+    runs."""
+    found = options(value)
+    return bool(found) and all(
+        type(option) in (Tensor, Instance) or (type(option) is RuntimeObject and option.kind == "optimizer")
+        for option in found
+    )
 
 
 @memoize_on_node
 def _works(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether it calls anything but Python's builtins."""
+    """Return whether a constructor calls anything but Python's builtins."""
     calls = (inner.func for inner in ast.walk(constructor) if isinstance(inner, ast.Call))
     return any(not (isinstance(function, ast.Name) and hasattr(builtins, function.id)) for function in calls)
 
 
 @memoize_on_node
 def _kept(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, str]:
-    """Attribute -> the parameter that it is set to, where nothing is done with that before."""
+    """Map each attribute to the parameter that it is set to, if the parameter is unchanged until then."""
     return dict(_plain_assignments(constructor))
 
 

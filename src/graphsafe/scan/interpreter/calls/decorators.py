@@ -1,22 +1,18 @@
-"""Functions under decorators of the project: what is called by their name is what the decorator made of them."""
+"""Functions under decorators of the project: their names mean the functions that the decorators return."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.values import Dict, Function, Unknown, Value, options
-from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import FunctionFacts
 
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.engine import Engine
-
 
 def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None:
-    """The closure that a decorator of the project put in place of a function; None where none did."""
+    """Return the closure that a decorator of the project put in place of a function, or None."""
     if call.plain or not facts.decorators:
         return None
     ref = call.ref
@@ -29,8 +25,8 @@ def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None
     return found
 
 
-def call_wrapper(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> Value:
-    """Call it with the parameters that `frame` holds, as the function itself was called."""
+def call_wrapper(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> Value:
+    """Call the closure with the parameters that `frame` holds, as the function itself was called."""
     spec = node.args
     names = [parameter.arg for parameter in (*spec.posonlyargs, *spec.args)]
     keywords = {parameter.arg: frame.env[parameter.arg] for parameter in spec.kwonlyargs}
@@ -38,10 +34,10 @@ def call_wrapper(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.Async
     if type(rest) is Dict:
         keywords.update((str(name), value) for name, value in rest.items)
     arguments = Arguments(tuple(frame.env[name] for name in names), keywords, spec.vararg is not None)
-    given = engine.closures.given
+    given = frame.engine.closures.given
     before, given[frame.ref] = given.get(frame.ref), (names, arguments)
     try:
-        return engine.closures.call(frame, node, made, arguments)
+        return frame.engine.closures.call(frame, node, made, arguments)
     finally:
         if before is None:
             del given[frame.ref]
@@ -50,7 +46,7 @@ def call_wrapper(engine: Engine, frame: Frame, node: ast.FunctionDef | ast.Async
 
 
 def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Arguments:
-    """What a wrapper passes to the function that it wraps: where that cannot be told, what it was given itself."""
+    """Return the arguments that a wrapper passes to the function it wraps: its own, if the code does not tell."""
     if not function.plain or function.ref not in engine.closures.given:
         return arguments
     names, given = engine.closures.given[function.ref]
@@ -76,7 +72,7 @@ def _may_wrap(engine: Engine, ref: str, decorator: str) -> bool:
 
 @memoize_on_node
 def makes_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function defines another one and returns it."""
+    """Return whether a function defines another one and returns it."""
     defined = {inner.name for inner in node.body if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef))}
     last = node.body[-1]
     return isinstance(last, ast.Return) and isinstance(last.value, ast.Name) and last.value.id in defined
@@ -87,13 +83,13 @@ def _wrapped(engine: Engine, ref: str) -> Function | None:
     node = engine.project.function_node(ref)
     if file is None or node is None:
         return None
-    frame = Frame(file, f"{file.path}::", {}, hot=False, level=0)
+    frame = Frame(engine, file, f"{file.path}::", {}, hot=False, level=0)
     made = Function(ref, plain=True)
 
     def apply(decorator: ast.expr) -> Value:
-        value = engine.evaluate(frame, decorator)
+        value = frame.evaluate(decorator)
         call = ast.copy_location(ast.Call(decorator, [], []), decorator)
-        return engine.call_value(frame, call, value, Arguments((made,)))
+        return frame.call_value(call, value, Arguments((made,)))
 
     for decorator in reversed(node.decorator_list):
         for option in options(engine.quietly(lambda decorator=decorator: apply(decorator))):  # type: ignore[misc]

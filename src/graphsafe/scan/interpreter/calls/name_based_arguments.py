@@ -1,4 +1,4 @@
-"""Tensors passed to methods of which only the name is known, as engines call plug-ins: where they are."""
+"""Tensors that are passed to methods of which only the name is known, as engines call plug-ins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graphsafe.scan.domain.values import Tensor, as_tensor
 
 
 def passed_by(arguments: Arguments) -> Iterator[Tensor]:
-    """Of each keyword's tensor no more than where it is."""
+    """Yield the tensor of each keyword, reduced to where it is."""
     for keyword, value in arguments.keywords.items():
         tensor, certain = as_tensor(value)
         if tensor is not None and certain and tensor.where != "any":

@@ -1,4 +1,4 @@
-"""How the body of a function uses its parameters: some uses say that a parameter is a tensor."""
+"""Uses of parameters in the body of a function: some of them say that a parameter is a tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FUNCTIONS_OF = {
     "F": "torch.nn.functional.",
     "torch.nn.functional": "torch.nn.functional.",
 }
-"How code writes the modules whose functions take tensors -> the prefix of the op table's names."
+"Maps the names that code gives to modules whose functions take tensors to the prefixes of the op table's names."
 
 _OF_TENSORS = frozenset(
     (
@@ -25,14 +25,15 @@ _OF_TENSORS = frozenset(
 "Methods of torch.Tensor whose names begin with an underscore."
 
 SLICED = "[:, …]"
-"In place of an attribute: an index of several dimensions, which lists and dicts do not take."
+"Stands for an index of several dimensions among the attributes: lists and dicts do not take it."
 
 
 @memoize_on_node
 def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint) -> bool:
-    """Whether the body reads a method or attribute of the parameter, or calls a function with it, that tells.
+    """Return whether the body reads a method or attribute of the parameter that only tensors have, or passes it to a
+    function.
 
-    What tells stands in the op table: `of` a `parameter` fewer names tell than of a `step-input`.
+    The op table says which names prove it; for a `parameter` fewer of them do than for a `step-input`.
     """
     uses = _uses_by_name(function).get(name, _NO_USES)
     if uses.private_methods:
@@ -47,15 +48,15 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
 
 
 class _Uses:
-    """Of one name."""
+    """The uses of one name."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        "Attributes that are read of it, functions of torch that are given it first, and `SLICED`."
+        "Its attributes that are read, the functions of torch whose first argument it is, and `SLICED`."
         self.places: set[tuple[str, int]] = set()
-        "Functions of torch, and what may be methods of tensors, with the position at which they are given it."
+        "Functions of torch and possible methods of tensors, each with the position of the name among the arguments."
         self.private_methods: set[str] = set()
-        "Methods of it that are called though their names begin with an underscore, and that are none of tensors."
+        "Its methods that are called, whose names begin with an underscore and that tensors do not have."
 
 
 _NO_USES = _Uses()
@@ -114,6 +115,6 @@ def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
 
 
 def _selects_along(index: ast.expr) -> bool:
-    """Several dimensions with `:`, `None` or `...` among them, which keys of a dict do not have."""
+    """Return whether an index has several dimensions, `:`, `None` or `...` among them, as no key of a dict has."""
     parts = index.elts if isinstance(index, ast.Tuple) else []
     return any(isinstance(p, ast.Slice) or (isinstance(p, ast.Constant) and p.value in (None, Ellipsis)) for p in parts)

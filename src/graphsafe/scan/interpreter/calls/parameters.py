@@ -1,11 +1,12 @@
-"""What parameters are: by the call, by annotations and defaults, and last by their use in the body."""
+"""Parameters: their values by the call, by annotations and defaults, and finally by their use in the body."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Set
+from dataclasses import dataclass
 
+from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join, join_all, sequence
 from graphsafe.scan.domain.naming import MASK_NAME, bound_to, placed
@@ -26,74 +27,72 @@ from graphsafe.scan.domain.values import (
     options,
     without_none,
 )
+from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.annotations import annotated
-from graphsafe.scan.interpreter.call_frame import Frame
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
 from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, is_none
 
-if TYPE_CHECKING:
-    from graphsafe.scan.domain.arguments import Arguments
-    from graphsafe.scan.interpreter.engine import Engine
-
 ColdTest = Callable[[str, FunctionFacts], bool]
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def bind(
-    engine: Engine,
-    frame: Frame,
-    node: ast.FunctionDef | ast.AsyncFunctionDef,
-    facts: FunctionFacts | None,
-    bound: Value | None,
-    arguments: Arguments,
+    frame: Frame, node: Definition, facts: FunctionFacts | None, bound: Value | None, arguments: Arguments
 ) -> None:
     """Fill `frame.env` with the parameters. `frame.depth` 0 marks a root, whose caller is not known."""
     spec = node.args
     positional = [*spec.posonlyargs, *spec.args]
+    defaults = [None] * (len(positional) - len(spec.defaults)) + [*spec.defaults]
     given = list(arguments.positional)
-    decorators = facts.decorators if facts is not None else ()
     if facts is not None and facts.is_method and positional:
-        receiver = positional.pop(0)
-        # `Base.method(self, x)` passes the receiver itself.
-        passed_receiver = given.pop(0) if bound is None and given else None
-        value: Value = bound or (passed_receiver if type(passed_receiver) is Instance else Instance(frame.owner or ""))
-        if "classmethod" in decorators and type(value) is Instance:
-            value = ClassValue(value.ref)
-        frame.env[receiver.arg] = value
-        frame.self_value = value
-        defaults = spec.defaults[-len(positional) :] if positional else []
-    else:
-        defaults = spec.defaults
-    unknown_caller = frame.depth == 0
-    first_default = len(positional) - len(defaults)
-    for i, parameter in enumerate(positional):
+        defaults.pop(0)
+        _bind_receiver(frame, positional.pop(0).arg, facts, bound, given)
+    for i, (parameter, default) in enumerate(zip(positional, defaults, strict=True)):
         passed = given[i] if i < len(given) else arguments.keywords.get(parameter.arg)
-        default = defaults[i - first_default] if i >= first_default else None
-        frame.env[parameter.arg] = _parameter(
-            engine, frame, parameter, passed, default, unknown_caller, arguments, node
-        )
+        frame.env[parameter.arg] = _Parameter(frame, node, parameter, default, passed, arguments.open).value()
     for parameter, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
         passed = arguments.keywords.get(parameter.arg)
-        frame.env[parameter.arg] = _parameter(
-            engine, frame, parameter, passed, default, unknown_caller, arguments, node
-        )
+        frame.env[parameter.arg] = _Parameter(frame, node, parameter, default, passed, arguments.open).value()
     if spec.vararg is not None:
         rest = given[len(positional) :]
-        if rest and not arguments.open:
-            frame.env[spec.vararg.arg] = sequence("tuple", rest)
-        else:
-            frame.env[spec.vararg.arg] = of_elements("tuple", _rest(unknown_caller and frame.hot))
+        known = bool(rest) and not arguments.open
+        frame.env[spec.vararg.arg] = sequence("tuple", rest) if known else of_elements("tuple", _rest(frame))
     if spec.kwarg is not None:
-        known = {parameter.arg for parameter in (*positional, *spec.kwonlyargs)}
-        items = tuple((k, v) for k, v in arguments.keywords.items() if k not in known)
-        elem = join_all(v for _, v in items) if items else _rest(unknown_caller and frame.hot)
-        if unknown_caller and frame.hot:
-            names = sorted(declared_on_host(engine.project, frame.path))
-            items = tuple((name, join(Tensor(where="host", step=True, name=name), NONE)) for name in names)
-        frame.env[spec.kwarg.arg] = Dict(items, UNKNOWN if arguments.open else elem)
+        named = {parameter.arg for parameter in (*positional, *spec.kwonlyargs)}
+        frame.env[spec.kwarg.arg] = _further_keywords(frame, arguments, named)
 
 
-def bind_lambda(engine: Engine, frame: Frame, node: ast.Lambda, arguments: Arguments) -> None:
+def _bind_receiver(frame: Frame, name: str, facts: FunctionFacts, bound: Value | None, given: list[Value]) -> None:
+    """Bind `self` or `cls`. If the method is not bound, `Base.method(self, x)` passes it in `given`."""
+    passed = given.pop(0) if bound is None and given else None
+    value: Value = bound or (passed if type(passed) is Instance else Instance(frame.owner or ""))
+    if "classmethod" in facts.decorators and type(value) is Instance:
+        value = ClassValue(value.ref)
+    frame.env[name] = frame.self_value = value
+
+
+def _further_keywords(frame: Frame, arguments: Arguments, named: Set[str]) -> Dict:
+    """Return the value of `**kwargs`: the keywords for which there is no parameter."""
+    items = tuple((name, value) for name, value in arguments.keywords.items() if name not in named)
+    elem = join_all(value for _, value in items) if items else _rest(frame)
+    if _is_hot_root(frame):
+        names = sorted(declared_on_host(frame.project, frame.path))
+        items = tuple((name, join(Tensor(where="host", step=True, name=name), NONE)) for name in names)
+    return Dict(items, UNKNOWN if arguments.open else elem)
+
+
+def _is_hot_root(frame: Frame) -> bool:
+    return frame.hot and frame.depth == 0
+
+
+def _rest(frame: Frame) -> Value:
+    """Return the value of further arguments, which is unknown."""
+    step = _is_hot_root(frame)
+    return Unknown(step=step, device=step)
+
+
+def bind_lambda(frame: Frame, node: ast.Lambda, arguments: Arguments) -> None:
     spec = node.args
     given = list(arguments.positional)
     for i, parameter in enumerate((*spec.posonlyargs, *spec.args)):
@@ -105,68 +104,93 @@ def bind_lambda(engine: Engine, frame: Frame, node: ast.Lambda, arguments: Argum
         frame.env[spec.kwarg.arg] = Dict((), UNKNOWN)
 
 
-def _rest(step: bool) -> Value:
-    return Unknown(step=step, device=step)
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """One parameter of a call: what the function says about it, and the argument that the call passes."""
 
+    frame: Frame
+    function: Definition
+    node: ast.arg
+    default: ast.expr | None
+    passed: Value | None
+    is_open: bool
+    "Whether the call passes more than its line shows: `f(*args)`."
 
-def _parameter(
-    engine: Engine,
-    frame: Frame,
-    parameter: ast.arg,
-    passed: Value | None,
-    default: ast.expr | None,
-    unknown_caller: bool,
-    arguments: Arguments,
-    function: ast.AST,
-) -> Value:
-    name = parameter.arg
-    if type(passed) is Instance and parameter.annotation is not None and not passed.declared:
-        passed = _of_declared_class(engine, frame, passed, parameter.annotation)
-    if type(passed) is Tensor and passed.ndim is None and parameter.annotation is not None:
-        passed = _of_declared_number(engine, frame, passed, parameter.annotation)
-    if parameter.annotation is not None and passed is not None and any(map(_is_mixed, options(passed))):
-        passed = _of_declared_numbers(engine, frame, passed, parameter.annotation)
-    if passed is not None and type(passed) is not Unknown:
-        return bound_to(passed, name)
-    if passed is None and not unknown_caller and default is not None and not arguments.open:
-        return _default(engine, frame, default, overridable_by=None)
-    step = (frame.hot and unknown_caller) or (type(passed) is Unknown and passed.step)
-    declared: Value = UNKNOWN
-    if parameter.annotation is not None:
-        declared = annotated(engine, frame.file, parameter.annotation)
-    if type(declared) is Unknown:
-        if default is not None and passed is None and not is_none(default):
-            return _default(engine, frame, default, overridable_by="default")
-        # A result of a call with device tensors is a tensor, if the body uses it like one.
-        from_step = unknown_caller or (type(passed) is Unknown and passed.device)
-        if (frame.hot or (unknown_caller and not engine.is_cold(frame.ref))) and (
-            is_used_as_tensor(function, name, engine.ops, "step-input" if from_step else "parameter")
-            or (unknown_caller and MASK_NAME.search(name) is not None)
-        ):
-            declared = Tensor(where="device" if unknown_caller else "any", certain=from_step)
-        elif type(passed) is Unknown:
+    def value(self) -> Value:
+        """Return the parameter's value: as passed, else its default, else what its annotation or its use says."""
+        frame, default = self.frame, self.default
+        passed = self._passed_as_declared()
+        if passed is not None and type(passed) is not Unknown:
+            return bound_to(passed, self.node.arg)
+        if passed is None and default is not None and frame.depth > 0 and not self.is_open:
+            return _default(frame, default, overridable_by=None)
+        declared = self._declared()
+        if type(declared) is Unknown:
+            return self._undeclared(passed)
+        if type(declared) is Number and default is not None and passed is None:
+            value = _default(frame, default, overridable_by="default")
+            return value if type(value) is Number else join(declared, value)
+        return self._placed(declared, passed)
+
+    def _declared(self) -> Value:
+        annotation = self.node.annotation
+        return UNKNOWN if annotation is None else annotated(self.frame.engine, self.frame.file, annotation)
+
+    def _passed_as_declared(self) -> Value | None:
+        """Return the passed value, corrected if the annotation knows better."""
+        passed, annotation = self.passed, self.node.annotation
+        if passed is None or annotation is None:
             return passed
-        else:
-            device = frame.hot and unknown_caller
-            return Unknown(step=step, device=device)
-    elif type(declared) is Number and default is not None and passed is None:
-        value = _default(engine, frame, default, overridable_by="default")
-        return value if type(value) is Number else join(declared, value)
-    on_host = type(passed) is Unknown and passed.host
-    if unknown_caller and holds_device(declared):
-        # Handed on under the name of a field of the step's input.
-        on_host = name in declared_in(engine.project, frame.path).on_host
-    declared = placed(declared, name, step, "host" if on_host else "device" if frame.hot and unknown_caller else "any")
-    if default is not None and passed is None and is_none(default):
-        declared = join(declared, NONE)
-    return declared
+        if type(passed) is Instance and not passed.declared:
+            passed = _of_declared_class(self.frame, passed, annotation)
+        if type(passed) is Tensor and passed.ndim is None:
+            passed = _of_declared_number(self.frame, passed, annotation)
+        if any(map(_is_mixed, options(passed))):
+            passed = _of_declared_numbers(self.frame, passed, annotation)
+        return passed
+
+    def _undeclared(self, passed: Value | None) -> Value:
+        """Return the value of a parameter without a telling annotation: its default, or a tensor if the body uses it
+        so.
+        """
+        frame = self.frame
+        if self.default is not None and passed is None and not is_none(self.default):
+            return _default(frame, self.default, overridable_by="default")
+        is_root = frame.depth == 0
+        # A result of a call with device tensors is a tensor, if the body uses it like one.
+        from_step = is_root or (type(passed) is Unknown and passed.device)
+        if self._is_tensor_by_use(from_step):
+            return self._placed(Tensor(where="device" if is_root else "any", certain=from_step), passed)
+        return _rest(frame) if passed is None else passed
+
+    def _is_tensor_by_use(self, from_step: bool) -> bool:
+        """Return whether the body uses the parameter as a tensor, or a root calls it a mask."""
+        frame, name, is_root = self.frame, self.node.arg, self.frame.depth == 0
+        if not frame.hot and not (is_root and not frame.engine.is_cold(frame.ref)):
+            return False
+        if is_root and MASK_NAME.search(name) is not None:
+            return True
+        return is_used_as_tensor(self.function, name, frame.ops, "step-input" if from_step else "parameter")
+
+    def _placed(self, declared: Value, passed: Value | None) -> Value:
+        """Return a declared value with its place: on the host or on the device."""
+        frame, name = self.frame, self.node.arg
+        is_hot_root = _is_hot_root(frame)
+        step = is_hot_root or (type(passed) is Unknown and passed.step)
+        on_host = type(passed) is Unknown and passed.host
+        if frame.depth == 0 and holds_device(declared):
+            # The caller passes on a field of the step's input under its name.
+            on_host = name in declared_in(frame.project, frame.path).on_host
+        placed_value = placed(declared, name, step, "host" if on_host else "device" if is_hot_root else "any")
+        may_be_none = self.default is not None and passed is None and is_none(self.default)
+        return join(placed_value, NONE) if may_be_none else placed_value
 
 
-def _of_declared_class(engine: Engine, frame: Frame, passed: Instance, annotation: ast.expr) -> Value:
-    """What is passed, unless the parameter is declared to be of another class: then the call means another function."""
-    declared = annotated(engine, frame.file, annotation)
+def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> Value:
+    """Return the passed value, or one of the declared class if that is another: the call means another function."""
+    declared = annotated(frame.engine, frame.file, annotation)
     classes = [option for option in options(declared) if type(option) is Instance]
-    mro = engine.project.mro
+    mro = frame.project.mro
     if not classes or len(classes) < len(options(declared)):
         return passed
     if any(cls.ref in mro(passed.ref) or passed.ref in mro(cls.ref) for cls in classes):
@@ -174,16 +198,16 @@ def _of_declared_class(engine: Engine, frame: Frame, passed: Instance, annotatio
     return join_all(replace(cls, step=passed.step) for cls in classes)
 
 
-def _of_declared_number(engine: Engine, frame: Frame, passed: Tensor, annotation: ast.expr) -> Tensor:
-    """A tensor that is handed in for an int or a float is used like one: it has one element and no dimensions.
+def _of_declared_number(frame: Frame, passed: Tensor, annotation: ast.expr) -> Tensor:
+    """Return a tensor for a parameter that is declared an int or a float: it has one element and no dimensions.
 
-    Where an annotation alone says that it is a tensor, one of the two is wrong.
+    If only another annotation says that it is a tensor, one of the two is wrong, and nothing is certain.
     """
-    declared = without_none(annotated(engine, frame.file, annotation))
+    declared = without_none(annotated(frame.engine, frame.file, annotation))
     if type(declared) is not Number or declared.type not in ("int", "float"):
         return passed
     if declared.type == "int" and passed.dtype not in ("int", None):
-        # Of several functions that a call may mean it is another one.
+        # The call means another function than this one.
         return passed
     sure = passed.certain and (passed.where != "any" or passed.fresh)
     return replace(passed, ndim=0, dtype=passed.dtype or declared.type, certain=sure)
@@ -193,9 +217,9 @@ def _is_mixed(value: Value) -> bool:
     return type(value) is Sequence and type(value.elem) is Union
 
 
-def _of_declared_numbers(engine: Engine, frame: Frame, passed: Value, annotation: ast.expr) -> Value:
-    """A list of what may be numbers or tensors, for a parameter that is declared to be one of numbers."""
-    declared = annotated(engine, frame.file, annotation)
+def _of_declared_numbers(frame: Frame, passed: Value, annotation: ast.expr) -> Value:
+    """Return a passed list of numbers or tensors as one of numbers, if the parameter is declared so."""
+    declared = annotated(frame.engine, frame.file, annotation)
     if not any(type(option) is Sequence and type(option.elem) is Number for option in options(declared)):
         return passed
     return join_all(_numbers_of(option) if type(option) is Sequence else option for option in options(passed))
@@ -206,14 +230,14 @@ def _numbers_of(value: Sequence) -> Sequence:
     return of_elements(value.kind, join_all(numbers)) if numbers else value
 
 
-def _default(engine: Engine, frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
-    # Most are constants, which mean the same wherever they stand.
+def _default(frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
+    # Most are constants, which mean the same anywhere.
     outer = (
         frame
         if type(node) is ast.Constant
-        else Frame(frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1, level=frame.level)
+        else Frame(frame.engine, frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1, level=frame.level)
     )
-    value = engine.evaluate(outer, node)
+    value = outer.evaluate(node)
     if type(value) is Number and overridable_by is not None:
         return replace(value, overridable_by=overridable_by)
     return value

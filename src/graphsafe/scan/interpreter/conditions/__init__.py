@@ -1,1 +1,1 @@
-"""Conditions: what a test answers, which branch captures take, and what it says of the lines behind it."""
+"""Conditions: the answers of tests, the branches that captures take, and the meaning of a test for later lines."""

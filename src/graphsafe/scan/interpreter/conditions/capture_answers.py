@@ -1,7 +1,7 @@
-"""What tests for a capture or for torch.compile answer while a step is captured.
+"""Answers of tests for a capture or for torch.compile, while a step is captured.
 
 `is_compiling()` and its kin answer no in a plain capture, so they keep nothing out of it; under torch.compile they
-answer yes. Helpers of the project that ask several of these are read for what they return.
+answer yes. Helpers of the project that ask several of these are read for their result.
 """
 
 from __future__ import annotations
@@ -10,48 +10,46 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from graphsafe.scan.domain.values import Function, Lib
-from graphsafe.scan.interpreter.call_frame import Frame
+from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted
-
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.engine import Engine
 
 CAPTURING = re.compile(
     r"(^|\.)(is_current_stream_capturing|is_cuda_stream_capturing|is_stream_capturing|is_capturing|is_graph_capturing"
     r"|is_in_cuda_graph_capture|get_is_capture_mode|is_graph_capture_mode)$"
 )
-"Yes during every capture."
+"Functions that answer yes during every capture."
 COMPILING = re.compile(r"(^|\.)(is_compiling|is_dynamo_compiling|is_torchdynamo_compiling|is_torch_compile)$")
-"Yes under torch.compile only."
+"Functions that answer yes under torch.compile only."
 TRACING = re.compile(
     r"(^|\.)(_?is_tracing|is_jit_tracing|is_fx_tracing|is_torch_fx_proxy|is_exporting|is_torchdynamo_exporting"
     r"|is_export_mode|is_in_onnx_export|is_scripting)$"
 )
-"No during every capture: other tools trace."
+"Functions that answer no during every capture: they ask for tracing by other tools."
+PRESENT = re.compile(r"(^|\.)(cuda|accelerator)\.(is_available|is_initialized)$")
+"Functions that answer yes wherever a step is captured at all."
 MAX_STATEMENTS = 12
-"Of a function that is taken for a helper."
+"Most statements of a function that counts as a helper."
 
 
-def answer(engine: Engine, frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
-    """The truth of a test during a capture, `compiled` under torch.compile; None where it asks for something else."""
+def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
+    """Return the truth of a test during a capture (`compiled`: under torch.compile), or None for any other test."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = answer(engine, frame, test.operand, compiled)
+        inner = answer(frame, test.operand, compiled)
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp):
-        parts = [answer(engine, frame, part, compiled) for part in test.values]
+        parts = [answer(frame, part, compiled) for part in test.values]
         return _either(parts) if isinstance(test.op, ast.Or) else _all(parts)
     if isinstance(test, ast.Call):
-        return _call(engine, frame, test, compiled)
+        return _call(frame, test, compiled)
     return None
 
 
 @memoize_on_node
 def asks_tracers(test: ast.expr, branch: bool) -> bool:
-    """Whether nothing but a tracer takes this branch of a test: no step runs it, captured or not."""
+    """Return whether only a tracer takes this branch of a test, and no step does, captured or not."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks_tracers(test.operand, not branch)
     if isinstance(test, ast.BoolOp):
@@ -70,13 +68,13 @@ def _all(parts: Iterable[bool | None]) -> bool | None:
     return False if False in known else None if None in known else True
 
 
-def _call(engine: Engine, frame: Frame, call: ast.Call, compiled: bool) -> bool | None:
+def _call(frame: Frame, call: ast.Call, compiled: bool) -> bool | None:
     # `torch.accelerator.current_stream().is_capturing()` is no plain chain of names.
     name = dotted(call.func) or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
     if isinstance(call.func, ast.Name) and call.func.id not in frame.env:
-        called = engine.name(frame, call.func.id)
+        called = frame.name(call.func.id)
         if type(called) is Function and called.node is None:
-            helped = _helper(engine, called.ref, compiled)
+            helped = _helper(frame.engine, called.ref, compiled)
             if helped is not None:
                 return helped
         elif type(called) is Lib:
@@ -86,18 +84,18 @@ def _call(engine: Engine, frame: Frame, call: ast.Call, compiled: bool) -> bool 
 
 @lru_cache(maxsize=4096)
 def _by_name(name: str, compiled: bool) -> bool | None:
-    if CAPTURING.search(name):
+    if CAPTURING.search(name) or PRESENT.search(name):
         return True
     if COMPILING.search(name):
         return compiled
     if TRACING.search(name):
-        # What other libraries call tracing is most often both, as in transformers.
+        # Other libraries usually mean both by tracing, as transformers does.
         return name.endswith("is_tracing") and not name.startswith(("torch.", "self."))
     return None
 
 
 def _helper(engine: Engine, ref: str, compiled: bool) -> bool | None:
-    """What a function of the project answers that does nothing but ask."""
+    """Return the answer of a function of the project that does nothing but ask."""
     return engine.queries.ask(("capture answer", ref, compiled), lambda: _read(engine, ref, compiled), lambda: None)
 
 
@@ -109,19 +107,19 @@ def _read(engine: Engine, ref: str, compiled: bool) -> bool | None:
     statements = list(_tried(node.body))
     if len(statements) > MAX_STATEMENTS:
         return None
-    frame = Frame(file, ref, {}, hot=False)
+    frame = Frame(engine, file, ref, {}, hot=False)
     returned = [statement.value for statement in statements if isinstance(statement, ast.Return)]
     answers: set[bool | None] = set()
     for value in returned:
         if isinstance(value, ast.Name):
-            answers.add(_either_assigned(engine, frame, statements, value.id, compiled))
+            answers.add(_either_assigned(frame, statements, value.id, compiled))
         else:
-            answers.add(answer(engine, frame, value, compiled) if value is not None else None)
+            answers.add(answer(frame, value, compiled) if value is not None else None)
     return answers.pop() if len(answers) == 1 else None
 
 
 def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a function, without those that handle errors."""
+    """Yield the statements of a function, without those that handle errors."""
     for statement in body:
         if isinstance(statement, ast.Try):
             yield from _tried([*statement.body, *statement.orelse, *statement.finalbody])
@@ -131,18 +129,16 @@ def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             yield statement
 
 
-def _either_assigned(
-    engine: Engine, frame: Frame, statements: Iterable[ast.stmt], name: str, compiled: bool
-) -> bool | None:
-    """The truth of a local name that one assignment makes and `|=` adds to: a yes stays one."""
+def _either_assigned(frame: Frame, statements: Iterable[ast.stmt], name: str, compiled: bool) -> bool | None:
+    """Return the truth of a local name that one assignment makes and `|=` adds to; once true, it stays true."""
     found: list[bool | None] = []
     for statement in statements:
         if isinstance(statement, ast.Assign) and [dotted(target) for target in statement.targets] == [name]:
-            found.append(answer(engine, frame, statement.value, compiled))
+            found.append(answer(frame, statement.value, compiled))
         elif isinstance(statement, ast.AugAssign) and dotted(statement.target) == name:
             if not isinstance(statement.op, ast.BitOr):
                 return None
-            found.append(answer(engine, frame, statement.value, compiled))
+            found.append(answer(frame, statement.value, compiled))
     if sum(isinstance(statement, ast.Assign) for statement in statements) > 1:
         return None
     return _either(found) if found else None

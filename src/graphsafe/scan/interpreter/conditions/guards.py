@@ -1,13 +1,11 @@
-"""Conditions: which branch captures take, which one is dead, and what a test says of names behind it."""
+"""Conditions: the branch that captures take, the dead branch, and the meaning of a test for names after it."""
 
 from __future__ import annotations
 
 import ast
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from graphsafe.scan.checks import provenance
 from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
@@ -25,40 +23,38 @@ from graphsafe.scan.domain.values import (
     options,
     without_none,
 )
+from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.conditions.capture_answers import answer, asks_tracers
 from graphsafe.scan.models import platforms, type_tests
 from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
+from graphsafe.scan.state import provenance
 from graphsafe.scan.symbols.index import dotted, is_none
-
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
 
 DEBUG_NAME = re.compile(
     r"(^|[._])(debug\w*|\w*_debug|verbose|verbosity|trace_\w+|log_level|profil\w+|sanity_check\w*|check_nan\w*|dump\w*|isEnabledFor)$",
     re.I,
 )
 MAKES_GRAPHS = re.compile(r"^_?(in|is|for|during)_(cuda_)?(graph_)?captur(e|ing)$")
-"Parameters that say, where they are off by default, that the call prepares a capture and is no step."
+"Parameters, off by default, which say that the call prepares a capture and is no step."
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a condition means for captures. All but `text` name the branch (True, False), or neither."""
+    """The meaning of a condition for captures. Each field but `text` names a branch (True or False), or neither."""
 
     dead: bool | None = None
     guarded: bool | None = None
-    "Kept out of every capture."
+    "The branch that no capture takes."
     text: str = ""
     compiled: bool | None = None
-    "Taken under torch.compile only."
+    "The branch that captures take under torch.compile only."
     plain: bool | None = None
-    "Taken without torch.compile only."
+    "The branch that captures take without torch.compile only."
     traced: bool = False
-    "What is guarded runs for a tracer alone, in no step: its values are not those of a step."
+    "Whether the guarded branch runs for a tracer alone: its values are not those of a step."
 
     def test_of(self, branch: bool) -> CompileTest | None:
-        """What has to be so for a capture to take a branch that not every capture takes."""
+        """Return the test for torch.compile that a capture must pass to take a branch, or None."""
         if branch is self.compiled or branch is self.plain:
             return CompileTest(branch is self.compiled, self.text)
         return None
@@ -67,18 +63,18 @@ class Verdict:
 NOTHING = Verdict()
 DEVICE_TYPE = ".device.type"
 MAX_LOCALS = 3
-"How many assignments between local names are followed."
+"Number of assignments between local names that are followed."
 
 
-def judge(engine: Engine, frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
-    """`known` is the test's value as far as the host knows it."""
+def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
+    """Return the verdict on a test; `known` is its value as far as the host knows it."""
     plain = compiled = None
     if _may_ask(test):
-        plain, compiled = _captured(engine, frame, test, False), _captured(engine, frame, test, True)
+        plain, compiled = _captured(frame, test, False), _captured(frame, test, True)
     if plain is not None and plain is compiled:
         return Verdict(guarded=not plain, text=_text(test), traced=asks_tracers(test, not plain))
     if plain is not None:
-        # Without an answer under torch.compile neither branch is excluded there.
+        # If there is no answer under torch.compile, neither branch is excluded there.
         return Verdict(text=_text(test), compiled=not plain, plain=None if compiled is None else not compiled)
     verdict = _judge_value(test, known)
     return verdict if compiled is None else replace(verdict, plain=not compiled, text=verdict.text or _text(test))
@@ -103,7 +99,7 @@ def _judge_value(test: ast.expr, known: Number | None) -> Verdict:
 
 @memoize_on_node
 def _may_ask(test: ast.expr) -> bool:
-    """Whether a test may ask for the capture: by a call, or by a local name that holds the answer."""
+    """Return whether a test may ask for a capture, by a call or by a local name that holds the answer."""
     if isinstance(test, ast.UnaryOp):
         return _may_ask(test.operand)
     if isinstance(test, ast.BoolOp):
@@ -113,42 +109,44 @@ def _may_ask(test: ast.expr) -> bool:
     return isinstance(test, (ast.Call, ast.Name))
 
 
-def _captured(engine: Engine, frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
-    """The truth of a test during a capture, also where locals hold the answer: `capturing`, `buffers is None`."""
-    direct = answer(engine, frame, test, compiled)
+def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
+    """Return the truth of a test during a capture, also if locals hold the answer: `capturing`, `buffers is None`."""
+    direct = answer(frame, test, compiled)
     if direct is not None or depth > MAX_LOCALS:
         return direct
     if isinstance(test, ast.Name):
         bound = provenance.bound_expression(frame, test)
         if bound is None or bound is test:
             return False if depth and platforms.is_other(frame, test) else None
-        return _captured(engine, frame, bound, compiled, depth + 1)
+        return _captured(frame, bound, compiled, depth + 1)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _captured(engine, frame, test.operand, compiled, depth)
+        inner = _captured(frame, test.operand, compiled, depth)
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp) and depth:
         decisive = isinstance(test.op, ast.Or)
-        parts = {_captured(engine, frame, part, compiled, depth) for part in test.values}
+        parts = {_captured(frame, part, compiled, depth) for part in test.values}
         return decisive if decisive in parts else not decisive if parts == {not decisive} else None
-    if (
-        isinstance(test, ast.Compare)
-        and isinstance(test.left, ast.Name)
-        and isinstance(test.ops[0], (ast.Is, ast.IsNot))
-    ):
-        chosen = provenance.bound_expression(frame, test.left)
-        right = test.comparators[0]
-        if isinstance(chosen, ast.IfExp) and isinstance(right, ast.Constant) and right.value is None:
-            asked = answer(engine, frame, chosen.test, compiled)
-            value = chosen.body if asked else chosen.orelse
-            other = chosen.orelse if asked else chosen.body
-            if asked is not None and is_none(other) and not is_none(value):
-                return isinstance(test.ops[0], ast.IsNot)
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+        return _set_by_answer(frame, test, compiled)
     return None
+
+
+def _set_by_answer(frame: Frame, test: ast.Compare, compiled: bool) -> bool | None:
+    """Return the truth of `buffers is None` after `buffers = None if capturing else …`, or None for other tests."""
+    right = test.comparators[0]
+    if not isinstance(test.left, ast.Name) or not is_none(right):
+        return None
+    chosen = provenance.bound_expression(frame, test.left)
+    asked = answer(frame, chosen.test, compiled) if isinstance(chosen, ast.IfExp) else None
+    if not isinstance(chosen, ast.IfExp) or asked is None:
+        return None
+    value, other = (chosen.body, chosen.orelse) if asked else (chosen.orelse, chosen.body)
+    return isinstance(test.ops[0], ast.IsNot) if is_none(other) and not is_none(value) else None
 
 
 @memoize_on_node
 def _is_debug(test: ast.expr) -> bool:
-    """Whether a test asks for a debug flag, by its name."""
+    """Return whether a test asks for a debug flag, by its name."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return any(map(_is_debug, test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE, ast.Eq)):
@@ -165,36 +163,36 @@ def _text(test: ast.expr) -> str:
     return f"`if {source_text(test)}`"
 
 
-# what is known behind a test
+# the meaning of a test for names
 
 
-def narrow(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) -> None:
-    """Put into `env` what the truth (`branch`) of `test` says of names and attributes."""
+def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) -> None:
+    """Put into `env` the facts about names and attributes that follow if `test` is `branch`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        narrow(engine, frame, env, test.operand, not branch)
+        narrow(frame, env, test.operand, not branch)
     elif isinstance(test, ast.BoolOp):
         if isinstance(test.op, ast.And) is branch:
             for value in test.values:
-                narrow(engine, frame, env, value, branch)
+                narrow(frame, env, value, branch)
         else:
-            # Of `PIN and not x.is_pinned()` only one part can have decided, where the other is known.
-            open_parts = [value for value in test.values if not _is_fixed(engine, frame, value, not branch)]
+            # If one part of `PIN and not x.is_pinned()` is known, the other one has decided.
+            open_parts = [value for value in test.values if not _is_fixed(frame, value, not branch)]
             if len(open_parts) == 1:
-                narrow(engine, frame, env, open_parts[0], branch)
+                narrow(frame, env, open_parts[0], branch)
     elif isinstance(test, ast.Compare) and len(test.ops) == 1:
-        _narrow_none(engine, frame, env, test, branch)
+        _narrow_none(frame, env, test, branch)
     elif isinstance(test, ast.Call):
-        _narrow_call(engine, frame, env, test, branch)
+        _narrow_call(frame, env, test, branch)
     else:
         answered = _type_test(frame, test)
         if answered is not None:
-            _narrow_call(engine, frame, env, answered, branch)
+            _narrow_call(frame, env, answered, branch)
         if branch:
-            _update(engine, frame, env, test, without_none)
+            _update(frame, env, test, without_none)
 
 
 def _type_test(frame: Frame, test: ast.expr) -> ast.Call | None:
-    """`isinstance(x, T)` of a local name that holds its answer, where `x` has not been bound again since."""
+    """Return the `isinstance(x, T)` whose answer a local name holds, if `x` has not been bound again since."""
     if not isinstance(test, ast.Name):
         return None
     bound = provenance.bound_expression(frame, test)
@@ -205,23 +203,23 @@ def _type_test(frame: Frame, test: ast.expr) -> ast.Call | None:
     return bound if now is None or now is asked or now.lineno <= bound.lineno else None
 
 
-def _is_fixed(engine: Engine, frame: Frame, node: ast.expr, truth: bool) -> bool:
-    """Whether a name is known to have the value that leaves the decision to the other parts of the test."""
-    value = engine.name(frame, node.id) if isinstance(node, ast.Name) else None
+def _is_fixed(frame: Frame, node: ast.expr, truth: bool) -> bool:
+    """Return whether a part of a test is known, and leaves the decision to the other parts."""
+    value = frame.name(node.id) if isinstance(node, ast.Name) else None
     return type(value) is Number and value.overridable_by is None and value.const is truth
 
 
-def _narrow_none(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.Compare, branch: bool) -> None:
+def _narrow_none(frame: Frame, env: dict[str, Value], test: ast.Compare, branch: bool) -> None:
     right = test.comparators[0]
     if not (isinstance(right, ast.Constant) and right.value is None):
         return
     is_none = isinstance(test.ops[0], (ast.Is, ast.Eq)) is branch
     if isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
-        _update(engine, frame, env, test.left, (lambda value: NONE) if is_none else without_none)
+        _update(frame, env, test.left, (lambda value: NONE) if is_none else without_none)
 
 
 def asks_for_parameter(frame: Frame, test: ast.expr) -> bool:
-    """`x is not None` for a parameter `x`."""
+    """Return whether a test is `x is not None` for a parameter `x`."""
     if frame.node is None or not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.IsNot):
         return False
     return isinstance(test.left, ast.Name) and test.left.id in _parameters(frame.node)
@@ -232,8 +230,8 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[s
     return frozenset(inner.arg for inner in ast.walk(function.args) if isinstance(inner, ast.arg))
 
 
-def place(engine: Engine, frame: Frame, test: ast.expr) -> None:
-    """`assert x.device.type == "cpu"` tells where `x` is; a branch only asks, mostly to move `x` then."""
+def place(frame: Frame, test: ast.expr) -> None:
+    """Learn from `assert x.device.type == "cpu"` where `x` is. An `if` only asks, mostly to move `x`."""
     if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)):
         return
     kind, right = test.left, test.comparators[0]
@@ -250,28 +248,28 @@ def place(engine: Engine, frame: Frame, test: ast.expr) -> None:
                 return Unknown(value.step, host=True)
             return join_all(replace(v, where=where) if type(v) is Tensor else v for v in options(value))
 
-        _update(engine, frame, frame.env, tensor, put)
+        _update(frame, frame.env, tensor, put)
         for name, value in frame.env.items():
             if type(value) is DeviceValue and value.where == "any":
                 # `device = x.device` before the assertion.
                 frame.env[name] = replace(value, where=where)
 
 
-def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.Call, branch: bool) -> None:
+def _narrow_call(frame: Frame, env: dict[str, Value], test: ast.Call, branch: bool) -> None:
     name = dotted(test.func) or ""
     if name == "isinstance" and len(test.args) == 2:
         wanted = type_tests.named_types(test.args[1])
     elif name in ("torch.is_tensor", "is_tensor") and test.args:
         wanted = {"Tensor"}
     elif branch and isinstance(test.func, ast.Attribute) and test.func.attr == "is_pinned":
-        _update(engine, frame, env, test.func.value, _pinned)
+        _update(frame, env, test.func.value, _pinned)
         return
     else:
         return
 
     def keep(value: Value) -> Value:
         if branch and type(value) is Instance and value.declared:
-            return _as_subclass(engine, frame, value, test.args[-1])
+            return _as_subclass(frame, value, test.args[-1])
         if type(value) is Unknown:
             if branch and wanted == {"Tensor"}:
                 return Tensor(where="any", step=value.step)
@@ -288,23 +286,23 @@ def _narrow_call(engine: Engine, frame: Frame, env: dict[str, Value], test: ast.
             left.append(NONE)
         return join_all(left) if left else value
 
-    _update(engine, frame, env, test.args[0], keep)
+    _update(frame, env, test.args[0], keep)
 
 
 def _pinned(value: Value) -> Value:
     return join_all(replace(v, pinned=True, where="host") if type(v) is Tensor else v for v in options(value))
 
 
-def _as_subclass(engine: Engine, frame: Frame, value: Instance, node: ast.expr) -> Value:
-    """An instance known by an annotation, after a test for one subclass of that."""
+def _as_subclass(frame: Frame, value: Instance, node: ast.expr) -> Value:
+    """Return an instance known by its annotation as one of the subclass that a test asks for."""
     name = dotted(node)
-    wanted = engine.name(frame, name) if name is not None and "." not in name else None
-    if type(wanted) is ClassValue and value.ref in engine.project.mro(wanted.ref):
+    wanted = frame.name(name) if name is not None and "." not in name else None
+    if type(wanted) is ClassValue and value.ref in frame.project.mro(wanted.ref):
         return replace(value, ref=wanted.ref)
     return value
 
 
-def _update(engine: Engine, frame: Frame, env: dict[str, Value], node: ast.expr, change: object) -> None:
+def _update(frame: Frame, env: dict[str, Value], node: ast.expr, change: object) -> None:
     text = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
     if isinstance(node, ast.NamedExpr):
         text = node.target.id
@@ -313,7 +311,7 @@ def _update(engine: Engine, frame: Frame, env: dict[str, Value], node: ast.expr,
     if text in env:
         value: Value = env[text]
     elif isinstance(node, ast.Attribute):
-        value = engine.evaluate_quietly(frame, node)
+        value = frame.evaluate_quietly(node)
     else:
         return
     new = change(value)  # type: ignore[operator]

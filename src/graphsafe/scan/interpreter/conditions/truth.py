@@ -1,20 +1,15 @@
-"""Truth: where Python asks whether a value is true."""
+"""Truth: the places where Python asks whether a value is true."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
-from graphsafe.scan.checks import branch_effects, capturing_branch
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import (
     BOOL,
     UNKNOWN,
     UNSET,
-    DeviceValue,
-    Function,
-    Instance,
     NoneValue,
     Number,
     Sequence,
@@ -25,16 +20,14 @@ from graphsafe.scan.domain.values import (
     describe,
     number,
 )
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards import branch_effects, capturing_branch
 from graphsafe.scan.interpreter.conditions import guards
 from graphsafe.scan.models import platforms, protocols
 
-if TYPE_CHECKING:
-    from graphsafe.scan.interpreter.call_frame import Frame
-    from graphsafe.scan.interpreter.engine import Engine
 
-
-def boolean(engine: Engine, frame: Frame, node: ast.BoolOp) -> Value:
-    """`a and b` as a value: all but the last are asked for their truth."""
+def boolean(frame: Frame, node: ast.BoolOp) -> Value:
+    """Return the value of `a and b`; all operands but the last are asked for their truth."""
     how = "and" if isinstance(node.op, ast.And) else "or"
     before = frame.env
     frame.env = dict(before)
@@ -42,41 +35,39 @@ def boolean(engine: Engine, frame: Frame, node: ast.BoolOp) -> Value:
     switch: Number | None = None
     for i, part in enumerate(node.values):
         if i == len(node.values) - 1:
-            results.append(engine.evaluate(frame, part))
+            results.append(frame.evaluate(part))
             break
-        known = truth(engine, frame, part, how, node)
-        value = engine.evaluate_quietly(frame, part)
-        if (
-            known is not None
-            and known.overridable_by in ("environment", "platform")
-            and bool(known.const) is (how == "or")
-        ):
-            switch = known
-        if known is not None and known.overridable_by is None and bool(known.const) is (how == "or"):
+        known = truth(frame, part, how, node)
+        value = frame.evaluate_quietly(part)
+        decides = known is not None and bool(known.const) is (how == "or")
+        is_fixed = known is not None and known.overridable_by is None
+        if is_fixed and decides:
             results.append(value)
             break
-        if not (type(value) is NoneValue and how == "or") and not (known is not None and known.overridable_by is None):
+        if known is not None and decides and known.overridable_by in ("environment", "platform"):
+            switch = known
+        if not is_fixed and not (type(value) is NoneValue and how == "or"):
             results.append(BOOL if as_tensor(value)[0] is not None and how == "and" else value)
-        guards.narrow(engine, frame, frame.env, part, how == "and")
+        guards.narrow(frame, frame.env, part, how == "and")
     frame.env = {**before, **{k: v for k, v in frame.env.items() if k not in before}} if frame.env != before else before
     result = join_all(results) if results else UNKNOWN
-    # The value of an unset switch, or the platform, decides: the result is a switch, too.
+    # An unset switch or the platform decides, so the result is a switch too.
     return switch if switch is not None and type(result) in (Number, Unknown) else result
 
 
-def truth(engine: Engine, frame: Frame, node: ast.expr, how: str, whole: ast.AST) -> Number | None:
-    """Evaluate `node` for its truth; a Number with a `const` where the host knows it."""
+def truth(frame: Frame, node: ast.expr, how: str, whole: ast.AST) -> Number | None:
+    """Return the truth of `node` if the host knows it, else None; emit a branch if the device decides."""
     if isinstance(node, ast.BoolOp):
-        return _truth_of_parts(engine, frame, node, how)
+        return _truth_of_parts(frame, node, how)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        known = truth(engine, frame, node.operand, "not" if how == "not" else how, node)
+        known = truth(frame, node.operand, "not" if how == "not" else how, node)
         return replace(known, const=not known.const) if known is not None else None
-    value = protocols.truth(engine, frame, node, engine.evaluate(frame, node))
+    value = protocols.truth(frame, node, frame.evaluate(node))
     tensor, certain = as_tensor(value)
     if tensor is not None and tensor.where != "host":
-        engine.emit(frame, "Branch", how, node, confidence_of(tensor, certain), value=describe(value))
+        frame.emit("Branch", how, node, confidence_of(tensor, certain), value=describe(value))
         return None
-    engine.use_number(frame, value, "branch", node)
+    frame.use_number(value, "branch", node)
     return platforms.tested(frame, node) or _known(value)
 
 
@@ -87,29 +78,27 @@ def _known(value: Value) -> Number | None:
         return number(False)
     if type(value) is Sequence and value.items is not None:
         return number(bool(value.items)) if value.kind != "list" else None
-    if type(value) in (Instance, Function, DeviceValue):
-        return None
     return None
 
 
-def _truth_of_parts(engine: Engine, frame: Frame, node: ast.BoolOp, how: str) -> Number | None:
+def _truth_of_parts(frame: Frame, node: ast.BoolOp, how: str) -> Number | None:
     is_and = isinstance(node.op, ast.And)
     before = dict(frame.env)
     known: list[Number | None] = []
     around = frame.conditions
     for part in node.values:
-        value = truth(engine, frame, part, how, node)
+        value = truth(frame, part, how, node)
         known.append(value)
         if value is not None and value.overridable_by is None and bool(value.const) is not is_and:
             break
-        verdict = guards.judge(engine, frame, part, value)
+        verdict = guards.judge(frame, part, value)
         test = verdict.test_of(is_and)
         if verdict.guarded is is_and:
-            # `debug and t.any()`: what follows is asked only where captures do not go.
+            # `debug and t.any()`: captures never ask the operands that follow.
             frame.guards.append(verdict.text)
         elif test is not None:
             frame.compile_tests.append(test)
-        guards.narrow(engine, frame, frame.env, part, is_and)
+        guards.narrow(frame, frame.env, part, is_and)
     frame.leave(around)
     frame.env = {**frame.env, **before}
     decisive = [value for value in known if value is not None and bool(value.const) is not is_and]
@@ -123,29 +112,29 @@ def _truth_of_parts(engine: Engine, frame: Frame, node: ast.BoolOp, how: str) ->
     return None
 
 
-def conditional(engine: Engine, frame: Frame, node: ast.IfExp) -> Value:
-    uses = len(engine.effects.items)
-    known = truth(engine, frame, node.test, "ifexp", node)
-    if engine.effects.has_used(uses) and not (
-        branch_effects.is_maths(engine, frame, node.body) or branch_effects.is_maths(engine, frame, node.orelse)
+def conditional(frame: Frame, node: ast.IfExp) -> Value:
+    uses = len(frame.engine.effects.items)
+    known = truth(frame, node.test, "ifexp", node)
+    if frame.engine.effects.has_used(uses) and not (
+        branch_effects.is_maths(frame, node.body) or branch_effects.is_maths(frame, node.orelse)
     ):
-        engine.effects.forget_uses(uses)
-    verdict = guards.judge(engine, frame, node.test, known)
-    capturing_branch.conditional(engine, frame, node)
+        frame.engine.effects.forget_uses(uses)
+    verdict = guards.judge(frame, node.test, known)
+    capturing_branch.conditional(frame, node)
     before = frame.env
     results: list[Value] = []
     for branch, part in ((True, node.body), (False, node.orelse)):
         if verdict.dead is branch:
             continue
         frame.env = dict(before)
-        guards.narrow(engine, frame, frame.env, node.test, branch)
+        guards.narrow(frame, frame.env, node.test, branch)
         around = frame.conditions
         test = verdict.test_of(branch)
         if verdict.guarded is branch:
             frame.guards.append(verdict.text)
         elif test is not None:
             frame.compile_tests.append(test)
-        results.append(engine.evaluate(frame, part))
+        results.append(frame.evaluate(part))
         frame.leave(around)
     frame.env = before
     return join_all(results)

@@ -1,0 +1,1 @@
+"""The data that children answer with: made in a child, read in the parent."""

@@ -1,0 +1,76 @@
+"""Answers of the build child beside the probe `construct`: what kind of step the target is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from graphsafe.capture.answers.declaration import Declaration
+from graphsafe.report.model import CallSite, Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """Versions, and the device's name."""
+
+    device: str | None = None
+    driver: str | None = None
+    torch: str | None = None
+    cuda: str | None = None
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    "Those that the target has imported."
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The step that the factory returned."""
+
+    entry: CallSite | None = None
+    "The stepped function."
+    events: tuple[str, ...] = ()
+    "Names of what may happen between replays."
+    platform: Platform = field(default_factory=Platform)
+    declared: Declaration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constructed:
+    """The state that construction left, by path."""
+
+    digests: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    "Why a value cannot be read."
+
+
+@dataclass(frozen=True, slots=True)
+class Varied:
+    """The inputs that keep their values though outputs may follow them."""
+
+    unvaried: tuple[str, ...] | None = None
+    "None where it could not be found out."
+    unvaried_host: tuple[str, ...] | None = None
+    "Those of them that lie on the host: Python may decide by them, and a graph keeps what it decided."
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits for the report."""
+
+    limits: tuple[Limit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenBy:
+    """The input whose new values broke the process."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Numbers of bytes. `total` and `free` describe the device, the others this process."""
+
+    total: int | None = None
+    free: int | None = None
+    allocated: int | None = None
+    peak: int | None = None

@@ -1,0 +1,58 @@
+"""Answers of the capture child beside its probes, and of the children that follow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphsafe.capture.answers.events import Diagnosis, StepEvent
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.replay import Check
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The event that made the capture fail; None where the device cannot tell without a second attempt."""
+
+    event: StepEvent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Escaped:
+    """Device work of the step that ran beside the capture."""
+
+    op: str
+    frames: tuple[CallSite, ...]
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class EscapedWork:
+    """All device work of the step that ran beside the capture."""
+
+    operations: tuple[Escaped, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosed:
+    """The line that made a capture fail, or None."""
+
+    diagnosis: Diagnosis | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """An event that was fired between replays, and the replay after it compared with an eager step."""
+
+    name: str
+    place: CallSite | None
+    "None for one that is not the user's, such as `gc.collect`."
+    moved: tuple[str, ...]
+    "State that lies elsewhere since."
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FiredEvents:
+    """The events that were fired so far."""
+
+    events: tuple[Fired, ...] = ()

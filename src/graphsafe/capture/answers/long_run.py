@@ -1,0 +1,37 @@
+"""The answer of a long run of replays, of which the probe `memory` shows the growth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphsafe.report.model import CallSite
+from graphsafe.report.probes.memory import Drift, Keeping, LateFailure, Moved
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Bytes and milliseconds after so many replays; None where they are not known."""
+
+    replay: int
+    device_bytes: int | None
+    pool_bytes: int | None
+    host_bytes: int | None
+    ms: float | None
+    step_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LongRun:
+    """The measurements of a long run of replays."""
+
+    replays: int
+    compared: int
+    points: tuple[Point, ...]
+    keeping: tuple[Keeping, ...]
+    moved: tuple[Moved, ...]
+    drifts: tuple[Drift, ...]
+    failure: LateFailure | None
+    stopped: str | None
+    "Why the run ended before its time: the user's code failed."
+    refresh: CallSite | None
+    "Where the target's refresh is written."

@@ -1,0 +1,46 @@
+"""Answers of the children that plan a step, and check the code of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphsafe.report.model import CallSite
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, as far as it was made: its keys are those of a report's plan."""
+
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFailure:
+    """Why a segment of a plan cannot be captured."""
+
+    message: str
+    frames: tuple[CallSite, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The failures of earlier children, for the next one."""
+
+    failures: tuple[SegmentFailure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """The code that applies a plan, or why there is none."""
+
+    text: str | None = None
+    why_not: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Why emitted code does not do what eager steps do, or None."""
+
+    reason: str | None

@@ -1,0 +1,109 @@
+"""Answers of the child that captures several buckets in one pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphsafe.report.probes.memory import Held
+from graphsafe.report.probes.probe import Error
+
+Axes = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Capturing:
+    """The bucket that is being built or captured; None when all are."""
+
+    axes: Axes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedBucket:
+    """A bucket that was captured, and by how much the pool grew."""
+
+    axes: Axes
+    pool_bytes: int | None
+    held: Held | None
+    "Its memory in the pool; None where there is no pool to look into."
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedBuckets:
+    """The buckets that were captured so far."""
+
+    buckets: tuple[CapturedBucket, ...] = ()
+    pool_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedBucket:
+    """A bucket that cannot be captured after others."""
+
+    axes: Axes
+    first_error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """The memory that all buckets have in common."""
+
+    peak_bytes: int | None = None
+    shared: tuple[str, ...] = ()
+    "Tensors that several buckets change: the same memory behind them."
+
+
+@dataclass(frozen=True, slots=True)
+class Different:
+    """A bucket whose replay gives something else after another bucket's."""
+
+    axes: Axes
+    after: Axes
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overwritten:
+    """A bucket whose outputs another bucket's replay changes."""
+
+    axes: Axes
+    by: Axes
+    outputs: tuple[str, ...]
+    static: bool
+    "Whether one of them lies in memory that the step had before."
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Replays in mixed order."""
+
+    replays: int = 0
+    different: tuple[Different, ...] = ()
+    overwritten: tuple[Overwritten, ...] = ()
+    depends_on_order: tuple[str, ...] = ()
+    refused: str | None = None
+    "Why eager steps in the same order fail."
+
+
+@dataclass(frozen=True, slots=True)
+class Padded:
+    """Replays with fewer requests than were captured, with the rows behind them filled in several ways."""
+
+    axes: Axes
+    live: int
+    inputs: tuple[str, ...]
+    follows: tuple[str, ...] | None
+    "Outputs of live requests that follow the filling; None where it could not be found out."
+    wrong: Mapping[str, tuple[str, ...] | None]
+    "Filling -> outputs that are not those of an eager step on the live requests alone."
+    nan: tuple[str, ...] | None
+    "Outputs that NaN in those rows reaches."
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """All padded replays so far, after each way of filling; told first before there are any."""
+
+    entries: tuple[Padded, ...] | None = None

@@ -1,0 +1,70 @@
+"""Answers of the step child beside its probes: what an eager step does, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from graphsafe.capture.answers.events import StepEvent
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.memory import Held
+
+
+@dataclass(frozen=True, slots=True)
+class SeenEvent(StepEvent):
+    """Events of one kind, operation and place; `nbytes` is their sum."""
+
+    count: int = 1
+    first_only: bool = False
+    "Whether it happened only in step 1."
+    guarded: bool = False
+    "Whether the step skips it when it is told that a capture is under way."
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The events of a watched step."""
+
+    events: tuple[SeenEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """A call that gives another answer every time."""
+
+    kind: Literal["clock", "random"]
+    function: str
+    frames: tuple[CallSite, ...]
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class NeverWaited:
+    """An asynchronous collective that nobody waits for."""
+
+    frames: tuple[CallSite, ...]
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The lines that some steps ran, and the calls in them that no operation shows."""
+
+    lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    "File -> the lines of it that ran."
+    host_calls: tuple[HostCall, ...] = ()
+    never_waited: tuple[NeverWaited, ...] = ()
+    marks: tuple[CallSite, ...] = ()
+    "Functions that ran and that the target marks to run eagerly between graphs."
+
+
+@dataclass(frozen=True, slots=True)
+class StepMemory:
+    """The device memory that a step takes."""
+
+    step: Held | None = None
+    pool: Held | None = None
+    "The same along the path of captures, where there is no graph's pool to look into."
+    failed: str | None = None
+    "Why the step cannot be run once more."

@@ -1,1 +1,0 @@
-"""Tensors as the bytes that they are."""

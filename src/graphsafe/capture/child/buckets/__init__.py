@@ -1,0 +1,1 @@
+"""Captures and replays the buckets of a target, in a child."""

@@ -1,0 +1,156 @@
+"""Reads the support for CUDA graphs that the classes behind a step declare, in the words of their engine.
+
+vLLM's attention metadata builders have `_cudagraph_support`, read through `get_cudagraph_support`. SGLang's attention
+backends support graphs by implementing the methods that prepare a capture, which their base class refuses. Others have
+a flag that is true or false.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.declaration import Declaration
+from graphsafe.capture.child.state import objects_of
+from graphsafe.capture.child.state.objects import attributes_of, bases_of, file_of, namespace_of, variables_of
+from graphsafe.capture.shared.frames import absolute, is_user_file
+from graphsafe.config import SUPPORT_LEVELS as LEVELS
+from graphsafe.report.source import file_lines
+
+if TYPE_CHECKING:
+    from graphsafe.capture.child.targets import Subject
+
+_VLLM, _VLLM_METHOD = "_cudagraph_support", "get_cudagraph_support"
+_SGLANG = ("init_forward_metadata_capture_cuda_graph", "init_cuda_graph_state")
+_FLAG = re.compile(r"_?(supports?_cuda_?graphs?|cuda_?graphs?_supported|is_cuda_?graph_(safe|compatible|capturable))")
+_REFUSES = "NotImplementedError"
+
+
+def declaration_of(subject: Subject) -> Declaration | None:
+    """Return the lowest level declared behind the step, as an engine takes the lowest of its parts."""
+    found = list(_declarations(objects_of(subject)))
+    known = [one for one in found if one.level is not None]
+    lowest = min(known, key=lambda one: LEVELS.index(one.level or LEVELS[0]), default=None)
+    return lowest or next(iter(found), None)
+
+
+def _declarations(objects: Sequence[Any]) -> Iterator[Declaration]:
+    seen: set[int] = set()
+    for value in objects:
+        kind = type(value)
+        if id(kind) not in seen:
+            seen.add(id(kind))
+            declared = _vllm(kind, value) or _sglang(kind) or _flag(kind)
+            if declared is not None:
+                yield declared
+
+
+def _vllm(kind: type, value: Any) -> Declaration | None:
+    owner, stored = _stored(kind, _VLLM)
+    if owner is None:
+        return None
+    level = _level(stored)
+    words = f"{_VLLM} = {getattr(stored, 'name', stored)} of {kind.__name__}"
+    where = owner
+    asked = _asked(kind, value)
+    if asked is not None:
+        level = _level(asked)
+        method_owner, _ = _stored(kind, _VLLM_METHOD)
+        if level != _level(stored):
+            words = f"{_VLLM_METHOD}() = {getattr(asked, 'name', asked)} of {kind.__name__}"
+            where = method_owner or owner
+    return Declaration(level, words, *_place(kind, where, _VLLM if where is owner else _VLLM_METHOD))
+
+
+def _asked(kind: type, value: Any) -> Any:
+    """Call the class method that declares support, with the configuration that the object itself was built with."""
+    _, method = _stored(kind, _VLLM_METHOD)
+    if not isinstance(method, classmethod):
+        return None
+    own = attributes_of(value) or {}
+    try:
+        names = list(inspect.signature(method.__func__).parameters)[1:]
+        return method.__func__(kind, *(own.get(name) for name in names))
+    except Exception:  # it needs a configuration that this process does not have
+        return None
+
+
+def _sglang(kind: type) -> Declaration | None:
+    if _stored(kind, "init_forward_metadata")[0] is None:
+        return None
+    for name in _SGLANG:
+        owner, method = _stored(kind, name)
+        if owner is not None and isinstance(method, types.FunctionType):
+            refuses = method.__code__.co_names == (_REFUSES,)
+            does = "refuses" if refuses else "implements"
+            place = _place(kind, owner, name)
+            return Declaration(LEVELS[0 if refuses else 1], f"{kind.__name__} {does} {name}", *place, exact=refuses)
+    return None
+
+
+def _flag(kind: type) -> Declaration | None:
+    for base in bases_of(kind):
+        for name, stored in namespace_of(base).items():
+            if type(name) is str and _FLAG.fullmatch(name) and isinstance(stored, bool):
+                level = LEVELS[-1 if stored else 0]
+                return Declaration(level, f"{name} = {stored} of {kind.__name__}", *_place(kind, base, name))
+    return None
+
+
+def _stored(kind: type, name: str) -> tuple[type | None, Any]:
+    """Return the class that defines an attribute for this class, and the attribute as it is stored there."""
+    for base in bases_of(kind):
+        if name in namespace_of(base):
+            return base, namespace_of(base)[name]
+    return None, None
+
+
+def _level(value: Any) -> str | None:
+    name = getattr(value, "name", value)
+    return name if name in LEVELS else None
+
+
+def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
+    """The line that declares it. If that line is in a library's class, the first of the user's classes that inherits
+    it."""
+    for base in (owner, *bases_of(kind)):
+        module = sys.modules.get(base.__module__)
+        file = file_of(module) if variables_of(module) is not None else None
+        if file is None or not is_user_file(file):
+            continue
+        line = _line_in(file, base.__qualname__, name if base is owner else "")
+        if line is not None:
+            return absolute(file), line
+    return None, None
+
+
+def _line_in(file: str, qualname: str, name: str) -> int | None:
+    """The line of an attribute in the body of a class, or of the class itself."""
+    try:
+        tree: ast.AST = ast.parse("\n".join(file_lines(file) or ()))
+    except SyntaxError:
+        return None
+    for part in qualname.replace("<locals>.", "").split("."):
+        found = next((node for node in ast.walk(tree) if _is_called(node, part)), None)
+        if found is None:
+            return None
+        tree = found
+    for node in getattr(tree, "body", ()) if name else ():
+        if _is_called(node, name) or any(isinstance(one, ast.Name) and one.id == name for one in _targets(node)):
+            return int(node.lineno)
+    return None if name else int(getattr(tree, "lineno", 0)) or None
+
+
+def _is_called(node: ast.AST, name: str) -> bool:
+    return isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign) else []

@@ -1,0 +1,123 @@
+"""One bucket beside others in a process: its step, its graph in the shared pool, and its state put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.child.compare import INCOMPARABLE, Spread, difference
+from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given
+from graphsafe.capture.child.session import host_values
+from graphsafe.capture.child.state import inputs_of, reach_of
+from graphsafe.capture.child.state.snapshot import Bindings
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.report.text import bucket_name
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.child.session import Session
+    from graphsafe.capture.device.protocol import Recording
+
+Values = Mapping[str, "torch.Tensor"]
+
+
+class Held:
+    """The objects that the step's names are bound to, and the values of tensors that its warm-up changed."""
+
+    def __init__(self, session: Session, built: Mapping[str, str]) -> None:
+        """`built` holds digests of the tensors after construction. Raises StateError."""
+        reach, device = reach_of(session.subject), session.device
+        inputs = inputs_of(session.subject)
+        self._device = device
+        self._bindings = Bindings(reach, clear_caches=False)
+        digests = device.digests(reach.tensors)
+        self.tensors = {
+            path: tensor
+            for path, tensor in reach.tensors.items()
+            if path not in inputs and digests[path] != built.get(path)
+        }
+        self._values = host_values(device, self.tensors)
+
+    def put_back(self) -> None:
+        """Put them back. Raises StateError."""
+        self._bindings.put_back()
+        for path, tensor in self.tensors.items():
+            self._device.store(tensor, self._values[path])
+
+
+@dataclass
+class Member:
+    session: Session
+    axes: Mapping[str, Any]
+    noise: Spread
+    "The differences of its eager steps that are due to chance."
+    built: Mapping[str, str]
+    recording: Recording | None = None
+    pool_bytes: int | None = None
+    "Bytes by which its capture made the shared pool grow."
+    alone: dict[int, Values] = field(default_factory=dict)
+    "Replay -> its results before any other bucket was captured after this one."
+    fresh: Values | None = None
+    "The outputs of replay 1 in the reference, which built this bucket alone in its own process."
+    built_alike: bool = False
+    "Whether construction gave the same here as in the reference."
+
+    @staticmethod
+    def of(session: Session, axes: Mapping[str, Any], folder: Path) -> Member:
+        reach = reach_of(session.subject)
+        built = session.device.digests(reach.tensors)
+        if not (folder / EXPECTED).exists() or not (folder / GIVEN).exists():
+            return Member(session, axes, Spread(), built)
+        expected, given = Expected.load(folder), Given.load(folder)
+        alike = all(given.digests.get(path) == digest for path, digest in built.items())
+        alike = alike and all(reach.hosts.get(path, text) == text for path, text in given.hosts.items())
+        return Member(session, axes, expected.noise, built, fresh=expected.steps[0].outputs, built_alike=alike)
+
+    @property
+    def name(self) -> str:
+        return bucket_name(self.axes)
+
+    def outputs(self) -> dict[str, torch.Tensor]:
+        """The tensors into which replays write."""
+        assert self.recording is not None
+        return self.session.outputs_of(self.recording.outputs).tensors
+
+    def static_outputs(self) -> set[str]:
+        """Outputs that lie in memory from before the capture, not in the graph's pool."""
+        kept = {tensor.untyped_storage().data_ptr() for tensor in reach_of(self.session.subject).tensors.values()}
+        return {name for name, tensor in self.outputs().items() if tensor.untyped_storage().data_ptr() in kept}
+
+    def replay(self, k: int) -> dict[str, torch.Tensor]:
+        """Replay on the inputs of replay `k`; return the results, on the host."""
+        self.session.put_inputs(k)
+        return self.replay_again()
+
+    def replay_again(self) -> dict[str, torch.Tensor]:
+        """Replay on the current inputs."""
+        assert self.recording is not None
+        device = self.session.device
+        device.reuse_freed()
+        self.recording.replay()
+        device.synchronize()
+        return host_values(device, self.outputs())
+
+    def step(self, k: int) -> dict[str, torch.Tensor]:
+        """Run an eager step in place of replay `k`. Raises TargetError."""
+        self.session.put_inputs(k)
+        outputs = self.session.outputs_of(self.session.path_step())
+        return host_values(self.session.device, outputs.tensors)
+
+    def apart(self, ours: Values, theirs: Values, noise: Spread | None = None) -> list[str]:
+        """Return the names of outputs that differ by more than `noise`, by default the bucket's chance. Outputs that do
+        not repeat are not compared."""
+        differing = []
+        with outside_modes():
+            for name, value in theirs.items():
+                found = difference(ours[name], value) if name in ours else INCOMPARABLE
+                floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)
+                if found.is_beyond(floor):
+                    differing.append(name)
+        return differing

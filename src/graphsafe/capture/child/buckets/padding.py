@@ -1,0 +1,192 @@
+"""Replays with fewer requests than were captured: the values in padding rows must not reach the live requests.
+
+The padding rows are filled in several ways, as engines do or forget to. `stale` fills them with rows of another batch,
+as a refresh leaves them that writes only the live rows; integers get the largest value that the input has had. `zeros`,
+and `dummy` (a repeated request), are what engines fill padding with. `nan` stands for memory that nobody has written.
+Each filling is replayed twice, because a row that writes into a cache shows in the next step. If results depend on the
+filling, an eager step on the live requests alone tells which filling is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.pool import Padded
+from graphsafe.capture.child.buckets.members import Held, Member
+from graphsafe.capture.child.buckets.rows import Rows, live_requests, neighbour, rows_by_name
+from graphsafe.capture.child.compare import Spread
+from graphsafe.capture.child.state import inputs_of
+from graphsafe.capture.child.targets import TargetError, describe, users_code
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.shared.axes import batch_axis
+
+if TYPE_CHECKING:
+    import torch
+
+STALE, ZEROS, DUMMY, NAN = "stale", "zeros", "dummy", "nan"
+FILLS = (ZEROS, DUMMY, STALE, NAN)
+"In this order: an index or NaN that breaks the process must not keep the other fillings from being tried."
+_ROUNDING = Spread(units=64.0)
+"Tolerance: a step on fewer rows may use other kernels than a step on all rows."
+
+Values = Mapping[str, "torch.Tensor"]
+
+
+def padded_replays(members: Sequence[Member], held: Sequence[Held]) -> Iterator[tuple[Padded, ...]]:
+    """Yield the results so far, after each way of filling."""
+    found: list[_Rows] = []
+    axes = [member.axes for member in members]
+    for member in members:
+        live, beside = live_requests(member.axes, axes), neighbour(member.axes, axes)
+        if live is not None and beside is not None:
+            padded = _Rows(member, members[beside], live, held)
+            found += [padded] if padded.rows else []
+    for fill in FILLS:
+        for padded in found:
+            padded.member.session.channel.phase(f"{padded.member.name} with {padded.live} live, padding: {fill}")
+            padded.fill(fill)
+            yield tuple(each.answer() for each in found)
+            if padded.error is not None:  # the process may be broken
+                return
+
+
+class _Rows:
+    def __init__(self, member: Member, other: Member, live: int, held: Sequence[Held]) -> None:
+        self.member = member
+        self.live = live
+        self.error: str | None = None
+        self._held = held
+        self._inputs = inputs_of(member.session.subject)
+        name = batch_axis(member.axes) or ""
+        batches = (member.axes[name], other.axes[name])
+        shapes = {path: list(tensor.shape) for path, tensor in self._inputs.items()}
+        theirs = {path: list(tensor.shape) for path, tensor in inputs_of(other.session.subject).items()}
+        self.rows = rows_by_name(shapes, theirs, *batches)
+        outputs = {name: list(value.shape) for name, value in member.alone[1].items()}
+        others = {name: list(value.shape) for name, value in other.alone[1].items()}
+        self._out = rows_by_name(outputs, others, *batches)
+        self._results: dict[str, list[dict[str, torch.Tensor]]] = {}
+        self._right: dict[str, tuple[str, ...] | None] = {}
+
+    def fill(self, fill: str) -> None:
+        try:
+            self._results[fill] = self._replays(fill)
+        except Exception as error:
+            self.error = f"{fill}: {describe(error)}"
+            return
+        if fill == STALE and self.member.session.ranks.any(bool(self._follows())):
+            expected = self._eager()
+            for tried in (ZEROS, DUMMY, STALE):
+                wrong = None if expected is None else self._differing(self._results[tried], expected, _ROUNDING)
+                self._right[tried] = wrong
+
+    def answer(self) -> Padded:
+        """Return what is known so far."""
+        nan = self._results.get(NAN)
+        breaks_with_others = self.error is not None and DUMMY in self._results  # an index, say, that no live row has
+        return Padded(
+            self.member.axes,
+            self.live,
+            inputs=tuple(sorted(self.rows)),
+            follows=self._follows() if STALE in self._results or breaks_with_others else None,
+            wrong={fill: self._right.get(fill) for fill in (ZEROS, DUMMY, STALE)},
+            nan=None if nan is None else self._differing(nan, self._results[ZEROS], self.member.noise),
+            error=self.error,
+        )
+
+    def _follows(self) -> tuple[str, ...]:
+        """Return the outputs of live requests that depend on the filling, among those that were replayed."""
+        zeros = self._results[ZEROS]
+        tried = [fill for fill in (DUMMY, STALE) if fill in self._results]
+        names = [self._differing(self._results[fill], zeros, self.member.noise) for fill in tried]
+        return tuple(sorted({name for found in names for name in found}))
+
+    def _differing(self, found: Sequence[Values], expected: Sequence[Values], noise: Spread) -> tuple[str, ...]:
+        names = [self.member.apart(ours, theirs, noise) for ours, theirs in zip(found, expected, strict=True)]
+        return tuple(sorted({name for found in names for name in found}))
+
+    def _replays(self, fill: str) -> list[dict[str, torch.Tensor]]:
+        """Replay twice, and return the live rows of the outputs."""
+        session = self.member.session
+        self._put_back()
+        session.put_inputs(2)
+        others = {path: session.device.to_host(self._inputs[path]) for path in self.rows}
+        session.put_inputs(1)
+        own = {path: session.device.to_host(self._inputs[path]) for path in self.rows}
+        for path, rows in self.rows.items():
+            session.device.store(self._inputs[path], _filled(own[path], others[path], rows, self.live, fill))
+        results = [self._live(self.member.replay_again()) for _ in range(2)]
+        for path, values in own.items():
+            session.device.store(self._inputs[path], values)
+        return results
+
+    def _eager(self) -> list[dict[str, torch.Tensor]] | None:
+        """Run two eager steps on the live requests alone; None if the step does not take other shapes."""
+        from torch.utils._pytree import tree_map
+
+        session, subject = self.member.session, self.member.session.subject
+        self._put_back()
+        session.put_inputs(1)
+        live = {
+            id(self._inputs[path]): self._inputs[path].detach()[_at(rows, rows.of(self.live))].clone()
+            for path, rows in self.rows.items()
+        }
+        found: set[int] = set()
+
+        def replaced(value: Any) -> Any:
+            found.add(id(value))
+            return live.get(id(value), value)
+
+        args, kwargs = tree_map(replaced, (subject.args, dict(subject.kwargs)))
+        if not found >= live.keys():
+            return None
+        results = []
+        try:
+            for _ in range(2):
+                with users_code("step", "the step failed"), session.device.as_if_capturing(lambda asked: None):
+                    outputs = session.outputs_of(subject.fn(*args, **kwargs))
+                    session.device.synchronize()
+                    results.append({path: session.device.to_host(one) for path, one in outputs.tensors.items()})
+        except TargetError:
+            return None
+        return results
+
+    def _put_back(self) -> None:
+        for one in self._held:
+            one.put_back()
+
+    def _live(self, outputs: Values) -> dict[str, torch.Tensor]:
+        with outside_modes():
+            return {
+                name: value[_at(self._out[name], self._out[name].of(self.live))] if name in self._out else value
+                for name, value in outputs.items()
+            }
+
+
+def _filled(own: torch.Tensor, other: torch.Tensor, rows: Rows, live: int, fill: str) -> torch.Tensor:
+    import torch
+
+    with outside_modes():
+        values = own.clone()
+        padding = _at(rows, rows.behind(live))
+        is_float = values.is_floating_point() or values.is_complex()
+        if fill == STALE:
+            stale = other[padding]
+            if not is_float and values.dtype != torch.bool:
+                stale = torch.full_like(stale, int(torch.maximum(own.max(), other.max())))
+            values[padding] = stale
+        elif fill == DUMMY:
+            first = values[_at(rows, slice(live * rows.each, (live + 1) * rows.each))]
+            times = [1] * values.dim()
+            times[rows.dimension] = own[padding].shape[rows.dimension] // rows.each
+            values[padding] = first.repeat(times)
+        elif fill == ZEROS or not is_float:
+            values[padding] = 0
+        else:
+            values[padding] = float("nan")
+        return values
+
+
+def _at(rows: Rows, part: slice) -> tuple[slice, ...]:
+    return (*[slice(None)] * rows.dimension, part)

@@ -1,0 +1,205 @@
+"""Captures all buckets of a target in one pool, the largest first, and replays them in mixed order, as engines do.
+
+A replay has to equal the same bucket's replay before any other bucket was captured after it, or eager steps in the same
+order. Buckets may share state by design, such as a cache, but graphs must not change what comes of it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.events import CaptureFailure
+from graphsafe.capture.answers.pool import (
+    CapturedBucket,
+    CapturedBuckets,
+    Capturing,
+    Different,
+    FailedBucket,
+    Mixed,
+    Overwritten,
+    Padding,
+    Together,
+)
+from graphsafe.capture.child.buckets.members import Held, Member
+from graphsafe.capture.child.buckets.padding import padded_replays
+from graphsafe.capture.child.memory_use import pool_memory_held
+from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, opened
+from graphsafe.capture.child.targets import TargetError
+
+if TYPE_CHECKING:
+    from graphsafe.capture.child.session import Session
+    from graphsafe.capture.shared.job import Channel, Job
+
+_MOST_MIXED = 48
+"Number of replays in mixed order."
+
+
+def run(job: Job, channel: Channel) -> None:
+    """Capture and replay `job.buckets` in their order; `job.axes` are those of the first."""
+    with opened(job, channel) as first:
+        members = _built(first, job)
+        with first.device.capture_stream():
+            if not _captured(members, channel):
+                return
+        peak = first.device.memory().peak
+        held = [Held(member.session, member.built) for member in members]
+        channel.tell(Together(peak, _shared(held)))
+        channel.phase("replays in mixed order")
+        mixed = _mixed(members, held)
+        channel.tell(replace(mixed, different=(*_unlike_fresh(members), *mixed.different)))
+        channel.tell(Padding())
+        for found in padded_replays(members, held):
+            channel.tell(Padding(found))
+
+
+def _built(first: Session, job: Job) -> list[Member]:
+    folders = [Path(bucket["folder"]) for bucket in job.buckets]
+    channel = first.channel
+    first.load_sets(folders[0])
+    members = [Member.of(first, job.buckets[0]["axes"], folders[0])]
+    for bucket, folder in zip(job.buckets[1:], folders[1:], strict=True):
+        channel.tell(Capturing(bucket["axes"]))
+        session = first.of_bucket(bucket["axes"], folder)
+        members.append(Member.of(session, bucket["axes"], folder))
+    for member in members:
+        member.session.capture_path = True
+    return members
+
+
+def _captured(members: Sequence[Member], channel: Channel) -> bool:
+    """Capture all buckets, and return whether that worked. After a failed capture this process can make no other."""
+    device = members[0].session.device
+    pool, total = device.shared_pool(), 0
+    captured: tuple[CapturedBucket, ...] = ()
+    for member in members:
+        session = member.session
+        channel.phase(f"warm up {member.name}")
+        channel.tell(Capturing(member.axes))
+        session.warm_up()
+        channel.phase(f"capture {member.name}")
+        session.seed(CAPTURE_SEED)
+        gc.collect()
+        with device.watch_memory() as taken:
+            answer = device.record(session.subject, pool=pool)
+        failed = session.ranks.any(isinstance(answer, CaptureFailure))
+        if isinstance(answer, CaptureFailure):
+            channel.tell(FailedBucket(member.axes, answer))
+            return False
+        if failed:
+            return False
+        member.recording = answer
+        holds = answer.pool_bytes()
+        if holds is not None:
+            member.pool_bytes, total = holds - total, holds
+        held = None if device.evidence == "predicted" else pool_memory_held(taken)
+        captured += (CapturedBucket(member.axes, member.pool_bytes, held),)
+        channel.tell(CapturedBuckets(captured, holds))
+        state = Held(session, member.built)
+        for k in range(1, REPLAYS + 1):
+            state.put_back()
+            member.alone[k] = member.replay(k)
+        state.put_back()
+    channel.tell(Capturing())
+    return True
+
+
+def _unlike_fresh(members: Sequence[Member]) -> list[Different]:
+    """Return the buckets whose first replay differs from a build in a fresh process.
+
+    Then another bucket, built earlier, left a plan or a table behind in a variable of a module. Only buckets are
+    checked whose construction differs from the fresh process: state that steps share is by design.
+
+    Nothing is reported if even the first bucket differs from its reference after construction (parameters that no seed
+    repeats).
+    """
+    first = members[0]
+    if not first.built_alike:
+        return []
+    found = []
+    for member in members[1:]:
+        if member.fresh is not None and not member.built_alike and 1 in member.alone:
+            outputs = member.apart(member.alone[1], member.fresh)
+            if outputs:
+                found.append(Different(member.axes, first.axes, tuple(outputs[:4])))
+    return found
+
+
+def _mixed(members: Sequence[Member], held: Sequence[Held]) -> Mixed:
+    order = _order(len(members))
+    refused = None
+    eager: list[Any] = []
+    try:
+        for number in range(2):
+            _put_back(held)
+            runs = [members[at].step(k) for at, k in order]
+            for (at, _), before, now in zip(order, eager, runs, strict=False) if number else ():
+                for name, value in now.items():
+                    members[at].noise.add(name, before.get(name), value)
+            eager = eager or runs
+    except TargetError as error:
+        refused = error.line
+    _put_back(held)
+    different: list[Different] = []
+    overwritten: dict[tuple[str, str], Overwritten] = {}
+    earlier: dict[int, dict[str, str]] = {}
+    changing: set[str] = set()
+    for number, (at, k) in enumerate(order):
+        member = members[at]
+        found = member.replay(k)
+        for other, digests in earlier.items():
+            lost = [name for name, digest in _digests(members[other]).items() if digest != digests.get(name)]
+            if other != at and lost:
+                pair = (members[other].name, member.name)
+                static = bool(members[other].static_outputs() & set(lost))
+                overwritten.setdefault(pair, Overwritten(members[other].axes, member.axes, tuple(lost[:4]), static))
+        earlier = {
+            other: digests for other, digests in earlier.items() if members[other].name not in _first(overwritten)
+        }
+        earlier[at] = _digests(member)
+        as_alone = member.apart(found, member.alone[k])
+        as_eager = as_alone if refused is not None else member.apart(found, eager[number])
+        if as_alone and not as_eager:
+            changing.add(member.name)
+        if as_alone and as_eager:
+            # Before any replay, the last step to run was the capture of the last bucket.
+            ran = [len(members) - 1, *(other for other, _ in order[:number])]
+            after = next((other for other in reversed(ran) if other != at), at)
+            found_here = Different(member.axes, members[after].axes, tuple(as_eager[:4]))
+            different += [found_here] if found_here not in different else []
+    return Mixed(len(order), tuple(different[:8]), tuple(overwritten.values())[:8], tuple(sorted(changing)), refused)
+
+
+def _order(count: int) -> list[tuple[int, int]]:
+    """Return pairs of a bucket and a set of inputs, in which each bucket comes after larger ones and after smaller
+    ones."""
+    numbers = [*range(count), *reversed(range(count)), *range(0, count, 2), *range(1, count, 2)]
+    return [(number, at % REPLAYS + 1) for at, number in enumerate(numbers[:_MOST_MIXED])]
+
+
+def _first(pairs: Any) -> set[str]:
+    return {one for one, _ in pairs}
+
+
+def _digests(member: Member) -> dict[str, str]:
+    return member.session.device.digests(member.outputs())
+
+
+def _put_back(held: Sequence[Held]) -> None:
+    for one in held:
+        one.put_back()
+
+
+def _shared(held: Sequence[Held]) -> tuple[str, ...]:
+    """Return tensors that several buckets change, because they use the same memory."""
+    owners: dict[int, set[int]] = {}
+    names: dict[int, str] = {}
+    for number, one in enumerate(held):
+        for path, tensor in one.tensors.items():
+            place = tensor.untyped_storage().data_ptr()
+            owners.setdefault(place, set()).add(number)
+            names.setdefault(place, path)
+    return tuple(sorted(names[place] for place, of in owners.items() if len(of) > 1))

@@ -1,0 +1,130 @@
+"""Measures how far apart two results are, and how far apart they may be; host tensors only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.device.bits.last_place import last_place
+from graphsafe.report.probes.replay import Check, Outcome
+
+if TYPE_CHECKING:
+    import torch
+
+_MOST_UNITS = 256.0
+"Results that differ by more units in the last place than this do not repeat: the order of a sum explains no more."
+_MOST_SHARE = 0.05
+"""Results that differ by more than this share of their largest value do not repeat either (in bfloat16, 256 units are
+the value itself)."""
+_MARGIN = 4.0
+"A few runs show only part of what chance and rounding can do, so the next run may well differ this many times more."
+
+_WORSE: tuple[Outcome | None, ...] = ("equal", "rounding", None, "different")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`equal`: bit for bit, NaN equal to NaN. `largest`: None where no number says it (shape, dtype, NaN, infinity)."""
+
+    equal: bool
+    largest: float | None
+
+    def is_beyond(self, floor: float | None) -> bool:
+        """Return whether it is more than chance explains; a result that varies without a bound (None) says nothing."""
+        return not self.equal and floor is not None and (self.largest is None or self.largest > floor)
+
+
+EQUAL = Difference(True, 0.0)
+INCOMPARABLE = Difference(False, None)
+
+
+def difference(left: torch.Tensor, right: torch.Tensor) -> Difference:
+    import torch
+
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return INCOMPARABLE
+    if left.numel() == 0:
+        return EQUAL
+    same = left == right
+    if left.is_floating_point() or left.is_complex():
+        same = same | (torch.isnan(left) & torch.isnan(right))
+    if bool(same.all()):
+        return EQUAL
+    wide = torch.complex128 if left.is_complex() else torch.float64
+    apart = (left[~same].to(wide) - right[~same].to(wide)).abs()
+    largest = float(apart.max())
+    return Difference(False, largest if math.isfinite(largest) else None)
+
+
+@dataclass(slots=True)
+class Spread:
+    """How far runs differ by chance or rounding alone, pooled over all results, steps and runs.
+
+    It is pooled because chance does not show every time: float atomics leave three runs of one output equal in a third
+    of the cases. Results of different sizes and dtypes are pooled in units in the last place of their largest value.
+    """
+
+    units: float = 0.0
+    unbounded: set[str] = field(default_factory=set)
+    """Results whose differences rounding does not explain: other integers, shapes or host values, or a far too large
+    difference."""
+
+    def add(self, name: str, left: torch.Tensor | None, right: torch.Tensor | None) -> None:
+        import torch
+
+        if left is None or right is None:
+            self.unbounded.add(name)
+            return
+        apart = difference(left, right)
+        if apart.equal:
+            return
+        unit = last_place(left)
+        if apart.largest is None or not unit:
+            self.unbounded.add(name)
+            return
+        units = apart.largest / unit
+        if units > _MOST_UNITS or units * torch.finfo(left.dtype).eps > _MOST_SHARE:
+            self.unbounded.add(name)
+        else:
+            self.units = max(self.units, units)
+
+    def bound(self, name: str, values: torch.Tensor) -> float | None:
+        """How far a further run of this result may differ from `values`; None if nothing bounds it."""
+        if name in self.unbounded:
+            return None
+        return _MARGIN * self.units * (last_place(values) or 0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"units": self.units, "unbounded": sorted(self.unbounded)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Spread:
+        return Spread(data["units"], set(data["unbounded"]))
+
+
+def worse(check: Check, replay: int, apart: Difference, floor: float | None, rounding: float | None = None) -> Check:
+    """Return a check with one more comparison: the worst of them is kept."""
+    if apart.equal:
+        return check
+    result = _outcome(apart, floor, rounding)
+    rank, known = _WORSE.index(result), _WORSE.index(check.result)
+    if rank < known or (rank == known and (apart.largest or 0.0) <= (check.max_abs or 0.0)):
+        return check
+    return replace(
+        check, result=result, equal=False, replay=replay, max_abs=apart.largest, floor=floor, rounding=rounding
+    )
+
+
+def unread(name: str) -> Check:
+    """Return the check of something that could not be compared."""
+    return Check(name, None, False, None, None)
+
+
+def _outcome(apart: Difference, floor: float | None, rounding: float | None) -> Outcome | None:
+    if floor is None and rounding is None:
+        return None
+    if apart.largest is not None and apart.largest <= max(floor or 0.0, rounding or 0.0):
+        return "rounding"
+    return None if floor is None else "different"

@@ -1,0 +1,78 @@
+"""The files in which the reference child hands values over to the other children."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.child.compare import Spread
+from graphsafe.capture.child.session import load_values, save_values
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.shared.job import Channel
+
+GIVEN, EXPECTED = "given.pt", "reference.pt"
+
+
+@dataclass
+class Given:
+    """The state that construction left in the reference, by path."""
+
+    digests: Mapping[str, str]
+    hosts: Mapping[str, str]
+    values: Mapping[str, torch.Tensor]
+
+    def save(self, channel: Channel) -> None:
+        save_values(channel, GIVEN, vars(self))
+
+    @staticmethod
+    def load(folder: Path) -> Given:
+        return Given(**load_values(folder / GIVEN))
+
+
+@dataclass
+class Stepped:
+    """One eager step."""
+
+    outputs: Mapping[str, torch.Tensor]
+    hosts: Mapping[str, str]
+    state: Mapping[str, str] = field(default_factory=dict)
+    "Path -> digest after the step."
+    values: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    "The state that is not as it was after the warm-up."
+    advance: int | None = None
+    "The number by which the step moved the generator."
+
+
+@dataclass
+class Expected:
+    """The steps that replays are compared with, and how far further eager runs of them may differ."""
+
+    steps: Sequence[Stepped]
+    noise: Spread
+    rounding: Spread | None
+    refused: str | None
+    "The reason why these are plain eager steps, not steps along the path of a capture."
+    start: Mapping[str, torch.Tensor]
+    "The state that construction left and that steps change."
+    first_step: Stepped | None
+    "The first step on the inputs of replay 1; None where the first step is like the others."
+    events: Sequence[Stepped]
+    "The steps after the target's events."
+
+    def save(self, channel: Channel) -> None:
+        lists = {name: [vars(one) for one in getattr(self, name)] for name in ("steps", "events")}
+        spreads = {"noise": self.noise.to_json(), "rounding": self.rounding and self.rounding.to_json()}
+        first = self.first_step and vars(self.first_step)
+        save_values(channel, EXPECTED, {**vars(self), **lists, **spreads, "first_step": first})
+
+    @staticmethod
+    def load(folder: Path) -> Expected:
+        data = load_values(folder / EXPECTED)
+        data |= {name: [Stepped(**one) for one in data[name]] for name in ("steps", "events")}
+        data |= {name: data[name] and Spread.from_json(data[name]) for name in ("noise", "rounding")}
+        return Expected(**{**data, "first_step": data["first_step"] and Stepped(**data["first_step"])})

@@ -1,0 +1,1 @@
+"""Finds the user's lines that a child has run."""

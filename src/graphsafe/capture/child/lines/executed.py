@@ -1,0 +1,189 @@
+"""Records which lines of the user's code ran, and from where each line that stores something was reached."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+from graphsafe.capture.shared.frames import absolute, is_user_file, user_frames
+from graphsafe.report.model import CallSite
+
+_MUTATORS = frozenset(
+    "append extend insert add update setdefault appendleft pop popleft popitem remove discard clear rotate".split()
+)
+
+
+_NAMESPACES = frozenset({".__dict__", "vars()", "globals()"})
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The place that a statement writes to. `name` is `.name` for an attribute or its elements, and `name` for a
+    variable. `key` is the element as a path writes it, if it is a constant."""
+
+    name: str | None
+    key: str | None = None
+
+
+@dataclass
+class Executed:
+    """`lines`: file -> the lines that ran. `stores`: (file, line) of a store -> the user's frames that reached it."""
+
+    lines: dict[str, set[int]] = field(default_factory=dict)
+    stores: dict[tuple[str, int], tuple[CallSite, ...]] = field(default_factory=dict)
+    callers: dict[CodeType, tuple[CallSite, ...]] = field(default_factory=dict)
+    "A function that ran -> the user's frames that called it first."
+
+    def caller_of(self, function: Any) -> tuple[CallSite, ...]:
+        """The frames that called a plain Python function; empty if it did not run."""
+        return self.callers.get(function.__code__, ()) if isinstance(function, FunctionType) else ()
+
+    def writer_of(self, path: str) -> tuple[CallSite, ...]:
+        """The frames of the last line that ran and stores to a path of state.
+
+        An element is looked up by its container and key, then by its key alone if a single line stores under it. Empty
+        if no line is known.
+        """
+        held, key = _split(path)
+        name = held.split("[")[0].rpartition(".")[2] or held
+        for wanted in (f".{name}", name):
+            for exact in (True, False):
+                for place, frames in reversed(self.stores.items()):
+                    if any(store.name == wanted and _may_be(key, store.key, exact) for store in _stored(place)):
+                        return frames
+        wanted_key = key or f"[{name!r}]"
+        found = [
+            frames
+            for place, frames in self.stores.items()
+            for store in _stored(place)
+            if store.key == wanted_key and (key is not None or store.name in _NAMESPACES)
+        ]
+        return found[0] if len(found) == 1 else ()
+
+
+def _stored(place: tuple[str, int]) -> frozenset[Store]:
+    file, line = place
+    return stores_of(file).get(line, frozenset())
+
+
+def _split(path: str) -> tuple[str, str | None]:
+    """A path without its last `[...]`, and that last part."""
+    if not path.endswith("]"):
+        return path, None
+    depth = 0
+    for at in range(len(path) - 1, -1, -1):
+        depth += (path[at] == "]") - (path[at] == "[")
+        if depth == 0:
+            return path[:at], path[at:]
+    return path, None
+
+
+def _may_be(wanted: str | None, stored: str | None, exact: bool) -> bool:
+    """Return whether a store under `stored` may be one under `wanted`; unless `exact`, also if either is unknown."""
+    return wanted == stored or (not exact and None in (wanted, stored))
+
+
+@contextmanager
+def lines_traced(ran: Executed) -> Iterator[None]:
+    """Record every line of the user's code that this thread runs."""
+
+    def local(frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            file, line = absolute(frame.f_code.co_filename), frame.f_lineno
+            ran.lines.setdefault(file, set()).add(line)
+            if (file, line) not in ran.stores and line in stores_of(file):
+                ran.stores[file, line] = user_frames(frame)[0]
+        return local
+
+    def calls(frame: FrameType, event: str, argument: Any) -> Any:
+        if not is_user_file(frame.f_code.co_filename):
+            return None
+        if frame.f_code not in ran.callers:
+            ran.callers[frame.f_code] = user_frames(frame.f_back)[0] if frame.f_back is not None else ()
+        return local
+
+    before = sys.gettrace()
+    sys.settrace(calls)
+    threading.settrace(calls)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+        threading.settrace(before)
+
+
+@functools.cache
+def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
+    """Line -> the places that outlive the call and that statements on the line store to: attributes, elements, and
+    variables declared global or nonlocal."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return {}
+    found: dict[int, set[Store]] = {}
+    nodes = list(ast.walk(tree))
+    outer = {name for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
+    for node in nodes:
+        for target in _targets(node):
+            store = _store(target)
+            if store.name in outer or not isinstance(target, ast.Name):
+                found.setdefault(node.lineno, set()).add(store)  # type: ignore[attr-defined]
+    return {line: frozenset(stores) for line, stores in found.items()}
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return [part for target in node.targets for part in _parts(target)]
+    if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
+        return [node.target]
+    if not isinstance(node, ast.Call):
+        return []
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATORS:
+        return [_element_of(node.func.value)]
+    if isinstance(node.func, ast.Name) and node.func.id == "next" and node.args:
+        return [_element_of(node.args[0])]
+    if isinstance(node.func, ast.Name) and node.func.id == "setattr" and len(node.args) > 1:
+        return [node.args[1]]
+    return []
+
+
+def _element_of(container: ast.expr) -> ast.expr:
+    """Return an expression for an unknown element of the container."""
+    return ast.Subscript(container, ast.Name("_"))
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    return (
+        [part for element in target.elts for part in _parts(element)]
+        if isinstance(target, (ast.Tuple, ast.List))
+        else [target]
+    )
+
+
+def _is_data(target: ast.expr) -> bool:
+    """Return whether the target is `tensor.data`: that store gives the tensor other memory, so the tensor itself is
+    stored to."""
+    return isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute)
+
+
+def _store(target: ast.expr) -> Store:
+    key = None
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        key = f"[{target.slice.value!r}]"
+    while isinstance(target, (ast.Subscript, ast.Starred)) or _is_data(target):
+        target = target.value  # type: ignore[attr-defined]
+    if isinstance(target, ast.Attribute):
+        return Store(f".{target.attr}", key)
+    if isinstance(target, ast.Call) and isinstance(target.func, ast.Name):
+        return Store(f"{target.func.id}()", key)
+    if isinstance(target, ast.Constant):
+        return Store(f".{target.value}" if isinstance(target.value, str) else None)
+    return Store(target.id if isinstance(target, ast.Name) else None, key)

@@ -1,0 +1,92 @@
+"""Finds calls of a step that return something else every time: the host's clocks and sources of random numbers.
+
+A profile function sees every call of a C function with the function itself, whatever name the user's code imported it
+under; NumPy's own functions it does not see, so those of `numpy.random` are wrapped. The calls explain a finding;
+`probes/twin.py` decides whether their results reach the graph.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Literal
+
+from graphsafe.capture.answers.step import HostCall
+from graphsafe.capture.shared.frames import user_frames
+
+_CLOCKS = frozenset(
+    [f"time.{name}{unit}" for name in ("time", "monotonic", "perf_counter", "process_time") for unit in ("", "_ns")]
+    + ["time.thread_time", "time.clock_gettime", "time.localtime", "time.gmtime"]
+    + ["datetime.now", "datetime.utcnow", "datetime.today", "date.today"]
+)
+_NUMPY_DRAWS = (
+    "rand randn randint random random_sample uniform normal standard_normal choice permutation shuffle "
+    "binomial poisson beta gamma exponential"
+).split()
+_ENTROPY = frozenset({"posix.urandom", "nt.urandom", "posix.getrandom"})
+
+
+@contextmanager
+def host_calls_watched(sink: Callable[[HostCall], None]) -> Iterator[None]:
+    def watch(frame: FrameType, event: str, function: Any) -> None:
+        if event != "c_call":
+            return
+        kind = _kind(function)
+        if kind is not None:
+            frames, span = user_frames(frame)
+            if frames:
+                sink(HostCall(kind, _name(function), frames, span))
+
+    before = sys.getprofile()
+    with _numpy_wrapped(sink):
+        sys.setprofile(watch)
+        threading.setprofile(watch)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+            threading.setprofile(None)
+
+
+@contextmanager
+def _numpy_wrapped(sink: Callable[[HostCall], None]) -> Iterator[None]:
+    module: Any = sys.modules.get("numpy.random")
+    originals = {name: getattr(module, name) for name in _NUMPY_DRAWS if hasattr(module, name)}
+
+    def watched(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            frames, span = user_frames()
+            if frames:
+                sink(HostCall("random", f"numpy.random.{name}", frames, span))
+            return original(*args, **kwargs)
+
+        return draw
+
+    for name, original in originals.items():
+        setattr(module, name, watched(name, original))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(module, name, original)
+
+
+def _kind(function: Any) -> Literal["clock", "random"] | None:
+    # Only the object that a builtin is bound to is looked at: an attribute of the user's objects could run their code.
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, random.Random) or type(owner).__module__.startswith("numpy.random"):
+        return "random" if function.__name__ not in ("seed", "getstate", "setstate") else None
+    name = _name(function)
+    return "clock" if name in _CLOCKS else "random" if name in _ENTROPY else None
+
+
+def _name(function: Any) -> str:
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, type):
+        return f"{owner.__name__}.{function.__name__}"
+    module = getattr(function, "__module__", None) or type(owner).__module__
+    return f"{module}.{function.__name__}"

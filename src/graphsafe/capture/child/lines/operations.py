@@ -1,0 +1,139 @@
+"""Records the operations of a step as a capture would fix them: names, shapes, numbers, and the lasting memory they
+use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.valueless import is_valueless, memory_key
+
+Aspect = Literal["operation", "number", "shape", "memory"]
+_COPIES = ("aten.copy_", "aten._to_copy", "aten.copy.")
+_MOST_ELEMENTS = 1_000
+"Number of elements of a list that are compared; the rest is ignored."
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call of an operator. `numbers`, `shapes` and `memory` have an entry for each argument, in order."""
+
+    name: str
+    numbers: tuple[str, ...]
+    "Python numbers, text, and the values of host tensors with one element."
+    shapes: tuple[str, ...]
+    memory: tuple[str, ...]
+    "For a tensor over memory from before the steps: its path, and its offset in that memory."
+
+    def differs(self, other: Operation) -> Aspect | None:
+        """Return the first aspect in which the calls differ, or None."""
+        if self.name != other.name:
+            return "operation"
+        if self.shapes != other.shapes:
+            return "shape"
+        if self.numbers != other.numbers:
+            return "number"
+        return "memory" if self.memory != other.memory else None
+
+    def text(self, aspect: Aspect, other: Operation) -> str:
+        """Return in words what this call has in an aspect in which `other` differs."""
+        if aspect == "operation":
+            return self.name
+        mine, theirs = self._of(aspect), other._of(aspect)
+        differing = [one for one, another in zip(mine, theirs, strict=False) if one != another]
+        return differing[0] if differing else f"{len(mine)} arguments"
+
+    def _of(self, aspect: Aspect) -> tuple[str, ...]:
+        return {"number": self.numbers, "shape": self.shapes, "memory": self.memory}.get(aspect, ())
+
+
+@dataclass(slots=True)
+class _Arguments:
+    """The arguments of one call, as far as they were looked at."""
+
+    on_device: bool = False
+    numbers: list[str] = field(default_factory=list)
+    shapes: list[str] = field(default_factory=list)
+    memory: list[str] = field(default_factory=list)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, (list, tuple)) else []
+
+
+class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Hands each operation of the device to `sink` while it runs, so that the sink can look at the running stack."""
+
+    supports_higher_order_operators = True
+
+    def __init__(
+        self,
+        sink: Callable[[Operation], None],
+        lasting: Mapping[int, str],
+        on_device: Callable[[torch.Tensor], bool],
+    ) -> None:
+        """`lasting`: address of a storage that lives through all steps -> its path."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._sink = sink
+        self._lasting = lasting
+        self._on_device = on_device
+        self.host_written: dict[int, torch.Tensor] = {}
+        "Host tensors that operations of the device wrote, by address."
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False: being skipped would import dynamo, which takes seconds."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        values = [*args, *(kwargs or {}).values()]
+        seen = _Arguments()
+        with outside_modes():
+            self._read(values, seen, copies=str(func).startswith(_COPIES))
+        result = func(*args, **(kwargs or {}))
+        with outside_modes():
+            if seen.on_device or any(self._on_device(tensor) for tensor in _tensors(result)):
+                self._sink(Operation(str(func), tuple(seen.numbers), tuple(seen.shapes), tuple(seen.memory)))
+                self._note_written(func, args, kwargs or {})
+        return result
+
+    def _read(self, values: Sequence[Any], seen: _Arguments, copies: bool) -> None:
+        for value in values[:_MOST_ELEMENTS]:
+            if isinstance(value, torch.Tensor):
+                on_device = self._on_device(value)
+                seen.on_device = seen.on_device or on_device
+                seen.shapes.append(f"{value.dtype} {list(value.shape)}")
+                seen.memory.append(self._place(value))
+                # Each replay reads pinned memory anew for a copy, while a kernel keeps the value it was given.
+                if value.numel() == 1 and type(value) is torch.Tensor and not copies and self._is_readable(value):
+                    seen.numbers.append(f"{value.item()} on the host")
+            elif isinstance(value, (list, tuple)):
+                self._read(value, seen, copies)
+            elif isinstance(value, (bool, int, float, complex, str)):
+                seen.numbers.append(repr(value))
+
+    def _note_written(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if not isinstance(func, torch._ops.OpOverload):
+            return
+        for position, argument in enumerate(func._schema.arguments):
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            written = argument.alias_info is not None and argument.alias_info.is_write
+            if written and isinstance(value, torch.Tensor) and self._is_readable(value):
+                self.host_written.setdefault(value.data_ptr(), value.detach())
+
+    def _is_readable(self, tensor: torch.Tensor) -> bool:
+        return not (self._on_device(tensor) or is_valueless(tensor))
+
+    def _place(self, tensor: torch.Tensor) -> str:
+        try:
+            path = self._lasting.get(memory_key(tensor))
+        except (RuntimeError, NotImplementedError):  # a tensor class without memory of its own
+            return ""
+        return "" if path is None else f"{path} from element {tensor.storage_offset()}"

@@ -1,0 +1,249 @@
+"""Replays many times, to see what grows, slows down, drifts from eager steps or fails late.
+
+Between replays the values of changed tensors are put back, because a cache must not overflow. Names keep their
+bindings, because that is where a refresh leaks. At ten points garbage is collected, memory is measured, freed memory is
+overwritten (which shows a graph that still reads it), and the replay is compared with an eager step. If the inputs
+repeat in turn, the outputs of each replay are compared with earlier outputs for the same inputs.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.answers.long_run import LongRun, Point
+from graphsafe.capture.child.compare import INCOMPARABLE, Spread, difference
+from graphsafe.capture.child.expected import EXPECTED, Expected
+from graphsafe.capture.child.memory_use import memory_held
+from graphsafe.capture.child.session import REPLAYS, Session, host_values
+from graphsafe.capture.child.state import Reach, Snapshot, Undo, copies_of, inputs_of, reach_of
+from graphsafe.capture.child.state.objects import code_of
+from graphsafe.capture.child.state.snapshot import Bindings
+from graphsafe.capture.child.targets import TargetError, describe
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.shared.frames import written_at
+from graphsafe.report.probes.memory import Drift, Keeping, LateFailure, Moved
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.device.protocol import Recording
+
+_POINTS = 10
+_TIMED = 5
+_WATCHED = 20
+"Number of replays for finding the lines that keep memory."
+_MOST_SURPRISES = 50
+"""Number of replays that differ from an earlier one and are compared with an eager step; a step with float atomics has
+many."""
+_STATM = "/proc/self/statm"
+
+
+def long_run(session: Session, recording: Recording, replays: int) -> LongRun:
+    session.load_sets()
+    session.capture_path = True
+    run = _LongRun(session, recording)
+    marks = {max(1, round(replays * point / _POINTS)) for point in range(1, _POINTS + 1)}
+    for number in range(1, replays + 1):
+        try:
+            run.replay(number)
+            if number in marks:
+                run.look(number)
+        except TargetError as error:
+            run.stopped = f"after {number - 1} replays: {error.line}"
+            break
+        except Exception as error:
+            run.failure = LateFailure(number, run.right_until, describe(error))
+            break
+    else:
+        run.look_for_lines(replays)
+    return run.answer(replays)
+
+
+class _LongRun:
+    def __init__(self, session: Session, recording: Recording) -> None:
+        self.failure: LateFailure | None = None
+        self.stopped: str | None = None
+        "The failure of the user's code that ended the run early."
+        self.right_until = 0
+        "The last replay that is known to have ended well. The device runs behind the host."
+        self._session = session
+        self._recording = recording
+        folder = session.channel.folder
+        expected = Expected.load(folder) if (folder / EXPECTED).exists() else None
+        self._noise = Spread() if expected is None else expected.noise
+        self._rounding = (None if expected is None else expected.rounding) or Spread()
+        self._keep_at_hand()
+        self._undo = self._what_changes()
+        self._begun = time.perf_counter()
+        self._since = 0
+        self._drifts: dict[str, Drift] = {}
+        self._points: list[Point] = []
+        self._compared = 0
+        self._surprises = 0
+        self._given: dict[int, dict[str, str]] = {}
+        "Set of inputs -> digests of the outputs."
+        self._places = {path: tensor.data_ptr() for path, tensor in self._state().items()}
+        self._keeping: tuple[Keeping, ...] = ()
+        self._moved: dict[str, int] = {}
+        "State that moved to other memory -> the replay after which that was seen."
+
+    def _keep_at_hand(self) -> None:
+        """Keep generators and inputs at hand, which each replay needs."""
+        session = self._session
+        reach = reach_of(session.subject)
+        session.generators = Reach(generators=reach.generators, host_generators=reach.host_generators)
+        if not self._comes_back:
+            return
+        inputs = inputs_of(session.subject)
+        copies = []
+        for k, values in enumerate(session.sets, start=1):
+            session.put_inputs(k)
+            copies.append(dict(zip(values, copies_of(session.device, [inputs[path] for path in values]), strict=True)))
+        session.sets = tuple(copies)
+
+    def _what_changes(self) -> Undo:
+        """Return the undo for everything that a replay writes."""
+        session = self._session
+        session.put_inputs(1)
+        state = Snapshot(session.device, session.subject, clear_caches=False)
+        self._recording.replay()
+        session.device.synchronize()
+        return Undo(session.device, state)
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        inputs = inputs_of(self._session.subject)
+        return {path: one for path, one in reach_of(self._session.subject).tensors.items() if path not in inputs}
+
+    @property
+    def _comes_back(self) -> bool:
+        """Return whether inputs repeat in turn."""
+        return self._session.subject.refresh is None
+
+    @property
+    def _compares_each(self) -> bool:
+        """Return whether each replay is compared. Several ranks do not: they would have to agree each time whether to
+        make an eager step."""
+        return self._comes_back and self._session.ranks.size == 1
+
+    def _inputs_of(self, number: int) -> int:
+        return (number - 1) % REPLAYS + 1 if self._comes_back else number
+
+    def replay(self, number: int) -> None:
+        self._undo.undo()
+        self._session.put_inputs(self._inputs_of(number))
+        self._recording.replay()
+        if self._compares_each and self._surprises < _MOST_SURPRISES:
+            self._compare_with_before(number)
+
+    def _compare_with_before(self, number: int) -> None:
+        """Compare with earlier outputs. A different result is wrong only if an eager step does not give it either."""
+        session, k = self._session, self._inputs_of(number)
+        outputs = session.outputs_of(self._recording.outputs).tensors
+        digests = session.device.digests(outputs)
+        before = self._given.setdefault(k, digests)
+        self.right_until = number
+        self._compared += 1
+        if digests != before:
+            self._surprises += 1
+            self._given[k] = digests
+            self._compare(number, host_values(session.device, outputs), self._eager(number))
+
+    def look(self, number: int) -> None:
+        session, device = self._session, self._session.device
+        device.synchronize()
+        step_ms = (time.perf_counter() - self._begun) * 1000 / (number - self._since)
+        gc.collect()
+        memory = device.memory()
+        times = [device.time_ms(self._recording.replay, 1) for _ in range(_TIMED)]
+        known = [time for time in times if time is not None]
+        self._points.append(
+            Point(
+                number,
+                device_bytes=memory.allocated,
+                pool_bytes=self._recording.pool_bytes(),
+                host_bytes=_host_bytes(),
+                ms=statistics.median(known) if known else None,
+                step_ms=step_ms if known else None,
+            )
+        )
+        for path, tensor in self._state().items():
+            if tensor.data_ptr() != self._places.get(path, tensor.data_ptr()):
+                self._moved.setdefault(path, number)
+        self._undo.undo()
+        session.seed(self._inputs_of(number))
+        device.reuse_freed()
+        self._recording.replay()
+        device.synchronize()
+        ours = host_values(device, session.outputs_of(self._recording.outputs).tensors)
+        self._compare(number, ours, self._eager(number))
+        self._compared += 0 if self._compares_each else 1
+        self.right_until = number
+        self._begun, self._since = time.perf_counter(), number
+
+    def look_for_lines(self, replays: int) -> None:
+        """If more memory is in use than at first, run a few more replays to find the lines that keep it."""
+        first, last = (self._points[at].device_bytes for at in (0, -1))
+        if first is None or last is None or last <= first:
+            return
+        try:
+            with self._session.device.watch_memory() as events:
+                for number in range(replays + 1, replays + 1 + _WATCHED):
+                    self.replay(number)
+        except Exception:  # a refresh may not support more replays than were asked for
+            return
+        lines = sorted(memory_held(events).lines, key=lambda line: -line.kept)
+        self._keeping = tuple(Keeping(round(line.kept / _WATCHED), line.frames) for line in lines if line.kept)
+
+    def _eager(self, number: int) -> dict[str, torch.Tensor]:
+        """Return the results of an eager step in place of this replay."""
+        session = self._session
+        bindings = Bindings(reach_of(session.subject), clear_caches=False)
+        self._undo.undo()
+        session.seed(self._inputs_of(number))
+        outputs = host_values(session.device, session.outputs_of(session.path_step()).tensors)
+        bindings.put_back()
+        return outputs
+
+    def _compare(self, number: int, ours: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> None:
+        with outside_modes():
+            for name, value in theirs.items():
+                apart = difference(ours[name], value) if name in ours else INCOMPARABLE
+                bounds = [spread.bound(name, value) for spread in (self._noise, self._rounding)]
+                bound = None if None in bounds else max(bound or 0.0 for bound in bounds)
+                if apart.is_beyond(bound):
+                    self._drifts.setdefault(name, Drift(name, number, apart.largest, bound))
+
+    def answer(self, replays: int) -> LongRun:
+        """Return what was measured; drifts with the state that moved in the same look."""
+        refresh = self._session.subject.refresh
+        moved = tuple(Moved(path, replay) for path, replay in self._moved.items())
+        return LongRun(
+            replays=replays,
+            compared=self._compared,
+            points=tuple(self._points),
+            keeping=self._keeping,
+            moved=moved,
+            # Only state that moved in the same look: later drifts were not made from state that moved earlier.
+            drifts=tuple(
+                replace(one, moved=tuple(each.path for each in moved if each.replay == one.replay))
+                for one in self._drifts.values()
+            ),
+            failure=self.failure,
+            stopped=self.stopped,
+            refresh=None if refresh is None else written_at(code_of(refresh)),
+        )
+
+
+def _host_bytes() -> int | None:
+    """Return the host memory of this process, if the system tells."""
+    try:
+        with open(_STATM, encoding="ascii") as numbers:
+            return int(numbers.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,85 @@
+"""Finds functions that the target has marked: to run eagerly between graphs, or to be a graph of their own."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.shared.frames import absolute, function_name
+from graphsafe.report.model import CallSite
+
+if TYPE_CHECKING:
+    from graphsafe.capture.plan.child.causes import Cause
+
+_PACKAGE = "breakable_cuda_graphs"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mark:
+    """A marked function."""
+
+    path: str
+    line: int
+    "The line where it begins, decorators included."
+    last: int
+    function: str | None
+
+    def holds(self, frames: Iterable[CallSite]) -> bool:
+        """Return whether these frames pass through it."""
+        return any(
+            (frame.path, frame.function) == (self.path, self.function) and self.line <= frame.line <= self.last
+            for frame in frames
+        )
+
+
+def mark_of(function: Any) -> Mark | None:
+    """Return the mark of a function or of a module's `forward`; None if it has no Python code."""
+    owner = getattr(function, "forward", function)
+    code = getattr(getattr(owner, "__func__", owner), "__code__", None)
+    if not isinstance(code, CodeType):
+        return None
+    last = max([code.co_firstlineno, *(line for *_, line in code.co_lines() if line is not None)])
+    return Mark(absolute(code.co_filename), code.co_firstlineno, last, function_name(code))
+
+
+def eager_marks() -> tuple[Mark, ...]:
+    """Functions marked with `no_graph` of breakable-cuda-graphs, if the target has imported it."""
+    package = sys.modules.get(_PACKAGE)
+    if package is None or package.__file__ is None:
+        return ()
+    gc.unfreeze()  # otherwise objects that were imported before this process was forked are not listed
+    wrappers = [
+        found
+        for found in gc.get_objects()
+        if type(found) is FunctionType
+        and found.__code__.co_filename == package.__file__
+        and found.__module__ != _PACKAGE
+        and hasattr(found, "__wrapped__")
+    ]
+    marks = [mark_of(wrapper.__wrapped__) for wrapper in wrappers]
+    return tuple(sorted({mark for mark in marks if mark is not None}))
+
+
+def judged(
+    causes: Sequence[Cause], running: Sequence[tuple[CallSite, ...]], eager: Sequence[Mark], graphed: Sequence[Mark]
+) -> tuple[list[Cause], list[Mark]]:
+    """Return the causes that the marks leave to a graph, one a line, and the functions that are marked to run eagerly
+    though nothing in them has to. `running`: the frames of all that a step does; a mark that is not met in it says
+    nothing."""
+    eager = [mark for mark in eager if any(mark.holds(frames) for frames in running)]
+
+    def is_left(cause: Cause) -> bool:
+        if eager and not any(mark.holds(cause.frames) for mark in eager):
+            return True
+        return any(mark.holds(cause.frames) for mark in graphed)
+
+    missing: dict[CallSite, Cause] = {}
+    for cause in sorted(causes, key=lambda one: one.derived):
+        if is_left(cause):
+            missing.setdefault(cause.line, cause)
+    needless = [mark for mark in eager if not any(mark.holds(cause.frames) for cause in causes)]
+    return list(missing.values()), needless

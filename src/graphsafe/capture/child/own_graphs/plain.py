@@ -1,0 +1,45 @@
+"""Builds the target without its own CUDA graphs: `torch.compile` and `make_graphed_callables` return what they are
+given. Both promise the same results as the code that they are given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+graphed: list[Any] = []
+"Callables that the target gave to `make_graphed_callables` or `torch.compile` since `left_out` was entered."
+
+
+@contextmanager
+def left_out() -> Iterator[None]:
+    """Leave out graphs while the target is built. The functions themselves are changed, because its module may have
+    been imported before and have bound their names."""
+    from torch.cuda import graphs
+
+    make: Any = graphs.make_graphed_callables
+    code = make.__code__
+    graphed.clear()
+    make.__code__ = _as_they_are.__code__
+    try:
+        yield
+    finally:
+        make.__code__ = code
+
+
+def run_uncompiled() -> None:
+    """Make compiled functions run as they were written from now on."""
+    if "torch._dynamo" in sys.modules:
+        import torch
+
+        torch.compiler.set_stance("force_eager")
+
+
+def _as_they_are(
+    callables: Any, sample_args: Any, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool: Any = None
+) -> Any:
+    from graphsafe.capture.child.own_graphs import plain
+
+    plain.graphed.extend(callables if isinstance(callables, tuple) else (callables,))
+    return callables

@@ -1,0 +1,36 @@
+"""Steps a target with its own graphs, in a child, and compares with the reference, which was built without them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.own_graphs import Given
+from graphsafe.capture.child.probes.capture import Replays, given_reference
+from graphsafe.capture.child.session import Session, opened
+
+if TYPE_CHECKING:
+    from graphsafe.capture.shared.job import Channel, Job
+
+
+class _Steps:
+    """Steps of the target as it is, in the form that `Replays` needs."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.outputs: Any = None
+
+    def replay(self) -> None:
+        self.outputs = self._session.step()
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        given = given_reference(session)
+        if given is None:
+            return  # no fault is known
+        built, reference = given
+        with session.device.capture_stream():
+            session.warm_up()
+        replays = Replays(session, _Steps(session), reference)  # type: ignore[arg-type]
+        replays.run(built, first_step=False)
+        channel.tell(Given(replays.against("its own graphs"), tuple(replays.different)))

@@ -1,0 +1,31 @@
+"""Watches how a step uses its own CUDA graphs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.own_graphs import OwnGraphs
+
+if TYPE_CHECKING:
+    from graphsafe.capture.child.session import Session
+    from graphsafe.report.model import CallSite
+
+
+@contextmanager
+def own_graphs_watched(session: Session) -> Iterator[Callable[[], OwnGraphs]]:
+    """Watch steps for graphs that they replay. Give a function that returns what was seen so far."""
+    replays: list[tuple[CallSite, ...]] = []
+    with session.device.watch_replays(replays.append):
+        yield lambda: OwnGraphs(tuple(dict.fromkeys(replays)), bool(replays or _skips()) and _has_trees())
+
+
+def _has_trees() -> bool:
+    return "torch._inductor.cudagraph_trees" in sys.modules
+
+
+def _skips() -> int:
+    dynamo: Any = sys.modules.get("torch._dynamo.utils")
+    return 0 if dynamo is None else int(dynamo.counters["inductor"]["cudagraph_skips"])

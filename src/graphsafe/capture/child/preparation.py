@@ -1,0 +1,269 @@
+"""Makes imports once for all children, in a process that they fork from, if that changes nothing for them.
+
+A fork copies memory and one thread. So imports are shared only if they left CUDA untouched, started no thread that a
+fork would lose and no process, opened no file, and left torch's random numbers alone. Else every child imports for
+itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib
+import os
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.child.state.generators import seed_host
+from graphsafe.capture.child.targets import TargetError, load_module
+from graphsafe.capture.device import open_device
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.processes.descendants import descendants
+from graphsafe.capture.processes.originals import decode, leave, read_text
+from graphsafe.capture.shared.frames import absolute
+from graphsafe.capture.shared.job import IMPORTS, Job, write_json
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.protocol import Device
+    from graphsafe.report.probes.construct import Attempt
+
+_NOT_INITIALIZED = 3
+"CUDA_ERROR_NOT_INITIALIZED"
+_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
+_SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_SHAREABLE_FILES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/nvidia")
+_SHAREABLE_THREADS = ("jemalloc_bg_thd",)
+"""The names that threads give themselves. The allocator that pyarrow brings, and so pandas, scikit-learn and, if it is
+installed, transformers, handles forks: in the child it works without its thread (jemalloc, background_thread.c)."""
+
+
+class NotShareable(Exception):
+    """Children have to make their imports themselves. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    where: str
+    "The file or module of the target."
+    module: Any
+    device: Device | None
+    "The entered simulated device. A real device is entered by each child, because CUDA does not survive a fork."
+    random_state: tuple[Any, ...]
+    "The random state of Python and numpy after the import."
+
+
+_prepared: Prepared | None = None
+_entered = ExitStack()
+"Context managers that stay entered for the life of the process."
+_modules_at_start: frozenset[str] = frozenset()
+
+
+def prepared(job: Job) -> Prepared | None:
+    """Return the preparation for this job that the process has inherited by its fork, or None."""
+    if _prepared is None or _prepared.where != job.where:
+        return None
+    return _prepared if _prepared.device is None or _prepared.device.name == job.device else None
+
+
+def restore_random_state(ready: Prepared) -> None:
+    """Restore the random state after the import, which may draw from it (`rich` does). Python seeds itself anew in
+    every fork."""
+    python, numpys = ready.random_state
+    random.setstate(python)
+    if numpys is not None:
+        sys.modules["numpy"].random.set_state(numpys)
+
+
+def prepare(job: Job) -> None:
+    """Import the target's module for the children that will be forked here. Raises NotShareable."""
+    global _prepared
+    device: Device | None = None
+    if job.device.startswith("sim"):
+        device = open_device(job.device)
+        _entered.enter_context(device.entered())
+    attempts: list[Attempt] = []
+    _seed(device, job)
+    with _watched(device), nullcontext() if device is None else device.watch_captures(attempts.append):
+        try:
+            module = load_module(job.where)
+        except TargetError as error:
+            raise NotShareable(error.line) from None
+    if attempts:
+        raise NotShareable("it captures a graph when it is imported")
+    _prepared = Prepared(job.where, module, device, _random_state())
+
+
+def note_modules() -> None:
+    """Note, at the start of a child, which modules it has inherited."""
+    global _modules_at_start
+    _modules_at_start = frozenset(sys.modules)
+
+
+def tell_imports(folder: Path) -> None:
+    """Tell what a build child has imported since its start, so that its siblings can share it."""
+    modules = [[name, _origin(name)] for name in list(sys.modules) if name not in _modules_at_start]
+    write_json(folder / IMPORTS, {"modules": modules, "surroundings": _surroundings(), "random": _random_digest()})
+
+
+def follow(folder: Path) -> None:
+    """Import the libraries that the build child imported while it built. Raises NotShareable, also if that gives other
+    modules or leaves the process otherwise: then the factory's work before these imports matters."""
+    assert _prepared is not None
+    if _prepared.device is None:
+        # The modes that watch steps on a GPU keep Dynamo out of themselves. For that torch imports it, which takes
+        # seconds.
+        with _watched(None):
+            importlib.import_module("torch._dynamo")
+    reported = decode(read_text(f"{folder}/{IMPORTS}"))
+    origins: dict[str, str | None] = dict(reported["modules"])
+    before = frozenset(sys.modules)
+    restore_random_state(_prepared)
+    with _watched(_prepared.device):
+        for name, origin in origins.items():
+            if origin is not None and any(site in origin for site in _SITES) and name not in sys.modules:
+                try:
+                    importlib.import_module(name)
+                except BaseException:
+                    continue  # import it as the build child did, or it will be missing below
+    new = [name for name in list(sys.modules) if name not in before]
+    different = [name for name in new if name not in origins or origins[name] != _origin(name)]
+    if different:
+        raise NotShareable(f"{different[0]} is another module than in the build child")
+    if reported["surroundings"] != _surroundings():
+        raise NotShareable("the factory changes the environment or the path")
+    if reported["random"] != _random_digest():
+        raise NotShareable("the factory draws random numbers of Python or numpy")
+
+
+@contextmanager
+def _watched(device: Device | None) -> Iterator[None]:
+    """Raise NotShareable if the code inside leaves something that forked children would lack or share."""
+    process = os.getpid()
+    files, threads, drawn = _open_files(), threading.active_count(), _torch_state(device)
+    try:
+        with asking_without_cuda():
+            yield
+    finally:
+        if os.getpid() != process:
+            leave(0)  # a copy of this process that the module has forked
+    if descendants(process):
+        raise NotShareable("it starts a process")
+    if _open_files() - files:
+        raise NotShareable("it leaves a file or a connection open")
+    if _torch_state(device) != drawn:
+        raise NotShareable("it seeds torch or draws random numbers from it")
+    if _cuda_started():
+        raise NotShareable("it starts CUDA")
+    # Compare after a fork, because OpenBLAS, for one, ends its threads before it.
+    new = _thread_names()[threads:]
+    if threading.active_count() > threads or new:
+        raise NotShareable(f"it starts a thread ({new[-1]})" if new else "it starts a thread")
+
+
+@contextmanager
+def asking_without_cuda() -> Iterator[None]:
+    """Let modules ask whether there is a GPU without starting CUDA here: torch then asks only the driver's management
+    library."""
+    before = os.environ.get(_NVML)
+    os.environ[_NVML] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_NVML, None) if before is None else os.environ.__setitem__(_NVML, before)
+
+
+def _cuda_started() -> bool:
+    import torch
+
+    if _library_started():
+        return True
+    # torch notes in a forked child that its parent has asked the CUDA runtime, after which it refuses to start CUDA.
+    pid = os.fork()
+    if pid == 0:
+        refuses = True
+        try:
+            refuses = bool(getattr(torch._C, "_cuda_isInBadFork", bool)())
+        finally:
+            leave(1 if refuses else 0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
+
+
+def _library_started() -> bool:
+    """Return whether any code has loaded and initialised the driver's library."""
+    for line in read_text("/proc/self/maps").splitlines():
+        path = line.partition("/")[2]
+        if "libcuda.so" in path:
+            return bool(ctypes.CDLL(f"/{path}").cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _NOT_INITIALIZED)
+    return False
+
+
+def _thread_names() -> list[str]:
+    """Return the names of this process's threads, the oldest first, without those that a fork may lose."""
+    names = []
+    for number in sorted(map(int, os.listdir("/proc/self/task"))):
+        with suppress(OSError):  # the thread has ended
+            name = read_text(f"/proc/self/task/{number}/comm").strip()
+            if name not in _SHAREABLE_THREADS:
+                names.append(name)
+    return names
+
+
+def _open_files() -> set[str]:
+    """Return open files by number and name, without those that several processes may read alike."""
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            name = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+        if not name.startswith(_SHAREABLE_FILES):
+            found.add(f"{number} {name}")
+    return found
+
+
+def _seed(device: Device | None, job: Job) -> None:
+    """Seed as a child does before its import; a real device is seeded by each child."""
+    import torch
+
+    seed_host(job.first_seed)
+    if device is None:
+        torch.default_generator.manual_seed(job.first_seed)
+    else:
+        device.seed(job.first_seed)
+
+
+def _torch_state(device: Device | None) -> tuple[Any, ...]:
+    import torch
+
+    with outside_modes():
+        host = torch.default_generator.get_state().numpy().tobytes()
+    return host, None if device is None else dict(device.random_states())
+
+
+def _random_state() -> tuple[Any, ...]:
+    numpy = sys.modules.get("numpy")
+    return random.getstate(), None if numpy is None else numpy.random.get_state()
+
+
+def _random_digest() -> str:
+    python, numpys = _random_state()
+    plain = [part.tobytes() if hasattr(part, "tobytes") else part for part in numpys or ()]
+    return hashlib.sha256(repr((python, plain)).encode()).hexdigest()
+
+
+def _origin(name: str) -> str | None:
+    try:
+        return str(sys.modules[name].__spec__.origin)  # type: ignore[union-attr]
+    except Exception:  # a module may be any object
+        return None
+
+
+def _surroundings() -> list[Any]:
+    variables = sorted(item for item in os.environ.items() if item[0] != _NVML)
+    return [hashlib.sha256(repr(variables).encode()).hexdigest(), [str(path) for path in sys.path], absolute("")]

@@ -1,0 +1,372 @@
+"""The plain attempt: warm up on the capture stream, capture, replay on changed inputs, compare with the reference.
+
+Nothing here is instrumented, because an instrument changes the program; this child decides, the others explain.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from graphsafe.capture.answers.capture import Escaped, EscapedWork, Refused
+from graphsafe.capture.answers.events import CaptureFailure
+from graphsafe.capture.child.compare import INCOMPARABLE, Difference, difference, unread, worse
+from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given, Stepped
+from graphsafe.capture.child.probes.twin import compare_captures
+from graphsafe.capture.child.session import (
+    CAPTURE_SEED,
+    FIRST_SEED,
+    PAIR,
+    REPLAYS,
+    Session,
+    opened,
+)
+from graphsafe.capture.child.state import Reach, reach_of
+from graphsafe.capture.child.targets import TargetError, describe, users_code
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.protocol import NotComparable
+from graphsafe.capture.shared.job import CAPTURE, GONE
+from graphsafe.report.probes.capture import Capture
+from graphsafe.report.probes.order import Order
+from graphsafe.report.probes.probe import Error
+from graphsafe.report.probes.replay import Advances, Check, Replay
+from graphsafe.report.probes.twin import Twin
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.device.protocol import Recording
+    from graphsafe.capture.shared.job import Channel, Job
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        session.load_sets()
+        built = reach_of(session.subject).tensors
+        channel.phase("wait for the reference to be built")
+        unmatched = take_over(session, built)
+        with session.device.capture_stream():
+            session.warm_up()
+        channel.tell(Capture("skipped", "the attempt did not end", phase="capture"))
+        session.seed(CAPTURE_SEED)
+        gc.collect()
+        channel.phase(CAPTURE)
+        answer = session.device.record(session.subject)
+        channel.tell(captured(session, answer))
+        if isinstance(answer, CaptureFailure):
+            channel.tell(Refused(answer.event))
+        else:
+            escaped = [Escaped(one.op, one.frames, one.span) for one in answer.escaped()]
+            escaped += [Escaped(one.op, one.frames, one.span) for one in session.ranks.issued.beside]
+            channel.tell(EscapedWork(tuple(escaped)))
+        others = session.ranks.gather(isinstance(answer, CaptureFailure))
+        if isinstance(answer, CaptureFailure):
+            return
+        if any(others):
+            channel.tell(Replay(reason=f"rank {others.index(True)} could not capture the step", checks=()))
+            return
+        if session.ranks.any(not answer.nodes()):
+            channel.tell(Replay(reason="there is nothing in the graph", checks=()))
+            return
+        channel.tell(Twin("crashed", "it was not reached"))
+        _replay(session, answer, unmatched, built)
+        channel.tell(Twin("crashed", "the process died while capturing the step again"))
+        channel.tell(compare_captures(session, answer))
+        channel.tell(Order("crashed", "the process died while the order of nodes was looked at"))
+        channel.tell(_order(session, answer))
+
+
+def _order(session: Session, recording: Recording) -> Order:
+    session.channel.phase("look for races")
+    try:
+        races = session.device.races(recording, session.subject)
+    except NotComparable as error:
+        return Order(reason=str(error))
+    return Order("fail" if races else "pass", races=races)
+
+
+def _replay(session: Session, recording: Recording, unmatched: list[str], built: Mapping[str, torch.Tensor]) -> None:
+    session.channel.phase("wait for the reference")
+    reference = reference_of(session)
+    if session.ranks.any(reference is None or bool(unmatched)) or reference is None:
+        why = "two builds of the target differ in " + ", ".join(unmatched[:3]) if unmatched else "no reference"
+        session.channel.tell(Replay(reason=why, checks=()))
+        return
+    session.channel.tell(Replay(reason="the replays did not end", reference="independent"))
+    Replays(session, recording, reference, tell=session.channel.tell).run(built)
+
+
+def take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
+    """Start from the values that the reference started from; return the names of tensors that cannot be matched."""
+    if not _comes(session, GIVEN):
+        return []
+    given = Given.load(session.channel.folder)
+    unmatched = []
+    digests = session.device.digests(built)
+    for name, tensor in built.items():
+        if digests[name] == given.digests.get(name):
+            continue
+        if name not in given.values:
+            unmatched.append(name)
+            continue
+        session.device.store(tensor, given.values[name])
+    return unmatched
+
+
+def _comes(session: Session, name: str) -> bool:
+    """Wait for a file of the reference; return False where it will not come."""
+    folder = session.channel.folder
+    while not (folder / name).exists():
+        if (folder / GONE).exists():
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def reference_of(session: Session) -> Expected | None:
+    return Expected.load(session.channel.folder) if _comes(session, EXPECTED) else None
+
+
+def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expected] | None:
+    """Return the tensors that construction left, with the reference's values, and the reference; None if replays cannot
+    be compared with one.
+
+    For children that replay something else than the plain capture.
+    """
+    session.load_sets()
+    built = reach_of(session.subject).tensors
+    unmatched = take_over(session, built)
+    reference = reference_of(session)
+    return None if reference is None or unmatched else (built, reference)
+
+
+def captured(session: Session, answer: Recording | CaptureFailure) -> Capture:
+    """Return the probe `capture`."""
+    unknown = tuple(session.device.unknown_operations())
+    if isinstance(answer, CaptureFailure):
+        return Capture("fail", phase="capture", nodes={}, first_error=answer, unknown_operations=unknown)
+    nodes = dict(answer.nodes())
+    return Capture(
+        "pass",
+        phase="capture",
+        nodes=nodes,
+        empty=not nodes,
+        misses_work=True if answer.escaped() or session.ranks.issued.beside else None,
+        unknown_operations=unknown,
+        pool_bytes=answer.pool_bytes(),
+    )
+
+
+Law = Literal["pass", "fail", "skipped"] | None
+
+
+class Replays:
+    """Replays of a recording on changed inputs, each compared with the same step of the reference."""
+
+    def __init__(
+        self,
+        session: Session,
+        recording: Recording,
+        reference: Expected,
+        restart: Callable[[], None] = lambda: None,
+        tell: Callable[[Replay], None] = lambda replay: None,
+    ) -> None:
+        """`restart` puts back the other state of construction that a replay may read; a plain graph reads memory
+        alone. `tell` is given the probe each time that more of it is known."""
+        self._session = session
+        self._recording = recording
+        self._restart = restart
+        self._reference = reference
+        self._plain = bool(reference.refused)
+        "Whether the reference consists of plain eager steps: then rounding differences are allowed."
+        self._checks: dict[str, Check] = {}
+        self._tell = tell
+        self.result = Replay()
+        "The probe `replay`, once replays were run."
+        self.error: Exception | None = None
+        "The error that a replay raised."
+
+    def against(self, what: str) -> str | None:
+        """The reason why replays differ from eager steps, or None. `what` is their name in that reason."""
+        if self.error is not None:
+            return f"a replay of {what} failed: {describe(self.error)}"
+        if not self.result.checks:
+            return "nothing could be compared with the reference"
+        if self.different:
+            return f"replays of {what} differ from the reference in {', '.join(self.different[:3])}"
+        if self.result.rng_law not in ("pass", "skipped"):
+            return f"replays of {what} do not draw the random numbers that eager steps draw"
+        return None
+
+    @property
+    def different(self) -> list[str]:
+        """Return outputs and state that differ or cannot be compared."""
+        return [check.name for check in self.result.checks or () if check.result in ("different", None)]
+
+    def run(self, built: Mapping[str, torch.Tensor], first_step: bool = True) -> None:
+        """Run all replays. `built` are the tensors that construction left; `first_step` says whether the first step of
+        a lazy step is compared too."""
+        session = self._session
+        try:
+            for k in range(1, REPLAYS + 1):
+                session.channel.phase(f"replay {k}")
+                session.put_inputs(k)
+                self._replay()
+                self._compare(k)
+            session.channel.phase("two replays without seeding")
+            session.put_inputs(PAIR)
+            pair = []
+            for k in (PAIR, PAIR + 1):
+                advance = self._replay()
+                pair.append((advance, self._output_digests()))
+                self._compare(k)
+            law, advances = self._rng_law(pair)
+        except TargetError:
+            raise
+        except Exception as error:
+            self.error = error
+            self.result = Replay(
+                "fail", reference="independent", checks=self._reported(), first_error=Error(describe(error))
+            )
+            self._tell(self.result)
+            return
+        differs = any(check.result == "different" for check in self._checks.values())
+        lazy = self._reference.first_step if first_step else None
+        self.result = Replay(
+            "fail" if differs or law == "fail" else "pass",
+            reference="independent",
+            checks=self._reported(),
+            rng_law=law,
+            rng=advances,
+            first_step="skipped" if lazy is None else "crashed",
+        )
+        self._tell(self.result)
+        if lazy is not None:
+            session.channel.phase("a first step put back")
+            self.result = replace(self.result, first_step=self._first_step(built, lazy))
+            self._tell(self.result)
+
+    def once(self, k: int, inputs: int) -> tuple[Check, ...]:
+        """Replay on a set of inputs, and compare with step `k` of the reference."""
+        self._session.put_inputs(inputs)
+        self._replay()
+        self._compare(k)
+        return self._reported()
+
+    def _replay(self) -> int | None:
+        """Replay once, with poisoned outputs and after the allocator was used; return how far the generator moved."""
+        session, device = self._session, self._session.device
+        device.churn()
+        kept = {_storage(tensor) for tensor in reach_of(session.subject).tensors.values()}
+        for tensor in session.outputs_of(self._recording.outputs).tensors.values():
+            if _storage(tensor) not in kept and device.is_on_device(tensor):
+                device.poison(tensor)
+        before = session.offset()
+        self._recording.replay()
+        device.synchronize()
+        after = session.offset()
+        return None if before is None or after is None else after - before
+
+    def _output_digests(self) -> dict[str, str]:
+        tensors = self._session.outputs_of(self._recording.outputs).tensors
+        return self._session.device.digests(tensors)
+
+    def _compare(self, k: int) -> None:
+        session, expected = self._session, self._reference.steps[k - 1]
+        outputs = session.outputs_of(self._recording.outputs)
+        self._outputs(k, outputs, expected)
+        tensors = reach_of(session.subject).tensors
+        digests = session.device.digests({path: tensors[path] for path in expected.state if path in tensors})
+        for path, digest in expected.state.items():
+            value = expected.values.get(path)
+            if path not in tensors:
+                self._add(f"state {path}", k, INCOMPARABLE, value)
+            elif digests[path] != digest:
+                apart = INCOMPARABLE if value is None else self._apart(tensors[path], value)
+                self._add(f"state {path}", k, apart, value)
+            else:
+                self._checks.setdefault(f"state {path}", Check(f"state {path}"))
+
+    def _outputs(self, k: int, outputs: Reach, expected: Stepped) -> None:
+        for path, value in expected.outputs.items():
+            apart = self._apart(outputs.tensors[path], value) if path in outputs.tensors else INCOMPARABLE
+            self._add(path, k, apart, value)
+        for path in outputs.unreadable:
+            self._checks[path] = unread(path)
+        for path, text in expected.hosts.items():
+            same = outputs.hosts.get(path) == text
+            self._add(path, k, Difference(same, 0.0 if same else None), None)
+
+    def _apart(self, tensor: torch.Tensor, value: torch.Tensor) -> Difference:
+        ours = self._session.device.to_host(tensor)
+        with outside_modes():
+            return difference(ours, value)
+
+    def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
+        """Add a comparison. A difference counts beyond chance; against plain eager steps, which may choose another
+        kernel, beyond rounding."""
+        path, noise, spread = name.removeprefix("state "), self._reference.noise, self._reference.rounding
+        with outside_modes():
+            floor = None if path in noise.unbounded else 0.0 if value is None else noise.bound(path, value)
+            rounding = None
+            if self._plain and spread is not None and value is not None:
+                rounding = spread.bound(path, value)
+        self._checks[name] = worse(self._checks.get(name, Check(name)), k, apart, floor, rounding)
+
+    def _reported(self) -> tuple[Check, ...]:
+        """Return a check for every output, for state that differs, and one for the rest of the state."""
+        reported = []
+        same = 0
+        for name, check in self._checks.items():
+            if name.startswith("state ") and check.equal:
+                same += 1
+            else:
+                reported.append(check)
+        if same:
+            reported.append(Check(f"state ({same} tensors)"))
+        return tuple(reported)
+
+    def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> tuple[Law, Advances]:
+        """Check that replays advance the generator as eager steps do, and that two in a row differ exactly if two eager
+        ones do."""
+        steps = self._reference.steps[PAIR - 1 :]
+        eager = [step.advance for step in steps]
+        ours = [advance for advance, _ in pair]
+        advances = Advances(tuple(eager), tuple(ours))
+        if None in eager or None in ours:
+            return None, advances
+        if not any(eager) and not any(ours):
+            return "skipped", advances
+        if eager != ours:
+            return "fail", advances
+        with outside_modes():
+            differ = any(
+                not difference(value, steps[1].outputs[path]).equal
+                for path, value in steps[0].outputs.items()
+                if path in steps[1].outputs
+            )
+        advances = replace(advances, eager_differ=differ, replays_differ=pair[0][1] != pair[1][1])
+        return "pass" if advances.eager_differ == advances.replays_differ else "fail", advances
+
+    def _first_step(self, built: Mapping[str, torch.Tensor], expected: Stepped) -> Literal["pass", "fail"]:
+        """Compare a replay from the state of construction with a first eager step. This is the last comparison."""
+        session = self._session
+        with users_code("step", "the state could not be put back"):
+            for path, value in self._reference.start.items():
+                if path in built:
+                    session.device.store(built[path], value)
+            self._restart()
+            session.put_inputs(1)
+            session.seed(FIRST_SEED)
+            self._replay()
+        self._checks, self._plain = {}, True
+        self._outputs(1, session.outputs_of(self._recording.outputs), expected)
+        differs = any(check.result == "different" for check in self._checks.values())
+        return "fail" if differs else "pass"
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

@@ -1,0 +1,141 @@
+"""The build child: finds what construction did to the device (generators, own captures, current device and stream,
+threads)."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits, Platform, Varied
+from graphsafe.capture.child.buckets.declared import declaration_of
+from graphsafe.capture.child.own_graphs.usage import own_graphs_watched
+from graphsafe.capture.child.session import opened
+from graphsafe.capture.child.state import Snapshot, StateError, reach_of
+from graphsafe.capture.child.state.objects import code_of
+from graphsafe.capture.child.targets import TargetError
+from graphsafe.capture.child.trial import Broken, try_inputs
+from graphsafe.capture.child.zero_parameters import fill_zero_parameters
+from graphsafe.capture.shared.frames import written_at
+from graphsafe.report.model import Limit
+from graphsafe.report.probes.construct import Construct
+from graphsafe.report.probes.construct import RandomState as Generator
+
+if TYPE_CHECKING:
+    from graphsafe.capture.child.session import Session
+    from graphsafe.capture.device.protocol import Device, RandomState
+    from graphsafe.capture.shared.job import Channel, Job
+    from graphsafe.report.probes.construct import Attempt
+
+
+def run(job: Job, channel: Channel) -> None:
+    """Run the build child, first and alone: look at what construction left, then find inputs that can be varied."""
+    attempts: list[Attempt] = []
+    threads = set(threading.enumerate())
+    try:
+        _look(job, channel, attempts, threads)
+    except TargetError as error:
+        # A constructor that leaves a capture open often fails later, elsewhere, for that very reason.
+        if attempts and error.stage != "step":
+            channel.tell(Construct("fail", built=False, captures=tuple(attempts)))
+        raise
+
+
+def _look(job: Job, channel: Channel, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
+    with opened(job, channel, attempts) as session:
+        channel.phase("look at what construction left")
+        device = session.device
+        tell_built(session, attempts, threads)
+        filled = fill_zero_parameters(device, session.subject)
+        snapshot = Snapshot(device, session.subject)
+        channel.tell(Constructed(snapshot.digests, reach_of(session.subject).unreadable))
+        with own_graphs_watched(session) as own:
+            try:
+                tried = try_inputs(session, snapshot)
+                channel.tell(
+                    Limits((*_filled(filled), *tried.limits)), Varied(tuple(tried.unvaried), tuple(tried.unvaried_host))
+                )
+            except Broken as broken:
+                channel.tell(BrokenBy(broken.path))
+                session.ranks.gone = True
+            except StateError as error:
+                channel.tell(Limits((Limit("not-varied", "all inputs", str(error)),)))
+        channel.tell(device.memory(), own())
+
+
+def tell_built(session: Session, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
+    """Tell what was built, and what construction left behind."""
+    device = session.device
+    declared = declaration_of(session.subject)
+    entry = written_at(code_of(session.subject.fn))
+    session.channel.tell(
+        construct(session, attempts, threads),
+        Built(entry, tuple(session.subject.events), _platform(device), declared),
+    )
+
+
+def construct(session: Session, attempts: Sequence[Attempt], threads: set[threading.Thread]) -> Construct:
+    """Return the probe `construct`."""
+    device = session.device
+    states = device.random_states()
+    draws = {name: device.draw(name) for name in states}
+    broken = [name for name, error in draws.items() if error is not None]
+    repaired = {name: _repaired(device, name) for name in broken}
+    left_capturing = any("captur" in (draws[name] or "") for name in broken)
+    return Construct(
+        "fail" if broken else "pass",
+        built=True,
+        left_capturing=left_capturing,
+        rng={name: _random(state, draws[name], session.job.seed) for name, state in states.items()},
+        captures=tuple(attempts),
+        repaired=repaired,
+        stands_on=device.stands_on(),
+        generators=tuple(sorted(reach_of(session.subject).generators)),
+        threads=tuple(sorted(thread.name for thread in set(threading.enumerate()) - threads)),
+    )
+
+
+def _filled(paths: list[str]) -> list[Limit]:
+    """Return the limit that names the zero parameters that got values, at most eight of them."""
+    if not paths:
+        return []
+    more = f" and {len(paths) - 8} more" if len(paths) > 8 else ""
+    why = "zero everywhere, so that outputs may not follow inputs: small random values stood in for them"
+    return [Limit("zero-parameters", ", ".join(paths[:8]) + more, why)]
+
+
+def _random(state: RandomState, draw: str | None, seed: int) -> Generator:
+    """Describe a generator after construction, which starts from a known seed at offset 0."""
+    return Generator(state.seed, 0, state.offset, draw, reseeded=state.seed != seed * 1_000_003)
+
+
+def _repaired(device: Device, name: str) -> bool:
+    """Apply the repair of a broken generator and draw again; return whether that works."""
+    try:
+        device.repair_generator(name)
+    except RuntimeError:
+        return False
+    return device.draw(name) is None
+
+
+_LIBRARIES = (
+    *("accelerate", "deep_gemm", "deepspeed", "flash_attn", "flashinfer", "megatron", "sglang", "transformer_engine"),
+    *("transformers", "triton", "vllm", "xformers"),
+)
+
+
+def _libraries() -> dict[str, str]:
+    """Return the versions of libraries that the target has imported."""
+    found = {}
+    for name in _LIBRARIES:
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if isinstance(version, str):
+            found[name] = version
+    return found
+
+
+def _platform(device: Device) -> Platform:
+    import torch
+
+    return Platform(device.label(), device.driver(), torch.__version__, torch.version.cuda, _libraries())

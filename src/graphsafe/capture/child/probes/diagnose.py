@@ -1,0 +1,20 @@
+"""Finds why a plain capture failed or missed work: repeats the attempt with instruments, in a process of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.answers.capture import Diagnosed
+from graphsafe.capture.child.session import CAPTURE_SEED, opened
+
+if TYPE_CHECKING:
+    from graphsafe.capture.shared.job import Channel, Job
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        with session.device.capture_stream():
+            session.warm_up()
+        session.seed(CAPTURE_SEED)
+        channel.phase("capture, watched")
+        channel.tell(Diagnosed(session.device.diagnose(session.subject)))

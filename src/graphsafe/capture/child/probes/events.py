@@ -1,0 +1,85 @@
+"""Fires what happens between replays in an engine (a reload, a sleep, a collection), and replays after it.
+
+It runs in a child of its own, because an event may change anything for good. The step is captured and replayed as
+always; then each event is fired, the step is replayed once, and compared with an eager step of the reference after the
+same event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.answers.capture import Fired, FiredEvents
+from graphsafe.capture.answers.events import CaptureFailure
+from graphsafe.capture.child.probes.capture import Replays, given_reference
+from graphsafe.capture.child.session import REPLAYS, Session, opened
+from graphsafe.capture.child.state import reach_of
+from graphsafe.capture.child.targets import TargetError, users_code
+from graphsafe.capture.shared.frames import written_at
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.shared.job import Channel, Job
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        given = given_reference(session)
+        if given is None:
+            return
+        built, reference = given
+        with session.device.capture_stream():
+            session.warm_up()
+        recording = session.device.record(session.subject)
+        if isinstance(recording, CaptureFailure):
+            return
+        replays = Replays(session, recording, reference)
+        replays.run(built, first_step=False)
+        if replays.error is not None:
+            return
+        found: tuple[Fired, ...] = ()
+        for number, name in enumerate(session.subject.events):
+            before = _places(session)
+            fire(session, number, name)
+            session.device.reuse_freed()
+            after = _places(session)
+            if number >= len(reference.events):
+                raise TargetError("step", f"the event {name!r} failed in the reference")
+            moved = tuple(path for path, place in before.items() if path in after and after[path] != place)
+            steps = replace(reference, steps=reference.events)
+            checks = Replays(session, recording, steps).once(number + 1, inputs_of_event(number))
+            event = session.subject.events[name]
+            place = written_at(getattr(getattr(event, "__func__", event), "__code__", None))
+            found += (Fired(name, place, moved, checks),)
+            channel.tell(FiredEvents(found))
+
+
+def fire_all(session: Session, then: Callable[[int], None]) -> None:
+    """Fire each event and call `then` with the set of inputs of the step after it, up to an event that fails."""
+    with contextlib.suppress(TargetError):
+        for number, name in enumerate(session.subject.events):
+            fire(session, number, name)
+            then(inputs_of_event(number))
+
+
+def fire(session: Session, number: int, name: str) -> None:
+    """Run an event. Raises TargetError."""
+    session.channel.phase(f"event {name}")
+    session.seed(inputs_of_event(number))
+    with users_code("step", f"the event {name!r} failed"):
+        session.subject.events[name]()
+        session.device.synchronize()
+
+
+def inputs_of_event(number: int) -> int:
+    """The set of inputs for the step after an event."""
+    return 1 + number % REPLAYS
+
+
+def _places(session: Session) -> dict[str, int]:
+    tensors: Mapping[str, torch.Tensor] = reach_of(session.subject).tensors
+    return {path: tensor.untyped_storage().data_ptr() for path, tensor in tensors.items()}

@@ -1,0 +1,220 @@
+"""Runs many more eager steps, to see whether Python goes on to launch the operations that a capture fixed.
+
+A counter, a schedule, an iterator or a clock may decide differently a hundred steps later. Values are not compared
+here, so nothing is computed twice: a step is known by its operations, their shapes and their numbers. State on the
+device is put back after each step, so that positions do not run out of their buffers; state of the host goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
+from graphsafe.capture.child.lines.operations import Operation, OperationsSeen
+from graphsafe.capture.child.session import Session
+from graphsafe.capture.child.state import copies_of, inputs_of, reach_of
+from graphsafe.capture.child.targets import TargetError
+from graphsafe.capture.child.vary import generator_for, proposals
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.valueless import memory_key
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.probes.horizon import Aspect, Departure, Horizon, Under
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.report.model import CallSite
+
+STEPS = 256
+"Number of further steps, if there is time for them."
+_CPU_SECONDS, _SECONDS = 4.0, 20.0
+"No further step begins after this much CPU time of the process, or this much time in all."
+_EARLY = 3
+"Number of first steps whose changes are left to twin captures, which know whether a change has an effect."
+_SEED = 50_000
+_CLOCK_STEPS = 2
+_MOST_PROPOSALS = 8
+
+
+def look_ahead(session: Session) -> Horizon:
+    """Step on from a warm state, along the path of captures where the step can take it. It uses up the session."""
+    try:
+        return _Ahead(session).run()
+    except TargetError as error:
+        return Horizon(reason=f"the step cannot be run once more: {error.line}")
+
+
+class _Ahead:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        tensors = reach_of(session.subject).tensors
+        with outside_modes():
+            self._alive = {path: one.detach() for path, one in tensors.items() if session.device.is_on_device(one)}
+            self._lasting = _addresses(self._alive)
+        self._expected: list[tuple[Operation, tuple[CallSite, ...], tuple[int, int, int, int] | None]] = []
+        self._may_vary: set[int] = set()
+        "Operations whose numbers or memory changed between the first steps."
+        self._at = 0
+        self._departure: Departure | None = None
+        self._number = 0
+        self._under: Under = "further steps"
+        self._put_back: dict[str, torch.Tensor] = {}
+        self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        "Host memory, and the values that it gets before a step."
+        self._host_written: list[torch.Tensor] = []
+        "Host memory that device operations of the last step wrote."
+
+    def run(self) -> Horizon:
+        session = self._session
+        session.channel.phase("steps ahead")
+        session.capture_path = True
+        try:
+            before = session.device.digests(self._alive)
+            try:
+                self._step(self._record)
+            except TargetError:
+                session.capture_path = False
+                self._expected.clear()
+                self._step(self._record)
+            after = session.device.digests(self._alive)
+            changed = [path for path, digest in after.items() if before[path] != digest]
+            copies = copies_of(session.device, [self._alive[path] for path in changed])
+            self._put_back = dict(zip(changed, copies, strict=True))
+            return self._go_on()
+        finally:
+            session.capture_path = False
+
+    def _go_on(self) -> Horizon:
+        session = self._session
+        begun, worked = time.monotonic(), time.process_time()
+        held = 0
+        for number in range(1, STEPS + 1):
+            late = time.process_time() - worked > _CPU_SECONDS or time.monotonic() - begun > _SECONDS
+            if session.ranks.any(number > 1 and late):
+                break
+            self._number = number
+            try:
+                self._compared_step()
+            except TargetError as error:
+                # An index on the host ran past its buffer. Eager code would have been told to start again.
+                return Horizon("pass", f"step {number} ahead failed: {error.line}", steps=held)
+            if session.ranks.any(self._departure is not None):
+                return Horizon("fail", steps=held, departure=self._departure)
+            held = number
+        self._under = "clocks a day later"
+        with clocks_ahead(A_DAY):
+            for _ in range(_CLOCK_STEPS):
+                self._number += 1
+                try:
+                    self._compared_step()
+                except TargetError:
+                    self._departure = None
+                if session.ranks.any(self._departure is not None):
+                    return Horizon("fail", steps=held, departure=self._departure)
+        if session.ranks.size == 1:
+            self._change_host_values()
+        if self._departure is not None:
+            return Horizon("fail", steps=held, departure=self._departure)
+        # The number of steps that there was time for differs from run to run; a report must not.
+        return Horizon("pass", steps=1 << (held.bit_length() - 1) if held else 0)
+
+    def _change_host_values(self) -> None:
+        """Give other values to inputs on the host, and to host memory that the step writes from the device."""
+        session = self._session
+        on_host = {path: one for path, one in inputs_of(session.subject).items() if not self._is_on_gpu(one)}
+        self._change("other inputs on the host", on_host)
+        if self._departure is None:
+            self._change("other values in host memory", {str(at): one for at, one in enumerate(self._host_written)})
+
+    def _change(self, under: Under, tensors: Mapping[str, torch.Tensor]) -> None:
+        self._under = under
+        for path, tensor in tensors.items():
+            original = self._session.device.to_host(tensor)
+            with outside_modes():
+                generator = generator_for(path)
+                proposed = list(itertools.islice(proposals(original, generator, far=True), _MOST_PROPOSALS))
+            for new in proposed:
+                self._number += 1
+                self._given = {path: (tensor, new)}
+                try:
+                    self._compared_step()
+                except TargetError:  # the values were not legal, so what ran before the error proves nothing
+                    self._departure = None
+                if self._departure is not None:
+                    return
+            self._given = {}
+            self._session.device.store(tensor, original)
+
+    def _compared_step(self) -> None:
+        for path, values in self._put_back.items():
+            self._session.device.store(self._alive[path], values)
+        self._at = 0
+        self._step(self._compare)
+        if self._departure is None and self._at < len(self._expected):
+            missing, frames, span = self._expected[self._at]
+            self._depart(
+                "count", missing.name, f"{len(self._expected)} operations", f"{self._at} operations", frames, span
+            )
+
+    def _step(self, sink: Callable[[Operation], None]) -> None:
+        session = self._session
+        session.put_inputs(1)
+        for tensor, values in self._given.values():
+            session.device.store(tensor, values)
+        session.seed(_SEED + self._number)
+        with OperationsSeen(sink, self._lasting, self._is_on_gpu) as seen:
+            session.path_step()
+        self._host_written = list(seen.host_written.values())
+
+    def _is_on_gpu(self, tensor: torch.Tensor) -> bool:
+        device = self._session.device
+        return device.is_on_device(tensor) or device.is_on_another(tensor)
+
+    def _record(self, operation: Operation) -> None:
+        frames, span = user_frames()
+        self._expected.append((operation, frames, span))
+
+    def _compare(self, operation: Operation) -> None:
+        at, self._at = self._at, self._at + 1
+        if self._departure is not None:
+            return
+        if at >= len(self._expected):
+            some, more = f"{len(self._expected)} operations", "more operations"
+            self._depart("count", operation.name, some, more, *user_frames())
+            return
+        expected = self._expected[at][0]
+        aspect = expected.differs(operation)
+        if aspect is None:
+            return
+        if aspect in ("number", "memory"):
+            if self._number <= _EARLY and self._under == "further steps":
+                self._may_vary.add(at)
+            if at in self._may_vary:
+                return
+        self._depart(
+            aspect, operation.name, expected.text(aspect, operation), operation.text(aspect, expected), *user_frames()
+        )
+
+    def _depart(
+        self,
+        what: Aspect,
+        op: str,
+        before: str,
+        after: str,
+        frames: tuple[CallSite, ...],
+        span: tuple[int, int, int, int] | None,
+    ) -> None:
+        self._departure = Departure(self._number, self._under, what, op, before, after, frames, span)
+
+
+def _addresses(tensors: Mapping[str, torch.Tensor]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for path, tensor in tensors.items():
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            found.setdefault(memory_key(tensor), path)
+    found.pop(0, None)
+    return found

@@ -1,0 +1,390 @@
+"""The eager twin that replays are compared with: built in a process of its own, and stepped like the subject.
+
+It runs the step along the path that a capture takes: `torch.cuda.is_current_stream_capturing()` answers yes, because
+code that asks may take another kernel (masks do), and only then is bit for bit the right question. If the step asks,
+the same steps also run as plain eager ones, and the two have to agree within rounding.
+
+Two files are shared with the capture child: `given.pt` (values after construction that differ between builds) and
+`reference.pt` (outputs and state of every step, how far eager runs lie apart, the first step on new inputs).
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.build import Constructed
+from graphsafe.capture.answers.reference import Reference
+from graphsafe.capture.child.compare import INCOMPARABLE, Difference, Spread, difference, worse
+from graphsafe.capture.child.expected import Expected, Given, Stepped
+from graphsafe.capture.child.probes.events import fire_all
+from graphsafe.capture.child.session import (
+    FIRST_SEED,
+    PAIR,
+    REPLAYS,
+    Session,
+    host_values,
+    opened,
+)
+from graphsafe.capture.child.state import Snapshot, inputs_of, reach_of
+from graphsafe.capture.child.targets import TargetError
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.shared.job import read_told
+from graphsafe.report.probes.replay import Check
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.answers.events import Asked
+    from graphsafe.capture.shared.job import Channel, Job
+
+_GIVEN_BYTES = 256 << 20
+"Up to this size all values after construction are shared, not only those known to differ between builds."
+_AGAIN = 3
+"Number of further runs of the same steps: with five steps each, float atomics do not agree in all of them by chance."
+_SLOW_RUN = 10.0
+"Seconds of one run above which only one further run is made."
+_NUDGES = 2
+_UNITS_OF_CPU = 2.0
+"Tolerance in units in the last place."
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        channel.phase("share what construction left")
+        session.load_sets()
+        start = Snapshot(session.device, session.subject)
+        _give(session, start)
+        runs = _Runs(session, start)
+        runs.expected().save(channel)
+        channel.tell(runs.answer())
+
+
+def _give(session: Session, start: Snapshot) -> None:
+    built = read_told(session.channel.folder, "build")[Constructed].digests
+    reach = reach_of(session.subject)
+    tensors = reach.tensors
+    small = sum(tensor.nbytes for tensor in tensors.values()) <= _GIVEN_BYTES
+    differing = [path for path in tensors if small or built.get(path) != start.digests[path]]
+    given = {path: tensors[path] for path in differing}
+    Given(dict(start.digests), dict(reach.hosts), host_values(session.device, given)).save(session.channel)
+
+
+class _Runs:
+    """Makes the needed runs, in order, and compares them."""
+
+    def __init__(self, session: Session, start: Snapshot) -> None:
+        self._session = session
+        self._start = start
+        self.asked: list[Asked] = []
+        self.refused: str | None = None
+        "The reason why the step cannot be run eagerly along the path of a capture."
+        begun = time.monotonic()
+        self.first = self._first_run()
+        slow = session.ranks.any(time.monotonic() - begun > _SLOW_RUN)
+        again = [self._run(f"eager, run {n + 2}") for n in range(1 if slow else _AGAIN)]
+        self.noise = spread_of([self.first, *again])
+        if session.device.evidence == "predicted":
+            # CPU kernels round differently where memory is aligned differently (an LSTM does). Such differences count
+            # as chance.
+            self.noise.units = max(self.noise.units, _UNITS_OF_CPU)
+        self.rounding: Spread | None = None
+        self.checks: list[Check] = []
+        if session.ranks.any(bool(self.asked or self.refused)):
+            self._compare_with_plain()
+        control = self._run("the same inputs", vary=False)
+        self.varied = sum(
+            _moved(self.first.steps[at], control.steps[at], self.noise, self._inputs) for at in range(REPLAYS)
+        )
+        self.lazy_caches: list[str] = []
+        self.lazy, self.first_step = self._first_step()
+        self.events = self._events()
+
+    def answer(self) -> Reference:
+        """Return what the parent is told."""
+        return Reference(
+            self.varied,
+            tuple(self.lazy),
+            tuple(self.lazy_caches),
+            tuple(dict.fromkeys(self.asked)),
+            tuple(self.checks),
+            self.refused,
+        )
+
+    def expected(self) -> Expected:
+        """Return what replays are compared with."""
+        start = {path: values for path, values in self._start.values.items() if path in self.first.changed}
+        return Expected(self.first.steps, self.noise, self.rounding, self.refused, start, self.first_step, self.events)
+
+    @property
+    def _inputs(self) -> frozenset[str]:
+        return frozenset(inputs_of(self._session.subject))
+
+    def _first_run(self) -> _Series:
+        """Run along the path of captures; as plain steps if only those can be run eagerly."""
+        series = _Series(self._session, self._start)
+        error = None
+        try:
+            with self._capture_path():
+                series.run("eager, run 1")
+        except TargetError as raised:
+            error = raised.line
+        refusals = [line for line in self._session.ranks.gather(error) if line is not None]
+        if not refusals:
+            return series
+        self._start.put_back()
+        plain = _Series(self._session, self._start)
+        plain.run("eager, run 1, as if nothing were captured")
+        self.refused = error or refusals[0]
+        return plain
+
+    def _run(self, name: str, *, vary: bool = True, plain: bool = False, nudge: int | None = None) -> _Series:
+        self._start.put_back()
+        series = _Series(self._session, self._start, nudge)
+        with self._capture_path(plain or self.refused is not None):
+            series.run(name, vary)
+        return series
+
+    @contextmanager
+    def _capture_path(self, plain: bool = False) -> Iterator[None]:
+        self._session.capture_path = not plain
+        self._session.asked = self.asked.append
+        try:
+            yield
+        finally:
+            self._session.capture_path = False
+
+    def _compare_with_plain(self) -> None:
+        """Compare the path of captures with plain eager steps, up to rounding."""
+        plain = self.first if self.refused else self._run("plain eager steps", plain=True)
+        if not self.refused and not self._session.ranks.any(_differ(self.first, plain)):
+            self.checks = [_check(name) for name in self.first.steps[0].outputs]
+            return
+        nudged = [self._run(f"inputs moved by one unit, run {n + 1}", plain=True, nudge=n) for n in range(_NUDGES)]
+        self.rounding = Spread(units=self.noise.units)
+        for other in nudged:
+            add_run(self.rounding, plain, other)
+        if not self.refused:
+            self.checks = compared(self.first, plain, self.noise, self.rounding)
+
+    def _events(self) -> list[Stepped]:
+        """Run a step after each event, up to one that fails. This comes last, because an event's change may not be
+        reversible."""
+        if not self._session.subject.events:
+            return []
+        series = self._run("before the events")
+        done = len(series.steps)
+        with self._capture_path(self.refused is not None):
+            fire_all(self._session, series.after_event)
+        return series.steps[done:]
+
+    def _first_step(self) -> tuple[list[str], Stepped | None]:
+        """Run the first step on the inputs of replay 1; return the state that step 1 creates, that follows its inputs,
+        and that stays."""
+        first, session = self.first, self._session
+        if not session.ranks.any(bool(first.born or first.filled)):
+            return [], None
+        session.channel.phase("a first step on new inputs")
+        self._start.put_back()
+        before = reach_of(session.subject)
+        session.put_inputs(1)
+        # Use the seed of the first warm-up step, so that random numbers drawn in it do not look as if they followed the
+        # inputs.
+        session.seed(FIRST_SEED)
+        outputs = session.outputs_of(session.step())
+        follows = _born(session, before.tensors, before.hosts)
+        lazy = [
+            path
+            for path, value in first.born.items()
+            if path in follows and follows[path] != value and first.settled.get(path) == value
+        ]
+        # The values in a cache cannot be compared; the outputs show whether they matter.
+        kept = reach_of(session.subject).caches
+        self.lazy_caches = [path for path, size in first.filled.items() if path in kept and kept[path][1] == size]
+        if not session.ranks.any(bool(lazy or self.lazy_caches)):
+            return [], None
+        return lazy, Stepped(host_values(session.device, outputs.tensors), dict(outputs.hosts))
+
+
+@dataclass
+class _Series:
+    """A warm-up, then one step per replay, then two steps without seeding in between."""
+
+    _session: Session
+    _start: Snapshot
+    _nudge: int | None = None
+    "A number that moves the parameters and every set of inputs by one unit in the last place, up or down; or None."
+    _warm: dict[str, str] = field(default_factory=dict)
+    "Digests of the state after the warm-up."
+    steps: list[Stepped] = field(default_factory=list)
+    born: dict[str, str] = field(default_factory=dict)
+    "Attribute created in step 1 -> digest of its value then."
+    filled: dict[str, int] = field(default_factory=dict)
+    "Caches of functions that were empty before step 1 -> how many results they keep after it."
+    settled: dict[str, str] = field(default_factory=dict)
+    "The same attributes at the end of the series."
+    changed: set[str] = field(default_factory=set)
+
+    def run(self, name: str, vary: bool = True) -> None:
+        session = self._session
+        before = reach_of(session.subject)
+        if self._nudge is not None:
+            self._move(path for path, tensor in before.tensors.items() if _is_parameter(tensor))
+        if session.job.warmup:
+            session.seed(FIRST_SEED)
+            session.step()
+            self.born = _born(session, before.tensors, before.hosts)
+            caches = reach_of(session.subject).caches
+            self.filled = {
+                path: size for path, (_, size) in caches.items() if size and before.caches.get(path, (None, 1))[1] == 0
+            }
+        session.warm_up(done=1)
+        session.channel.phase(name)
+        self._warm = warm = _digests(session)
+        for k in range(1, REPLAYS + 1):
+            self._inputs(k, vary)
+            self._step(warm)
+        self._inputs(PAIR, vary)
+        self._step(warm)
+        self._step(warm)
+        self.settled = {**reach_of(session.subject).hosts, **_digests(session)}
+
+    def after_event(self, k: int) -> None:
+        self._inputs(k, vary=True)
+        self._step(self._warm)
+
+    def _inputs(self, k: int, vary: bool) -> None:
+        if vary:
+            self._session.put_inputs(k)
+        else:
+            self._session.seed(k)
+        if self._nudge is not None:
+            self._move(inputs_of(self._session.subject))
+
+    def _move(self, paths: Any) -> None:
+        tensors = reach_of(self._session.subject).tensors
+        for number, path in enumerate(paths):
+            if path in tensors:
+                self._session.device.nudge(tensors[path], up=(number + (self._nudge or 0)) % 2 == 0)
+
+    def _step(self, warm: dict[str, str]) -> None:
+        session = self._session
+        before = session.offset()
+        outputs = session.outputs_of(session.path_step())
+        after = session.offset()
+        state = _digests(session)
+        tensors = reach_of(session.subject).tensors
+        moved = {path: tensors[path] for path, digest in state.items() if warm.get(path) != digest}
+        self.changed |= {path for path, digest in state.items() if self._start.digests.get(path) != digest}
+        self.steps.append(
+            Stepped(
+                outputs=host_values(session.device, outputs.tensors),
+                hosts=dict(outputs.hosts),
+                state=state,
+                values=host_values(session.device, moved),
+                advance=None if before is None or after is None else after - before,
+            )
+        )
+
+
+def spread_of(runs: list[_Series]) -> Spread:
+    """Return how far runs of the same steps lie apart."""
+    spread = Spread()
+    for left, right in itertools.combinations(runs, 2):
+        add_run(spread, left, right)
+    return spread
+
+
+def add_run(spread: Spread, left: _Series, right: _Series) -> None:
+    with outside_modes():
+        for one, other in zip(left.steps, right.steps, strict=True):
+            for name, value in one.outputs.items():
+                spread.add(name, value, other.outputs.get(name))
+            for path in _apart(one.state, other.state):
+                spread.add(path, one.values.get(path), other.values.get(path))
+            spread.unbounded |= _apart(one.hosts, other.hosts)
+
+
+def compared(path: _Series, plain: _Series, noise: Spread, rounding: Spread) -> list[Check]:
+    """Compare the steps along the path of captures with plain eager ones: outputs, and the state that differs."""
+    checks: dict[str, Check] = {}
+
+    def add(name: str, step: int, apart: Difference, value: torch.Tensor | None) -> None:
+        plain_name = name.removeprefix("state ")
+        floor = None if plain_name in noise.unbounded else 0.0 if value is None else noise.bound(plain_name, value)
+        # A value that one unit in the last place moves without bound (an argmax) says nothing about the path.
+        moved = None if value is None else rounding.bound(plain_name, value)
+        floor = None if plain_name in rounding.unbounded else floor
+        checks[name] = worse(checks.get(name, _check(name)), step, apart, floor, moved)
+
+    with outside_modes():
+        for number, (one, other) in enumerate(zip(path.steps, plain.steps, strict=True), start=1):
+            for name, value in other.outputs.items():
+                ours = one.outputs.get(name)
+                add(name, number, INCOMPARABLE if ours is None else difference(ours, value), value)
+            for name in one.hosts.keys() | other.hosts.keys():
+                same = one.hosts.get(name) == other.hosts.get(name)
+                add(name, number, Difference(same, 0.0 if same else None), None)
+            for name in sorted(_apart(one.state, other.state)):
+                left, right = one.values.get(name), other.values.get(name)
+                apart = INCOMPARABLE if left is None or right is None else difference(left, right)
+                add(f"state {name}", number, apart, right)
+    return list(checks.values())
+
+
+def _check(name: str) -> Check:
+    return Check(f"{name} along the path of captures", compares="plain eager")
+
+
+def _differ(left: _Series, right: _Series) -> bool:
+    with outside_modes():
+        for one, other in zip(left.steps, right.steps, strict=True):
+            if one.state != other.state or one.hosts != other.hosts:
+                return True
+            if one.outputs.keys() != other.outputs.keys():
+                return True
+            if any(not difference(value, other.outputs[name]).equal for name, value in one.outputs.items()):
+                return True
+    return False
+
+
+def _apart(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
+    return {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
+
+
+def _is_parameter(tensor: torch.Tensor) -> bool:
+    import torch
+
+    return isinstance(tensor, torch.nn.Parameter)
+
+
+def _digests(session: Session) -> dict[str, str]:
+    return session.device.digests(reach_of(session.subject).tensors)
+
+
+def _moved(varied: Stepped, control: Stepped, noise: Spread, inputs: frozenset[str]) -> bool:
+    """Return whether the changed inputs changed an output, or state other than inputs, beyond chance."""
+    with outside_modes():
+        for path, value in varied.outputs.items():
+            if path in control.outputs and difference(value, control.outputs[path]).is_beyond(noise.bound(path, value)):
+                return True
+        for path in _apart(varied.state, control.state) - inputs - noise.unbounded:
+            ours, theirs = varied.values.get(path), control.values.get(path)
+            if ours is None or theirs is None or difference(ours, theirs).is_beyond(noise.bound(path, ours)):
+                return True
+    return bool(_apart(varied.hosts, control.hosts) - noise.unbounded)
+
+
+def _born(session: Session, tensors: Any, hosts: dict[str, str]) -> dict[str, str]:
+    """Return the state that step 1 created: missing or None before, and now a tensor or a value."""
+    after = reach_of(session.subject)
+    new = {path: one for path, one in after.tensors.items() if path not in tensors and not path.endswith(".grad")}
+    born: dict[str, str] = session.device.digests(new)
+    for path, value in after.hosts.items():
+        if path not in tensors and hosts.get(path, "None") == "None" and value != "None":
+            born[path] = value
+    return born

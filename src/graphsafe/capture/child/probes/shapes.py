@@ -1,0 +1,132 @@
+"""Predicts a step from its shapes: builds and steps it without weights or values, records it twice and compares.
+
+The operations alone tell whether a capture is refused, and what two recordings freeze differently. They do not tell
+whether a replay computes the same as an eager step, so this never proves a step ready.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.answers.build import Limits
+from graphsafe.capture.answers.capture import Refused
+from graphsafe.capture.answers.events import CaptureFailure
+from graphsafe.capture.answers.step import StepMemory
+from graphsafe.capture.child.probes.capture import captured
+from graphsafe.capture.child.probes.construct import tell_built
+from graphsafe.capture.child.probes.horizon import look_ahead
+from graphsafe.capture.child.probes.step import Seen, held_by_step, observe, watched
+from graphsafe.capture.child.probes.timeline import traced_step
+from graphsafe.capture.child.probes.twin import compare_captures
+from graphsafe.capture.child.session import CAPTURE_SEED, opened
+from graphsafe.capture.child.targets import TargetError, users_code
+from graphsafe.report.model import Limit
+from graphsafe.report.probes.horizon import Horizon
+from graphsafe.report.probes.memory import Memory
+from graphsafe.report.probes.replay import Replay
+from graphsafe.report.probes.timing import Timing
+
+if TYPE_CHECKING:
+    from graphsafe.capture.answers.events import StepEvent
+    from graphsafe.capture.child.session import Session
+    from graphsafe.capture.shared.job import Channel, Job
+    from graphsafe.report.probes.construct import Attempt
+
+NOT_COMPUTED = "values were not computed"
+_POOL_UNIT = 2 << 20
+"The smallest number of bytes by which the caching allocator asks for memory."
+
+
+def run(job: Job, channel: Channel) -> None:
+    attempts: list[Attempt] = []
+    threads = set(threading.enumerate())
+    with opened(job, channel, attempts) as session:
+        channel.phase("look at what construction left")
+        tell_built(session, attempts, threads)
+        channel.tell(Replay(reason=NOT_COMPUTED, checks=()))
+        try:
+            seen = observe(session)
+        except TargetError as error:
+            _stopped(session, error)
+            return
+        held = held_by_step(session)
+        channel.tell(_memory(session, held))
+        channel.tell(traced_step(session))
+        kernels = session.device.kernels(session.subject)
+        channel.tell(Timing(launches=None if kernels is None else kernels.total))
+        _record(session)
+        channel.tell(look_ahead(session))
+        _look_the_other_way(session, seen)
+        _limit(session)
+
+
+def _stopped(session: Session, error: TargetError) -> None:
+    """Tell what the step did before it failed. If Python had read an unknown value there, a capture refuses that read;
+    else the step fails by itself."""
+    if not session.device.values_asked():
+        raise error
+    events: list[StepEvent] = []
+    try:
+        with users_code("step", "the step failed"), session.device.watch(events.append):
+            session.subject()
+    except TargetError:
+        pass
+    Seen(events, []).tell(session)
+    _record(session)
+    session.channel.tell(Horizon(reason=error.line))
+    _limit(session, error.line)
+
+
+def _record(session: Session) -> None:
+    """Record the step, and again some steps later. Python froze whatever differs."""
+    channel = session.channel
+    channel.phase("capture")
+    session.seed(CAPTURE_SEED)
+    answer = session.device.record(session.subject)
+    channel.tell(replace(captured(session, answer), from_shapes=True))
+    if isinstance(answer, CaptureFailure):
+        channel.tell(Refused(answer.event))
+    if isinstance(answer, CaptureFailure) or not answer.nodes():
+        return
+    channel.tell(compare_captures(session, answer))
+    answer.release()
+
+
+def _look_the_other_way(session: Session, seen: Seen) -> None:
+    """Step once more with the opposite answer to every question about values, to see the lines on that path."""
+    if not session.device.values_asked():
+        return
+    session.channel.phase("a step with other answers")
+    try:
+        with session.device.answering(0):
+            more = watched(session)
+    except TargetError:
+        return  # values that no step would compute
+    Seen([*seen.warm, *_only_there(more, seen)], seen.first).tell(session)
+
+
+def _only_there(more: list[StepEvent], seen: Seen) -> list[StepEvent]:
+    known = {(event.kind, event.op, event.frames[-1:], event.span) for event in seen.warm}
+    return [event for event in more if (event.kind, event.op, event.frames[-1:], event.span) not in known]
+
+
+def _memory(session: Session, held: StepMemory) -> Memory:
+    """Return the memory with the sizes of the real tensors. How much the allocator adds to a pool is unknown, but for
+    its unit."""
+    return Memory(
+        "skipped" if held.step is None else "pass",
+        peak_bytes=session.device.memory().peak,
+        pool_bytes=None if held.pool is None else -(-held.pool.bytes // _POOL_UNIT) * _POOL_UNIT,
+        step=held.step,
+        pool=held.pool,
+    )
+
+
+def _limit(session: Session, stopped: str | None = None) -> None:
+    why = "so replays were not compared with eager steps, and code that values decide may go another way"
+    limits = [Limit("shapes", NOT_COMPUTED, why)]
+    if stopped is not None:
+        limits.append(Limit("shapes", "the step came to an end on made-up values", stopped))
+    session.channel.tell(Limits(tuple(limits)))

@@ -1,0 +1,188 @@
+"""Watches an eager step for what a graph cannot do: every wait, copy, data-dependent extent and allocation, by line, in
+one run, without stopping the step; and how the state that it reaches changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.answers.step import HostCall, NeverWaited, Ran, SeenEvent, StepMemory, Watched
+from graphsafe.capture.child.lines.executed import Executed, lines_traced
+from graphsafe.capture.child.lines.host_calls import host_calls_watched
+from graphsafe.capture.child.memory_use import memory_held
+from graphsafe.capture.child.own_graphs.marks import eager_marks
+from graphsafe.capture.child.probes.horizon import look_ahead
+from graphsafe.capture.child.probes.state import state
+from graphsafe.capture.child.probes.timeline import traced_step
+from graphsafe.capture.child.session import FIRST_SEED, Session, opened
+from graphsafe.capture.child.state import Reach, reach_of
+from graphsafe.capture.child.targets import TargetError, users_code
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.report.model import CallSite
+from graphsafe.report.probes.horizon import Horizon
+from graphsafe.report.probes.step import Step
+
+if TYPE_CHECKING:
+    from graphsafe.capture.answers.events import Asked, StepEvent
+    from graphsafe.capture.shared.job import Channel, Job
+
+_SYNCS = frozenset({"read", "wait", "query", "extent", "hidden-sync"})
+_COPIES = frozenset({"copy-to-host", "copy-to-device"})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The events of two steps, in order."""
+
+    warm: list[StepEvent]
+    first: list[StepEvent]
+    captured: list[StepEvent] | None = None
+    "The events along the path of captures; None if the step never asks whether it is captured."
+
+    def tell(self, session: Session) -> None:
+        """Tell the probe `step`, and the events."""
+        syncs, copies = _count(self.warm, _SYNCS), _count(self.warm, _COPIES)
+        step = Step(
+            "fail" if syncs or copies else "pass",
+            ran=True,
+            syncs=syncs,
+            copies=copies,
+            allocations=_count(self.warm, {"allocation"}),
+            unknown_operations=tuple(session.device.unknown_operations()),
+        )
+        session.channel.tell(step, Watched(_aggregated(self.warm, self.first, self.captured)))
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        session.load_sets()
+        observe(session)
+        channel.tell(held_by_step(session))
+        if session.device.evidence == "predicted":
+            channel.tell(traced_step(session))
+        channel.tell(Horizon("crashed", "the process died in a further step"))
+        channel.tell(look_ahead(session))
+
+
+def observe(session: Session) -> Seen:
+    """Run the first steps and a warm one; return their events and the changes of state. Raises TargetError."""
+    channel = session.channel
+    ran = Executed()
+    census = [_reached(session)]
+    channel.phase("step 1, watched")
+    session.seed(FIRST_SEED)
+    first = watched(session, ran)
+    census.append(_reached(session))
+    calls: list[HostCall] = []
+    for k in (1, 2):
+        channel.phase(f"step {k + 1}")
+        session.seed(FIRST_SEED + k)
+        with lines_traced(ran), host_calls_watched(calls.append):
+            session.step()
+        census.append(_reached(session))
+    session.warm_up(done=3)
+    changes = state(census, ran)
+    del census
+    channel.phase("a warm step, watched")
+    session.put_inputs(1)
+    session.ranks.issued.never_waited()
+    warm = watched(session)
+    never_waited = tuple(NeverWaited(call.frames, call.span) for call in session.ranks.issued.never_waited())
+    seen = Seen(warm, first, _watched_as_if_captured(session))
+    lines = {file: tuple(sorted(lines)) for file, lines in ran.lines.items()}
+    seen.tell(session)
+    channel.tell(changes, Ran(lines, tuple(dict.fromkeys(calls)), never_waited, _marks(ran)))
+    return seen
+
+
+def held_by_step(session: Session) -> StepMemory:
+    """Return the device memory that a step takes, by line. If the device cannot look into a graph's pool, a step along
+    the path of captures stands for it."""
+    held = StepMemory()
+    session.channel.phase("a warm step, its memory watched")
+    for name in ("step", "pool") if session.device.evidence == "predicted" else ("step",):
+        session.capture_path = name == "pool"
+        try:
+            session.put_inputs(1)
+            with session.device.watch_memory() as events:
+                outputs = session.path_step()
+                if name == "step":
+                    del outputs  # a graph's pool holds its outputs as long as it lives
+        except TargetError as error:
+            return replace(held, failed=error.line)
+        found = memory_held(events)
+        held = replace(held, step=found) if name == "step" else replace(held, pool=found)
+    return held
+
+
+def _marks(ran: Executed) -> tuple[CallSite, ...]:
+    """Return the functions that ran and that the target marks to run eagerly between graphs."""
+    inside = [(mark, set(range(mark.line + 1, mark.last + 1))) for mark in eager_marks()]
+    ran_inside = [mark for mark, lines in inside if lines & ran.lines.get(mark.path, set())]
+    return tuple(CallSite(mark.path, mark.line, mark.function) for mark in ran_inside)
+
+
+def _reached(session: Session) -> Reach:
+    """Return everything that the step reaches now. Views stay with their current memory, even if a tensor later gets
+    other memory (`.data =`)."""
+    reach = reach_of(session.subject)
+    with outside_modes():
+        reach.tensors = {path: tensor.detach() for path, tensor in reach.tensors.items()}
+    return reach
+
+
+def watched(session: Session, ran: Executed | None = None) -> list[StepEvent]:
+    """Run a step and return its events; the lines that ran are added to `ran`. Raises TargetError."""
+    events: list[StepEvent] = []
+    with users_code("step", "the step failed"), session.device.watch(events.append), lines_traced(ran or Executed()):
+        session.subject()
+    with users_code("step", "the step failed"):
+        session.device.synchronize()
+    return events
+
+
+def _watched_as_if_captured(session: Session) -> list[StepEvent] | None:
+    """Run a step along the path of captures and return its events.
+
+    None if the step never asks for the path, or fails on it.
+    """
+    asked: list[Asked] = []
+    session.put_inputs(1)
+    try:
+        with session.device.as_if_capturing(asked.append):
+            events = watched(session)
+    except TargetError:
+        return None
+    return events if asked else None
+
+
+def _count(events: Iterable[StepEvent], kinds: Iterable[str]) -> int:
+    return sum(event.kind in kinds for event in events)
+
+
+def _aggregated(
+    warm: list[StepEvent], first: list[StepEvent], captured: list[StepEvent] | None
+) -> tuple[SeenEvent, ...]:
+    """Return one entry per kind, operation and place, with its count.
+
+    Entries that only step 1 has are marked, and so are those that the path of captures lacks.
+    """
+    found: dict[object, SeenEvent] = {}
+    on_path = None if captured is None else {_place(event) for event in captured}
+    for events, only_first in ((warm, False), (first, True)):
+        for event in events:
+            key = _place(event)
+            known = found.get(key)
+            if known is None:
+                parts = {one.name: getattr(event, one.name) for one in fields(event)}
+                guarded = on_path is not None and key not in on_path
+                found[key] = SeenEvent(**parts, first_only=only_first, guarded=guarded)
+            elif known.first_only == only_first:
+                total = known.nbytes if event.nbytes is None else (known.nbytes or 0) + event.nbytes
+                found[key] = replace(known, count=known.count + 1, nbytes=total)
+    return tuple(found.values())
+
+
+def _place(event: StepEvent) -> tuple[object, ...]:
+    return (event.kind, event.op, event.via, event.frames[-1:], event.span)

@@ -1,0 +1,72 @@
+"""The step in time: profiles an eager step and a replay, in a process of its own, which has the device alone.
+
+The simulated device has no clock: there the step child reports only the order of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.events import CaptureFailure
+from graphsafe.capture.child.session import CAPTURE_SEED, opened
+from graphsafe.capture.child.targets import TargetError, users_code
+from graphsafe.report.probes.timeline import Timeline
+
+if TYPE_CHECKING:
+    from graphsafe.capture.child.session import Session
+    from graphsafe.capture.shared.job import Channel, Job
+
+_MOST = 4_000
+"Most operations of a step that a report holds."
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        session.load_sets()
+        with session.device.capture_stream():
+            session.warm_up()
+        shared = not channel.wait_to_be_alone()
+        seen = traced_step(session)
+        if shared and seen.status == "pass":
+            seen = replace(seen, reason="another target used the device meanwhile")
+        channel.tell(seen)
+        if not job.captured:
+            return
+        channel.phase("capture")
+        session.seed(CAPTURE_SEED)
+        recording = session.device.record(session.subject)
+        if isinstance(recording, CaptureFailure):
+            return
+        channel.phase("a replay, profiled")
+        session.put_inputs(1)
+        replayed = _traced(session, recording.replay)
+        work = tuple(one for one in replayed.operations or () if one.lane == "device")
+        if work:
+            begin = min(one.begin_us or 0.0 for one in work)
+            end = max((one.begin_us or 0.0) + (one.us or 0.0) for one in work)
+            seen = replace(seen, replay=work[:_MOST], replay_us=round(end - begin, 2))
+        channel.tell(seen)
+
+
+def traced_step(session: Session) -> Timeline:
+    """Run a step and return its timeline; skipped, with the reason, if the step fails."""
+    session.channel.phase("a warm step, in time")
+    try:
+        session.put_inputs(1)
+        return _traced(session, session.subject)
+    except TargetError as error:
+        return Timeline("skipped", reason=error.line)
+
+
+def _traced(session: Session, call: Callable[[], Any]) -> Timeline:
+    with users_code("step", "the step failed"):
+        seen = session.device.trace(call, session.channel.folder)
+    operations = seen.operations or ()
+    return replace(
+        seen,
+        operations=None if seen.operations is None else operations[:_MOST],
+        gaps=None if seen.gaps is None else tuple(sorted(seen.gaps, key=lambda gap: -gap.us)[:_MOST]),
+        left_out=max(len(operations) - _MOST, 0),
+    )

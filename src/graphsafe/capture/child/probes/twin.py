@@ -1,0 +1,381 @@
+"""Captures one step again some steps later: if the two graphs differ, Python froze something that changes.
+
+No values are compared for that, so nothing has to be varied, and it holds for what no reference can repeat (a clock).
+Another kernel or another size decides by itself. Another number or address decides only if the two graphs also compute
+something else from the same state: bytes between the arguments of a kernel may differ without meaning anything.
+
+The change is then found by trial: the state that steps changed is put back, first all of it, then piece by piece, and
+the step captured again. The piece that makes the difference go away is the cause.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.events import CaptureFailure
+from graphsafe.capture.child.compare import Spread, difference
+from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, host_values
+from graphsafe.capture.child.state import Bindings, Snapshot, StateError, copies_of, put_back_host, reach_of
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.protocol import NotComparable
+from graphsafe.capture.device.valueless import memory_key
+from graphsafe.report.probes.twin import Cause, Twin
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.child.session import Session
+    from graphsafe.capture.child.state import Reach
+    from graphsafe.capture.device.protocol import Recording
+    from graphsafe.report.probes.probe import ProbeStatus
+    from graphsafe.report.probes.twin import Difference
+
+Values = Mapping[str, "torch.Tensor"]
+
+_LEAST_CAPTURES = 3
+_MOST_CAPTURES = 7
+"Enough captures to meet Python that does something else in one of eight steps."
+_SECONDS = 2.0
+"After the least number of captures, none begins later than this many seconds."
+_MAY_BE_CHANCE = ("scalar", "address")
+"Unwritten bytes between arguments keep old contents: numbers, and addresses of earlier calls."
+_REPEATS = 3
+"Replays of each graph on the same inputs: float atomics do not differ every time."
+_MOST_TRIALS = 24
+_MOST_NAMED = 4
+
+
+class _Before:
+    """Everything that the step could reach right before a capture, to compare with and to put back."""
+
+    def __init__(self, session: Session) -> None:
+        self.reach: Reach = reach_of(session.subject)
+        self.bindings = Bindings(self.reach, clear_caches=False)
+        # A view stays with its memory, even if the tensor is given other memory later (`.data =`).
+        with outside_modes():
+            self.views = {path: tensor.detach() for path, tensor in self.reach.tensors.items()}
+
+
+def compare_captures(session: Session, decisive: Recording) -> Twin:
+    """Capture the step again and again, and compare with the recording that was replayed. Return the probe `twin`. It
+    goes on changing the session's state, and is the last thing a child does with it.
+
+    Returns the probe `twin` of a report, with its `causes`. It changes the session's state further, so a child does
+    this last.
+
+    No state from before the decisive capture is kept: memory that the graph reads and nobody owns must be free for
+    others to overwrite.
+    """
+    # Collecting garbage before each capture is cheap if existing objects are left out.
+    gc.collect()
+    gc.freeze()
+    try:
+        return _Twins(session, decisive).run()
+    except NotComparable as error:
+        return Twin(reason=str(error))
+
+
+class _Twins:
+    def __init__(self, session: Session, decisive: Recording) -> None:
+        self._session = session
+        self._captures = 1
+        self._opaque = bool(decisive.opaque_nodes())
+        self._before = _Before(session)
+        self._decisive = decisive
+        self._first: Recording = decisive
+        """The recording that later captures are compared with: the one after the decisive one, with known state and
+        seed."""
+        self._seed = CAPTURE_SEED
+
+    def run(self) -> Twin:
+        ranks = self._session.ranks
+        begun = time.monotonic()
+        unlike: list[Difference] = []
+        ineffective: dict[Key, Difference] = {}
+        while self._captures <= _MOST_CAPTURES:
+            late = self._captures > _LEAST_CAPTURES and time.monotonic() - begun > _SECONDS
+            if ranks.any(late):
+                break
+            self._session.channel.phase(f"capture {self._captures + 1}, to compare")
+            start = _Before(self._session)
+            seed = CAPTURE_SEED + self._captures
+            again = self._record(seed)
+            failed = ranks.any(isinstance(again, CaptureFailure))
+            if isinstance(again, CaptureFailure):
+                return self._not_again(again)
+            if failed:
+                return replace(self._answer("skipped", ()), reason="another rank could not capture the step again")
+            found = [one for one in self._first.differences(again) if not _is_of_ranks(one)]
+            frozen = [one for one in found if one.what not in _MAY_BE_CHANCE]
+            if not ranks.any(bool(frozen)):
+                frozen = self._with_effect(found, again)
+            if ranks.any(bool(frozen)) and self._first is not self._decisive:
+                again.release()
+                return (
+                    self._answer("fail", *self._explained(frozen, start, seed)) if frozen else self._answer("pass", ())
+                )
+            if self._first is self._decisive:
+                unlike, self._first, self._seed = frozen, again, seed
+            else:
+                again.release()
+            ineffective = {**{_key(one): one for one in found}, **ineffective}
+        if unlike:
+            return self._answer("fail", unlike, elsewhere="elsewhere")
+        chance = self._chance() if ineffective else set()
+        return self._answer("pass", [one for key, one in ineffective.items() if key not in chance])
+
+    def _answer(
+        self,
+        status: ProbeStatus,
+        found: Sequence[Difference],
+        causes: Sequence[Cause] = (),
+        elsewhere: str | None = None,
+    ) -> Twin:
+        return Twin(
+            status,
+            captures=self._captures,
+            # Nodes that the driver does not show cannot be called equal.
+            agree=status == "pass" and not found and not self._opaque,
+            differences=tuple(found),
+            causes=tuple(one.path for one in causes),
+            elsewhere=elsewhere,
+            changes=tuple(causes),
+        )
+
+    def _not_again(self, failure: CaptureFailure) -> Twin:
+        """The answer for a step that was captured once and cannot be captured again. Running out of memory says nothing
+        about the step."""
+        short = "out of memory" in failure.message.lower() or failure.type == "OutOfMemoryError"
+        why = f"a second capture failed: {failure.type}: {failure.message}"
+        return replace(self._answer("skipped" if short else "fail", ()), reason=why, first_error=failure)
+
+    def _record(self, seed: int, traced: bool = False) -> Recording | CaptureFailure:
+        self._session.seed(seed)
+        self._captures += 1
+        with uncollected():
+            return self._session.device.record(self._session.subject, traced)
+
+    def _with_effect(self, differing: Sequence[Difference], second: Recording) -> list[Difference]:
+        """Return the differing numbers and addresses with which the two graphs compute different things.
+
+        With several ranks, one at a time replays its second graph: a value that another rank has frozen shows here too.
+        """
+        session = self._session
+        if not session.device.computes:
+            return list(differing)
+        ranks = session.ranks
+        left = [rank for rank, differs in enumerate(ranks.gather(bool(differing))) if differs]
+        if not left:
+            return []
+        session.channel.phase("replay both captures")
+        snapshot = Snapshot(session.device, session.subject, clear_caches=False)
+        noise = Spread()
+        effective: list[Difference] = []
+        try:
+            for k in range(1, REPLAYS + 1):
+                for rank in tuple(left):
+                    third = second if rank == ranks.number else self._first
+                    ours = [self._result(self._first, snapshot, k) for _ in range(_REPEATS)]
+                    theirs = [self._result(third, snapshot, k) for _ in range(_REPEATS)]
+                    if ranks.any(self._compute_different(ours, theirs, noise)):
+                        left.remove(rank)
+                        effective = list(differing) if rank == ranks.number else effective
+            snapshot.put_back()
+        except StateError:
+            return []
+        return effective
+
+    def _compute_different(self, ours: Sequence[Values], theirs: Sequence[Values], noise: Spread) -> bool:
+        """Return whether the results of two graphs lie further apart than repeated replays of each graph do.
+
+        Sums of atomics differ in their last bits from replay to replay of one graph: that is no difference of graphs.
+        """
+        for replays in (ours, theirs):
+            for one, again in itertools.combinations(replays, 2):
+                for name, (left, right) in self._unlike(one, again).items():
+                    with outside_modes():
+                        noise.add(name, left, right)
+        apart = [self._beyond(one, other, noise) for one in ours for other in theirs]
+        return bool(frozenset.intersection(*apart))
+
+    def _beyond(self, one: Values, other: Values, noise: Spread) -> frozenset[str]:
+        """Return the results of which two replays lie further apart than `noise`."""
+        found = set()
+        for name, (ours, theirs) in self._unlike(one, other).items():
+            if ours is None:
+                continue
+            if theirs is None:
+                found.add(name)
+                continue
+            with outside_modes():
+                apart, floor = difference(ours, theirs), noise.bound(name, ours)
+                far = apart.largest is None or floor is None or apart.largest > floor
+                if not apart.equal and far and name not in noise.unbounded:
+                    found.add(name)
+        return frozenset(found)
+
+    def _unlike(self, one: Values, other: Values) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
+        """Return the values that differ byte for byte, on the host; None for a value that one side lacks."""
+        device = self._session.device
+        ours, theirs = device.digests(one), device.digests(other)
+        names = [name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)]
+        first, second = (
+            host_values(device, {name: found[name] for name in names if name in found}) for found in (one, other)
+        )
+        return {name: (first.get(name), second.get(name)) for name in sorted(names)}
+
+    def _result(self, recording: Recording, snapshot: Snapshot, k: int) -> Values:
+        """Copies of the outputs and the changed state of one replay from the snapshot on the inputs of replay `k`."""
+        session = self._session
+        snapshot.put_back()
+        session.put_inputs(k)
+        recording.replay()
+        session.device.synchronize()
+        outputs = session.outputs_of(recording.outputs).tensors
+        state = {f"state {path}": snapshot.tensors[path] for path in snapshot.changed()}
+        found = {**outputs, **state}
+        return dict(zip(found, copies_of(session.device, list(found.values())), strict=True))
+
+    def _explained(
+        self, found: list[Difference], start: _Before, seed: int
+    ) -> tuple[list[Difference], list[Cause], str | None]:
+        """Return the differences with their places, and their causes: changes of state, or else where to look."""
+        session = self._session
+        session.channel.phase("find what changed")
+        start.bindings.put_back()
+        traced = self._record(seed, traced=True)
+        if isinstance(traced, CaptureFailure):
+            return found, [], None
+        placed = {_key(one): one for one in self._first.differences(traced)}
+        traced.release()
+        found = [replace(one, **_place(placed.get(_key(one), one))) for one in found]
+        chance = self._chance()
+        decided = [one for one in found if _key(one) not in chance]
+        if not decided:
+            return self._outside_bindings(found, start, seed)
+        # Unwritten bytes differ from time to time. A difference that state makes appears each time from that state.
+        always = self._differing(lambda: None, start, seed)
+        decided = [one for one in decided if always is None or _key(one) in always] or decided
+        keys = {_key(one) for one in decided}
+        if self._gone(keys, lambda: None, start, self._seed):
+            return decided, [], "host-random"
+        changes = _changes(self._before, start)[:_MOST_TRIALS]
+        causes = [change for change in changes if self._gone(keys, partial(self._put_back, change, start), start, seed)]
+        if causes:
+            return decided, causes, None
+        # Try them only together: two buffers that change places. They are of one kind, which the difference names.
+        likely = "tensor" if any(one.what == "address" for one in decided) else "attribute"
+        return decided, [change for change in changes if change.kind == likely][:_MOST_NAMED] or changes[:1], None
+
+    def _chance(self) -> set[Key]:
+        """Return the differences between captures with the same state and seed: unwritten bytes between arguments, a
+        clock, and state that bindings cannot put back."""
+        return self._differing(lambda: None, self._before, self._seed) or set()
+
+    def _outside_bindings(
+        self, found: list[Difference], start: _Before, seed: int
+    ) -> tuple[list[Difference], list[Cause], str | None]:
+        """Handle differences that putting state back does not remove: memory that was swapped behind a tensor, else a
+        clock."""
+        swapped = [change for change in _changes(self._before, start) if change.kind == "tensor"][:_MOST_NAMED]
+        for one in [one for one in found if one.what == "address"][:_MOST_NAMED]:
+            key = {_key(one)}
+            causes = [change for change in swapped if self._gone(key, partial(self._swap, change, start), start, seed)]
+            if causes:
+                return [one], causes, None
+        return found, [], "elsewhere"
+
+    def _swap(self, change: Cause, start: _Before) -> None:
+        """Give a tensor its old memory back, if the tensor stayed and its memory did not."""
+        with outside_modes():
+            start.reach.tensors[change.path].data = self._before.views[change.path]
+
+    def _put_back(self, change: Cause, start: _Before) -> None:
+        """Put back this change alone, as it was before the first capture."""
+        earlier = self._before.reach
+        if change.kind == "attribute":
+            put_back_host(start.reach, change.path, earlier.values[change.path])
+        elif change.kind == "tensor":
+            put_back_host(start.reach, change.path, earlier.tensors[change.path])
+        else:
+            self._before.bindings.put_back_container(change.path)
+
+    def _gone(self, keys: set[Key], change: Callable[[], None], start: _Before, seed: int) -> bool:
+        """Return whether the differences disappear when the step is captured again after `change`."""
+        left = self._differing(change, start, seed)
+        return left is not None and not left & keys
+
+    def _differing(self, change: Callable[[], None], start: _Before, seed: int) -> set[Key] | None:
+        """Capture from the state `start` after `change`, and return how it differs from the first; None if it cannot be
+        captured."""
+        start.bindings.put_back()
+        try:
+            change()
+        except (StateError, RuntimeError):  # a container that refuses: this piece cannot be tried
+            return None
+        again = self._record(seed)
+        if isinstance(again, CaptureFailure):
+            return None
+        keys = {_key(one) for one in self._first.differences(again)}
+        again.release()
+        return keys
+
+
+def _is_of_ranks(one: Difference) -> bool:
+    """Return whether it lies in the arguments of NCCL's kernels, which hold NCCL's own count of launches. If that makes
+    a difference, another rank may be the reason."""
+    return one.op.startswith("nccl") and one.what in _MAY_BE_CHANCE
+
+
+Key = tuple[int, str, int]
+
+
+def _key(one: Difference) -> Key:
+    return one.node, one.what, one.argument
+
+
+def _place(one: Difference) -> dict[str, Any]:
+    return {"op": one.op, "frames": one.frames, "span": one.span}
+
+
+def _changes(earlier: _Before, later: _Before) -> list[Cause]:
+    """Return what changed between two captures: host values, tensors in other memory, containers of another length."""
+    before, after = earlier.reach, later.reach
+    found = [
+        Cause("attribute", path, before.hosts[path], text)
+        for path, text in after.hosts.items()
+        if path in before.values and path in after.owners and before.hosts.get(path) != text
+    ]
+    found += [
+        Cause("tensor", path, None, None)
+        for path, view in later.views.items()
+        if path in earlier.views and path in after.owners and _memory(earlier.views[path]) != _memory(view)
+    ]
+    found += [
+        Cause("length", path, str(before.lengths[path]), str(length))
+        for path, length in after.lengths.items()
+        if path in before.sized and before.lengths[path] != length
+    ]
+    return found
+
+
+def _memory(tensor: Any) -> tuple[int, int, int]:
+    return memory_key(tensor), tensor.storage_offset(), tensor.numel()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Stop garbage collection: blocks freed in the middle of one capture only would make the two pools differ."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

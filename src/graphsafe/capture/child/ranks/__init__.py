@@ -1,0 +1,1 @@
+"""A child's rank and its exchange with the other ranks."""

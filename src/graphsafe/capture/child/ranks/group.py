@@ -1,0 +1,115 @@
+"""A child's place among the ranks of its target: the process group that it joins, and decisions that all make alike.
+
+Every rank runs the same children. One that took another way than its peers (tried other inputs, ran a step more) would
+leave them waiting in a collective, so whatever decides about a further step is asked of all ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.child.ranks.issued import Issued, issued_noted
+from graphsafe.capture.child.targets import TargetError
+from graphsafe.capture.shared.job import WAITS_FOR_RANKS
+
+if TYPE_CHECKING:
+    from graphsafe.capture.device.protocol import Device
+    from graphsafe.capture.shared.job import Channel, Job
+
+_FOR_EVER = timedelta(days=1)
+"The parent ends a rank that waits too long, and says where it stood; a time limit of PyTorch would say less."
+_INTERFACE = "GLOO_SOCKET_IFNAME"
+_DONE = "done"
+
+
+@dataclass
+class Ranks:
+    """A child's rank. A process alone is the one rank of one, and asks nobody."""
+
+    number: int = 0
+    size: int = 1
+    device: Device | None = None
+    channel: Channel | None = None
+    store: Any = None
+    issued: Issued = field(default_factory=Issued)
+    "The noteworthy collectives that this rank has issued."
+    gone: bool = False
+    "Whether this rank has left the others, which are then ended."
+    _asked: int = field(default=0, repr=False)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return the value of every rank, in order, as plain data. Waits for all ranks. Raises TargetError if one has
+        ended."""
+        if self.size == 1:
+            return [value]
+        assert self.channel is not None
+        self._asked += 1
+        before = self.channel.now
+        self.store.set(f"{self._asked}/{self.number}", json.dumps(value))
+        self.channel.phase(WAITS_FOR_RANKS)
+        reported = [json.loads(self.store.get(f"{self._asked}/{rank}")) for rank in range(self.size)]
+        self.channel.phase(before)
+        if value != _DONE and _DONE in reported:
+            raise TargetError("step", f"rank {reported.index(_DONE)} has ended before rank {self.number}")
+        return reported
+
+    def any(self, value: bool) -> bool:
+        return any(self.gather(bool(value)))
+
+    def all(self, value: bool) -> bool:
+        return all(self.gather(bool(value)))
+
+    def union(self, values: Iterable[str]) -> list[str]:
+        """Return the values of all ranks, in the same order everywhere."""
+        return list(dict.fromkeys(value for each in self.gather(list(values)) for value in each))
+
+    def align(self) -> None:
+        """Let all ranks go on within microseconds, as far as the device allows."""
+        if self.size > 1 and self.device is not None:
+            self.device.meet()
+
+
+@contextmanager
+def joined(job: Job, channel: Channel, device: Device) -> Iterator[Ranks]:
+    """Give the process group of all ranks that run this child, made and warm. Raises RuntimeError.
+
+    The group is never destroyed: destroying a communicator hangs while a graph with its collectives is alive. The
+    process ends at once when all ranks are done with their steps.
+    """
+    if job.ranks == 1:
+        yield Ranks()
+        return
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        raise RuntimeError("this torch has no torch.distributed")
+    from torch._C._distributed_c10d import FileStore, PrefixStore
+
+    channel.phase("join the other ranks")
+    os.environ.update(job.variables)
+    os.environ.setdefault(_INTERFACE, "lo")
+    with ExitStack() as stack:
+        store = FileStore(job.rendezvous, job.ranks)
+        store.set_timeout(_FOR_EVER)
+        dist.init_process_group(
+            device.collectives,
+            store=PrefixStore("group", store),
+            rank=job.rank,
+            world_size=job.ranks,
+            timeout=_FOR_EVER,
+            device_id=device.torch_device if device.collectives == "nccl" else None,
+        )
+        ranks = Ranks(job.rank, job.ranks, device, channel, PrefixStore("graphsafe", store))
+        device.meet()
+        if job.child != "measure":  # noting takes time
+            ranks.issued = stack.enter_context(issued_noted(job, channel))
+        yield ranks
+    if not ranks.gone:
+        # Ending earlier would cut the connections of the other ranks.
+        ranks.gather(_DONE)

@@ -1,0 +1,178 @@
+"""Notes the collectives that each rank issues, in order, with their lines. They are written down before they are
+issued, because a collective that the others do not issue never ends."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.processes.originals import encode, write_bytes
+from graphsafe.capture.shared.collectives import FUNCTIONAL, OF_GROUPS, Call, file_of
+from graphsafe.capture.shared.frames import is_graphsafe_file, is_user_file, user_frames
+from graphsafe.capture.shared.job import CAPTURE
+from graphsafe.capture.shared.told import plain
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from graphsafe.capture.shared.job import Channel, Job
+
+_OF_ONE_SIZE = ("all_reduce", "broadcast", "reduce")
+"Collectives whose tensors have the same number of elements in every rank."
+_WAITS = ("wait", "synchronize", "block_current_stream", "get_future", "is_completed")
+_WRAPPERS = ("distributed_c10d.py", "c10d_logger.py", "typing_extensions.py", "torch/overrides.py")
+
+Note = Callable[[str, Any, bool], "Call | None"]
+
+
+@dataclass
+class Issued:
+    beside: list[Call] = field(default_factory=list)
+    "Collectives issued during the capture on a stream that was not captured."
+    _pending: dict[int, tuple[weakref.ref[Any], Call]] = field(default_factory=dict)
+    _lost: list[Call] = field(default_factory=list)
+
+    def expect(self, work: Any, call: Call) -> None:
+        """Expect that somebody waits for `work`. It is held weakly, because it keeps memory alive."""
+        before = self._pending.pop(id(work), None)
+        self._lost += [before[1]] if before is not None else []
+        self._pending[id(work)] = weakref.ref(work), call
+        _tell_waits(type(work), self._waited)
+
+    def _waited(self, work: Any) -> None:
+        self._pending.pop(id(work), None)
+
+    def never_waited(self) -> list[Call]:
+        """Return the asynchronous collectives, since the last call, that nobody waited for."""
+        found = [*self._lost, *(call for _, call in self._pending.values())]
+        self._lost.clear()
+        self._pending.clear()
+        return found
+
+
+@contextmanager
+def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
+    """Note each collective that this process issues; those over all ranks in a file that the parent reads."""
+    import torch
+    import torch.distributed._functional_collectives as functional
+    from torch.distributed import ProcessGroup
+
+    file = str(file_of(channel.folder, channel.name))
+    Path(file).unlink(missing_ok=True)
+    issued = Issued()
+
+    def note(name: str, args: Any, of_all: bool) -> Call | None:
+        frames, span = user_frames()
+        if not frames:
+            return None
+        size = _size(args) if name in _OF_ONE_SIZE else None
+        call = Call(name, size, frames, span)
+        if of_all:
+            write_bytes(file, f"{encode(plain(call))}\n".encode(), append=True)
+        if channel.now == CAPTURE and not torch.cuda.is_current_stream_capturing():
+            issued.beside.append(call)
+        return call
+
+    replaced: list[tuple[Any, str, Any]] = []
+    for name, spelled in OF_GROUPS.items():
+        if hasattr(ProcessGroup, name):
+            value = _of_group(getattr(ProcessGroup, name), spelled, job.ranks, note, issued)
+            replaced.append((ProcessGroup, name, value))
+    for name in FUNCTIONAL:
+        if hasattr(functional, name):
+            replaced.append((functional, name, _functional(getattr(functional, name), name, job.ranks, note)))
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
+    for owner, name, value in replaced:
+        setattr(owner, name, value)
+    try:
+        yield issued
+    finally:
+        for owner, name, value in originals:
+            setattr(owner, name, value)
+
+
+def _of_group(original: Callable[..., Any], name: str, ranks: int, note: Note, issued: Issued) -> Callable[..., Any]:
+    def noted(group: Any, *args: Any, **kwargs: Any) -> Any:
+        call = note(name, args, group.size() == ranks)
+        work = original(group, *args, **kwargs)
+        if call is not None and work is not None and _is_called_directly():
+            issued.expect(work, call)
+        return work
+
+    return noted
+
+
+def _passes_on(file: str) -> bool:
+    """Return whether code of this file only passes a call on to the group: PyTorch's checks, and modes of graphsafe."""
+    return file.endswith(_WRAPPERS) or is_graphsafe_file(file)
+
+
+def _is_called_directly() -> bool:
+    """Return whether the user's code itself has called torch.distributed, not a library that knows how to wait."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and _passes_on(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None and is_user_file(frame.f_code.co_filename)
+
+
+_telling_waits: set[Any] = set()
+
+
+def _tell_waits(kind: Any, waited: Callable[[Any], None]) -> None:
+    """Report waits for every work of this class from now on."""
+    if kind in _telling_waits:
+        return
+    _telling_waits.add(kind)
+    for name in _WAITS:
+        original = getattr(kind, name, None)
+        if original is not None:
+            setattr(kind, name, _watching(original, waited))
+
+
+def _watching(original: Callable[..., Any], waited: Callable[[Any], None]) -> Callable[..., Any]:
+    def watched(work: Any, *args: Any, **kwargs: Any) -> Any:
+        waited(work)
+        return original(work, *args, **kwargs)
+
+    return watched
+
+
+def _functional(original: Callable[..., Any], name: str, ranks: int, note: Note) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        note(name, args, _size_of_group(signature, args, kwargs) == ranks)
+        return original(*args, **kwargs)
+
+    return noted
+
+
+def _size_of_group(signature: inspect.Signature, args: Any, kwargs: Any) -> int | None:
+    """The size of the group, or None if the call gives it in an unknown way. A wrong call raises later by itself."""
+    import torch.distributed._functional_collectives as functional
+    from torch.distributed import distributed_c10d
+
+    resolve: Callable[[str], Any] = getattr(distributed_c10d, "_resolve_process_group")  # noqa: B009
+    try:
+        group = signature.bind(*args, **kwargs).arguments["group"]
+        return int(resolve(functional._resolve_group_name(group)).size())
+    except Exception:
+        return None
+
+
+def _size(args: Any) -> int | None:
+    """The number of elements of the first tensor."""
+    for value in args:
+        if isinstance(value, (list, tuple)):
+            return _size(value)
+        if hasattr(value, "numel"):
+            return int(value.numel())
+    return None

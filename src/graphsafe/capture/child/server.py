@@ -1,0 +1,165 @@
+"""A process that children fork from, with a keeper for each child.
+
+The first server has imported torch and none of the user's code: a child forked there starts in a third of a second
+where a fresh one takes four. Nothing in it may ask torch about CUDA (`torch.cuda.is_available()` is enough), for forked
+children could not use it afterwards. Others branch off from it: one for each target, so that targets do not wait for
+each other.
+
+Between a server and each child stands a keeper: it adopts processes that the child's descendants leave behind, daemons
+too, and ends them all with the child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from graphsafe.capture.child import preparation
+from graphsafe.capture.child.main import CHILDREN, main
+from graphsafe.capture.child.preparation import NotShareable, asking_without_cuda
+from graphsafe.capture.processes.descendants import adopt_orphans, die_with_parent, end_descendants, end_group
+from graphsafe.capture.processes.originals import decode, encode, leave
+from graphsafe.capture.shared.job import Channel, Job
+
+_MESSAGE_BYTES = 1 << 20
+
+
+def start(descriptor: int, prepare: Callable[[], None], folder: str | None = None) -> NoReturn:
+    """Serve the parent at the other end of this socket, and leave nothing behind when it is gone.
+
+    `folder` holds the parent's temporary files. The server removes it if the parent was killed and cannot.
+    """
+    killed = False
+    try:
+        adopt_orphans()
+        parent = socket.socket(fileno=descriptor)
+        _tell(parent, pid=os.getpid())
+        try:
+            prepare()
+        except NotShareable as reason:
+            _tell(parent, refused=str(reason))
+        else:
+            # Children collect garbage before they capture. Imported objects are many and none of them is garbage.
+            gc.collect()
+            gc.freeze()
+            _tell(parent, ready=True)
+            killed = not serve(parent)
+    finally:
+        end_descendants()
+        if killed and folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        # Exit at once: taking down an interpreter that has imported torch takes a second.
+        leave(0)
+
+
+def serve(parent: socket.socket) -> bool:
+    """Serve the parent's requests: `job` forks a child, `branch` forks a server that imports more.
+
+    Return True when the parent asks for the end, False when it is gone without a word.
+    """
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)
+        _reap()
+        if not message:
+            return False
+        request = decode(message.decode())
+        if "end" in request:
+            return True
+        if os.fork() == 0:
+            if "id" in request:
+                _keep(parent, request["id"], Job.from_json(request["job"]), descriptors[0])
+            _branch(parent, request, *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _keep(parent: socket.socket, number: int, job: Job, output: int) -> NoReturn:
+    """Fork one child, report how it ends, and end the processes that it has left."""
+    try:
+        adopt_orphans()
+        die_with_parent()
+        pid = os.fork()
+        if pid == 0:
+            parent.close()
+            _become(output)
+            main(job)
+        os.close(output)
+        _tell(parent, id=number, pid=pid)
+        # The child is not reaped yet, so its number cannot have been given to another group.
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert ended is not None
+        end_group(pid)
+        end_descendants()
+        _tell(parent, id=number, status=ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status)
+    finally:
+        leave(0)
+
+
+def _branch(parent: socket.socket, request: Mapping[str, Any], descriptor: int, output: int) -> NoReturn:
+    """Become a server with its own socket to the parent, in which the user's modules may be imported."""
+    parent.close()
+    die_with_parent()
+    _become(output)
+    what = request["branch"]
+
+    def prepare() -> None:
+        if what is None:
+            return
+        job = Job.from_json(request["job"])
+        sys.argv = [job.where if what == "prepare" else job.target]
+        if what == "follow":
+            preparation.follow(Path(job.folder))
+        else:
+            Channel(job).phase("import")
+            preparation.prepare(job)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+
+    start(descriptor, prepare)
+
+
+def import_torch() -> None:
+    """Import torch and graphsafe's own modules, once here instead of in every child.
+
+    Dynamo is not among them: it takes as long as torch itself, and few targets need it (see `preparation.follow`).
+    """
+    import torch
+    import torch.utils._python_dispatch
+
+    with asking_without_cuda():
+        torch.empty(0)
+        for name in CHILDREN.values():
+            importlib.import_module(name)
+
+
+def _tell(parent: socket.socket, **message: Any) -> None:
+    with contextlib.suppress(OSError):
+        parent.send(encode(message).encode())
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _become(output: int) -> None:
+    """Start a process group, send output to the parent's pipe, and read no input."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(nothing)
+    os.close(output)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

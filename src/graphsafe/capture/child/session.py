@@ -1,0 +1,197 @@
+"""A child's target, built on its device. All children build, seed, feed and step it in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.child import preparation
+from graphsafe.capture.child.own_graphs import plain
+from graphsafe.capture.child.ranks.group import Ranks, joined
+from graphsafe.capture.child.ranks.own_port import own_port
+from graphsafe.capture.child.state import Reach, inputs_of, seed_generators, walk
+from graphsafe.capture.child.state.generators import seed_host
+from graphsafe.capture.child.targets import Subject, TargetError, build, find_factory, load_module, users_code
+from graphsafe.capture.child.zero_parameters import fill_zero_parameters
+from graphsafe.capture.device import open_device
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.processes.originals import open_file
+from graphsafe.report.text import bucket_name
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.answers.events import Asked
+    from graphsafe.capture.device.protocol import Device
+    from graphsafe.capture.shared.job import Channel, Job
+    from graphsafe.report.probes.construct import Attempt
+
+REPLAYS = 3
+"Number of replays on changed inputs."
+PAIR = REPLAYS + 1
+"The number of the inputs and the seed for the two steps that are made without seeding in between."
+CAPTURE_SEED = 7_777
+"The seed at capture, and at no other time."
+FIRST_SEED = 1_000
+"The seed of the first warm-up step; later steps count on from it."
+
+
+@dataclass
+class Session:
+    job: Job
+    channel: Channel
+    device: Device
+    subject: Subject
+    sets: tuple[Mapping[str, torch.Tensor], ...] = ()
+    "New values for the inputs of replay 1, 2, ..., which the build child has tried."
+    capture_path: bool = False
+    "Whether `path_step` runs as a capture would: code that asks whether a capture is under way gets the answer yes."
+    asked: Callable[[Asked], None] | None = None
+    "Called each time that the user's code asks so in `path_step`."
+    factory: Callable[..., Any] | None = None
+    "The factory that made the subject."
+    generators: Reach | None = None
+    "All generators to seed, if set: for steps that are made too often to search for them each time."
+    ranks: Ranks = field(default_factory=Ranks)
+    "The ranks that run this child side by side; they decide together about further steps."
+
+    def seed(self, k: int) -> None:
+        value = self.job.seed * 1_000_003 + k
+        seed_all(self.device, value)
+        if self.generators is None:
+            seed_generators(self.subject, value)
+        else:
+            self.generators.seed(value)
+
+    def step(self) -> Any:
+        with users_code("step", "the step failed"):
+            outputs = self.subject()
+            self.device.synchronize()
+        return outputs
+
+    def path_step(self) -> Any:
+        """Step along the path of captures if `capture_path` is set, else plainly."""
+        if not self.capture_path:
+            return self.step()
+        with self.device.as_if_capturing(self.asked or (lambda asked: None)):
+            return self.step()
+
+    def warm_up(self, done: int = 0) -> None:
+        for k in range(done, self.job.warmup):
+            self.channel.phase(f"warm-up {k + 1}")
+            self.seed(FIRST_SEED + k)
+            self.step()
+
+    def put_inputs(self, k: int) -> None:
+        """Set the inputs of replay `k`, and seed everything by `k`."""
+        if self.subject.refresh is not None:
+            self.seed(k)
+            with users_code("step", "refresh failed"):
+                self.subject.refresh(self.subject.args, self.subject.kwargs, k)
+        elif self.sets:
+            inputs = inputs_of(self.subject)
+            for path, values in self.sets[k - 1].items():
+                self.device.store(inputs[path], values)
+        self.seed(k)
+
+    def offset(self) -> int | None:
+        state = self.device.random_states().get(self.device_key)
+        return None if state is None else state.offset
+
+    @property
+    def device_key(self) -> str:
+        return self.device.name
+
+    def outputs_of(self, outputs: Any) -> Reach:
+        return walk({"output": outputs})
+
+    def of_bucket(self, axes: Mapping[str, Any], folder: Path) -> Session:
+        """Return another bucket of the same target, built in this process from the same seed, with its own inputs.
+        Raises TargetError."""
+        assert self.factory is not None
+        self.channel.phase(f"build {bucket_name(axes)}")
+        seed_all(self.device, self.job.first_seed)
+        subject = build(self.factory, self.device.torch_device, axes, self.job.inputs)
+        fill_zero_parameters(self.device, subject)
+        other = Session(self.job, self.channel, self.device, subject, factory=self.factory, ranks=self.ranks)
+        other.load_sets(folder)
+        return other
+
+    def load_sets(self, folder: Path | None = None) -> None:
+        """Load the new inputs that the build child found to change the step's results."""
+        path = (folder or self.channel.folder) / "inputs.pt"
+        if path.exists():
+            self.sets = tuple(load_values(path)["sets"])
+
+
+@contextmanager
+def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> Iterator[Session]:
+    """Enter the device and build the target. Raises TargetError.
+
+    Captures that the constructor itself makes are added to `watched`. Without it, a generator that the constructor left
+    capturing is repaired, so that a child can go on and find further faults.
+    """
+    channel.phase("open the device")
+    with ExitStack() as stack:
+        ready = preparation.prepared(job)
+        try:
+            if ready is not None and ready.device is not None:
+                device = ready.device
+            else:
+                device = open_device(job.device, job.ranks, shapes=job.shapes)
+                stack.enter_context(device.entered())
+            ranks = stack.enter_context(joined(job, channel, device))
+        except (RuntimeError, AssertionError) as error:
+            raise TargetError("build", f"cannot use {job.device}: {' '.join(str(error).split())[:300]}") from error
+        if job.ranks == 1:
+            stack.enter_context(own_port(channel.folder, job.child))
+        seed_all(device, job.first_seed)
+        if ready is not None:
+            preparation.restore_random_state(ready)
+        if watched is not None:
+            stack.enter_context(device.watch_captures(watched.append))
+        channel.phase("import")
+        module = load_module(job.where) if ready is None else ready.module
+        factory = find_factory(module, job.target)
+        channel.phase("build")
+        if job.plain:
+            stack.enter_context(plain.left_out())
+        subject = build(factory, device.torch_device, job.axes, job.inputs)
+        if job.plain:
+            plain.run_uncompiled()
+        if job.child == "build":
+            preparation.tell_imports(channel.folder)
+        if watched is None:
+            for name in device.random_states():
+                if device.draw(name) is not None:
+                    device.repair_generator(name)
+            fill_zero_parameters(device, subject)
+        yield Session(job, channel, device, subject, factory=factory, ranks=ranks)
+
+
+def seed_all(device: Device, value: int) -> None:
+    device.seed(value)
+    seed_host(value)
+
+
+def save_values(channel: Channel, name: str, data: Any) -> None:
+    """Save host tensors and plain data for siblings."""
+    import torch
+
+    with outside_modes(), open_file(channel.share(name), "wb") as file:
+        torch.save(data, file)
+    channel.publish(name)
+
+
+def load_values(path: Path) -> Any:
+    import torch
+
+    with outside_modes(), open_file(path, "rb") as file:
+        return torch.load(file, weights_only=True, map_location="cpu")
+
+
+def host_values(device: Device, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {path: device.to_host(tensor) for path, tensor in tensors.items()}

@@ -1,0 +1,33 @@
+"""Finds what a step can reach and change (every tensor, host value, generator and container behind its callable and its
+arguments), by path, and puts it back.
+
+Nothing here runs the user's code (no property, no `__getattr__`, no `__len__`, no `__repr__`), with one exception: a
+tensor that wraps others is asked for them by `__tensor_flatten__`.
+"""
+
+from graphsafe.capture.child.state.containers import MISSING, StateError, held_at, put_at, put_back_host
+from graphsafe.capture.child.state.inputs import inputs_of, numbers_of
+from graphsafe.capture.child.state.reach import HostValue, Reach
+from graphsafe.capture.child.state.reachable import objects_of, reach_of, seed_generators, walk
+from graphsafe.capture.child.state.snapshot import Bindings, Snapshot
+from graphsafe.capture.child.state.undo import Undo, copies_of
+
+__all__ = [
+    "MISSING",
+    "Bindings",
+    "HostValue",
+    "Reach",
+    "Snapshot",
+    "StateError",
+    "Undo",
+    "copies_of",
+    "held_at",
+    "inputs_of",
+    "numbers_of",
+    "objects_of",
+    "put_at",
+    "put_back_host",
+    "reach_of",
+    "seed_generators",
+    "walk",
+]

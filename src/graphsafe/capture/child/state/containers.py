@@ -1,0 +1,252 @@
+"""Reads and refills each kind of object that holds values and references, without running the user's code."""
+
+from __future__ import annotations
+
+import functools
+import types
+from array import array
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.child.state.objects import bases_of, module_name, namespace_of
+from graphsafe.capture.child.state.positions import (
+    count_from,
+    count_text,
+    is_count,
+    is_over_sequence,
+    position_of,
+    set_position,
+)
+
+if TYPE_CHECKING:
+    from graphsafe.capture.child.state.reach import Reach
+
+MISSING: Any = object()
+"`put_back_host` takes this for a value that was not there."
+
+
+class StateError(Exception):
+    """A change that a step made cannot be put back; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """The named variables of a module, as a container."""
+
+    of: dict[str, Any]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassVariables:
+    of: type
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    of: Any
+    descriptor: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptAttributes:
+    """Attributes of a TorchScript module that are no tensors."""
+
+    of: Any
+    names: tuple[str, ...]
+
+
+def contents(container: Any) -> Any:
+    """Return a container's current content, for `refill`."""
+    kind = type(container)
+    if kind is Variables or kind is ClassVariables:
+        variables = container.of if kind is Variables else namespace_of(container.of)
+        return {name: variables[name] for name in container.names if name in variables}
+    if kind is Slot:
+        return read_slot(container)
+    if kind is ScriptAttributes:
+        return {name: container.of.getattr(name) for name in container.names}
+    if kind is types.CellType:
+        return _read_cell(container)
+    if is_over_sequence(kind):
+        return position_of(container)
+    if kind is functools._lru_cache_wrapper:
+        return None
+    base = _base(kind)
+    if base in (dict, OrderedDict):
+        return list(base.items(container))
+    if base in (deque, set):
+        return list(base.__iter__(container))
+    if base in (list, bytearray, array):
+        return base.__getitem__(container, slice(None))
+    return base.copy(container)  # a numpy array
+
+
+def refill(container: Any, before: Any) -> None:
+    """Put back content that `contents` has read. Raises whatever error a container refuses with."""
+    kind = type(container)
+    if kind is Variables:
+        for name in container.names:
+            _set_key(container.of, name, before.get(name, MISSING))
+    elif kind is ClassVariables:
+        for name in container.names:
+            if namespace_of(container.of).get(name, MISSING) is not before.get(name, MISSING):
+                _set_class_variable(container.of, name, before.get(name, MISSING))
+    elif kind is Slot:
+        _set_slot(container, before)
+    elif kind is ScriptAttributes:
+        for name, value in before.items():
+            container.of.setattr(name, value)
+    elif kind is types.CellType:
+        _set_cell(container, before)
+    elif is_over_sequence(kind):
+        set_position(container, before)
+    elif kind is functools._lru_cache_wrapper:
+        container.cache_clear()
+    else:
+        _refill_base(_base(kind), container, before)
+
+
+def _refill_base(base: Any, container: Any, before: Any) -> None:
+    if base in (dict, OrderedDict):
+        now = list(base.items(container))
+        if len(now) != len(before) or any(
+            key is not old or value is not kept for (key, value), (old, kept) in zip(now, before, strict=True)
+        ):
+            base.clear(container)
+            for key, value in before:
+                base.__setitem__(container, key, value)
+    elif base in (deque, set):
+        now = list(base.__iter__(container))
+        if len(now) != len(before) or any(left is not right for left, right in zip(now, before, strict=True)):
+            base.clear(container)
+            (deque.extend if base is deque else set.update)(container, before)
+    elif base in (list, bytearray, array):
+        base.__setitem__(container, slice(None), before)
+    else:
+        base.__setitem__(container, ..., before)
+
+
+def _base(kind: type) -> Any:
+    """Return the base class of Python's (or numpy's) own that keeps the elements."""
+    for base in bases_of(kind):
+        if base in (OrderedDict, dict, deque, set, list, bytearray, array) or (
+            base.__name__ == "ndarray" and module_name(base) == "numpy"
+        ):
+            return base
+    raise TypeError(f"{kind} is no container")
+
+
+def put_back_host(reach: Reach, path: str, value: Any) -> None:
+    """Put one host value where `reach` found it: the one of `reach.values`, another, or MISSING to remove it.
+
+    Raises StateError if the place refuses.
+    """
+    container, key = reach.owners[path]
+    if is_count(type(value)):
+        value = count_from(count_text(value) or "")
+    try:
+        if issubclass(type(container), tuple):
+            _put_into_tuple(reach, container, key, value)
+        else:
+            put_at(container, key, value)
+    except StateError:
+        raise
+    except Exception as error:
+        raise StateError(f"{path} cannot be put back: {type(error).__name__}") from error
+
+
+def held_at(container: Any, key: Any) -> Any:
+    """Return the current value at a container and key of `Reach.owners`; MISSING if there is none."""
+    kind = type(container)
+    if kind is types.CellType:
+        return _read_cell(container)
+    if kind is Slot:
+        return read_slot(container)
+    if kind is ScriptAttributes:
+        return container.of.getattr(key)
+    if issubclass(kind, type):
+        return namespace_of(container).get(key, MISSING)
+    try:
+        return _base(kind).__getitem__(container, key)
+    except (KeyError, IndexError):
+        return MISSING
+
+
+def put_at(container: Any, key: Any, value: Any) -> None:
+    """Store a value where `held_at` reads it; not for tuples. Raises whatever error the place refuses with."""
+    kind = type(container)
+    if kind is types.CellType:
+        _set_cell(container, value)
+    elif kind is Slot:
+        _set_slot(container, value)
+    elif kind is ScriptAttributes:
+        container.of.setattr(key, value)
+    elif issubclass(kind, type):
+        _set_class_variable(container, key, value)
+    else:
+        base = _base(kind)
+        if base in (dict, OrderedDict):
+            _set_key(container, key, value)
+        elif value is MISSING:
+            raise StateError("an element of a list cannot be taken out alone")
+        else:
+            base.__setitem__(container, key, value)
+
+
+def _put_into_tuple(reach: Reach, container: Any, key: int, value: Any) -> None:
+    """Put a new tuple with this element in the place of the old one."""
+    where = next(path for path, held in reach.tuples.items() if held is container)
+    items = list(tuple.__iter__(container))
+    items[key] = value
+    made = tuple.__new__(type(container), items)
+    put_back_host(reach, where, made)
+    reach.tuples[where] = made
+    for path, (owner, index) in reach.owners.items():
+        if owner is container:
+            reach.owners[path] = (made, index)
+
+
+def _set_key(variables: Any, key: Any, value: Any) -> None:
+    base = _base(type(variables))
+    if value is not MISSING:
+        base.__setitem__(variables, key, value)
+    elif base.__contains__(variables, key):
+        base.__delitem__(variables, key)
+
+
+def _set_class_variable(owner: type, name: str, value: Any) -> None:
+    if value is not MISSING:
+        type.__setattr__(owner, name, value)
+    elif name in namespace_of(owner):
+        type.__delattr__(owner, name)
+
+
+def _read_cell(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _set_cell(cell: types.CellType, value: Any) -> None:
+    if value is MISSING:
+        del cell.cell_contents
+    else:
+        cell.cell_contents = value
+
+
+def read_slot(slot: Slot) -> Any:
+    try:
+        return slot.descriptor.__get__(slot.of)
+    except AttributeError:
+        return MISSING
+
+
+def _set_slot(slot: Slot, value: Any) -> None:
+    if value is not MISSING:
+        slot.descriptor.__set__(slot.of, value)
+    elif read_slot(slot) is not MISSING:
+        slot.descriptor.__delete__(slot.of)

@@ -1,0 +1,329 @@
+"""Lists what lies behind an object of each kind: its values, and the objects to look at next."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from graphsafe.capture.child.state.containers import MISSING, ScriptAttributes, Slot, read_slot
+from graphsafe.capture.child.state.generators import is_host_generator
+from graphsafe.capture.child.state.objects import attributes_of, bases_of, holds_state, layout_of, module_name, names_in
+from graphsafe.capture.child.state.positions import (
+    count_from,
+    count_text,
+    is_count,
+    is_opaque,
+    is_over_sequence,
+    position_of,
+)
+from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, dotted, key_text, text_of
+from graphsafe.capture.child.state.walk import Handler, Item, Walk, below
+from graphsafe.capture.shared.frames import is_user_file
+
+_LONG = 1_000
+"Number of numbers and strings in a container above which one digest stands for all."
+
+
+def elements_of(path: str, value: Any) -> Iterator[Item]:
+    """Yield the elements of a dict, a list, a tuple or a deque, whatever its class overrides."""
+    if issubclass(type(value), dict):
+        taken: set[str] = set()
+        for index, (key, item) in enumerate(list(dict.items(value))):
+            name = key_text(key)
+            if name is None or name in taken:
+                name = f"#{index}"
+            taken.add(name)
+            yield f"{path}[{name}]", item, value, key
+        return
+    base: Any = next(base for base in (list, tuple, deque) if issubclass(type(value), base))
+    for index, item in enumerate(list(base.__iter__(value))):
+        yield f"{path}[{index}]", item, value, index
+
+
+def stored_in(path: str, value: Any) -> Iterator[Item]:
+    """Yield the attributes of an object."""
+    dot = below(path)
+    attributes = attributes_of(value)
+    if attributes is not None:
+        yield from variables_in(dot, attributes)
+    for name, descriptor in layout_of(type(value)).slots:
+        slot = Slot(value, descriptor)
+        if (item := read_slot(slot)) is not MISSING:
+            yield f"{dot}{name}", item, slot, name
+
+
+def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
+    for name, item in list(variables.items()):
+        yield (dot + name if type(name) is str and name.isascii() else dotted(dot, name)), item, variables, name
+
+
+_handlers: dict[int, tuple[type, Handler | None]] = {}
+
+
+def handler_of(kind: type) -> Handler | None:
+    """Return the handler of a class. It is looked up by address, because asking a class for its hash may run code of
+    its metaclass."""
+    known = _handlers.get(id(kind))
+    if known is None:
+        known = _handlers[id(kind)] = (kind, _find_handler(kind))
+    return known[1]
+
+
+def _find_handler(kind: type) -> Handler | None:
+    import torch
+
+    if issubclass(kind, enum.Enum):
+        return _take_enum
+    if issubclass(kind, SCALARS):
+        return _take_scalar
+    for base, handler in (
+        (torch.Tensor, _take_tensor),
+        (torch._C.Generator, _take_generator),
+        (torch.jit.ScriptModule, _take_script_module),
+        (torch.nn.Module, _take_module),
+        ((torch.dtype, torch.device, torch.layout, torch.memory_format, range), _take_constant),
+        (dict, _take_dict),
+        ((list, deque), _take_list),
+        (tuple, _take_tuple),
+        ((set, frozenset), _take_set),
+        ((bytearray, array), _take_bytes),
+        (types.MethodType, _take_method),
+        (types.FunctionType, _take_function),
+        (functools.partial, _take_partial),
+        (functools._lru_cache_wrapper, _take_cache),
+    ):
+        if issubclass(kind, base):
+            return handler
+    if is_host_generator(kind):
+        return _take_host_generator
+    if is_count(kind):
+        return _take_count
+    if is_over_sequence(kind):
+        return _take_iterator
+    if is_opaque(kind):
+        return _take_opaque
+    numpy_kind = next((base.__name__ for base in bases_of(kind) if module_name(base) == "numpy"), None)
+    if numpy_kind is not None:
+        return _take_array if any(base.__name__ == "ndarray" for base in bases_of(kind)) else _take_numpy_scalar
+    return _take_object if holds_state(kind) else None
+
+
+def _take_scalar(walk: Walk, path: str, value: Any) -> None:
+    """Take a value of a subclass; values of Python's own classes are taken as soon as they are seen."""
+    walk.reach.hosts[path] = text_of(value)
+    walk.reach.values[path] = value
+    walk.forget(value)
+
+
+def _take_enum(walk: Walk, path: str, value: Any) -> None:
+    name = (attributes_of(value) or {}).get("_name_")
+    walk.reach.hosts[path] = f"{type(value).__name__}.{name if type(name) is str else '?'}"
+    walk.reach.values[path] = value
+    # There is one object per member, so the next attribute that holds it counts too.
+    walk.forget(value)
+
+
+def _take_constant(walk: Walk, path: str, value: Any) -> None:
+    walk.reach.hosts[path] = repr(value)
+    walk.reach.values[path] = value
+    walk.forget(value)
+
+
+def _take_tensor(walk: Walk, path: str, value: Any) -> None:
+    import torch
+
+    walk.take_tensor(path, value)
+    kind: Any = torch.Tensor
+    if kind.is_leaf.__get__(value) and (grad := kind.grad.__get__(value)) is not None:
+        walk.look_at([(f"{path}.grad", grad, None, None)])
+
+
+def _take_generator(walk: Walk, path: str, value: Any) -> None:
+    walk.reach.generators[path] = value
+
+
+def _take_host_generator(walk: Walk, path: str, value: Any) -> None:
+    walk.reach.host_generators[path] = value
+
+
+def _take_dict(walk: Walk, path: str, value: Any) -> None:
+    walk.reach.lengths[path] = dict.__len__(value)
+    walk.reach.sized[path] = value
+    walk.reach.containers.append(value)
+    if dict.__len__(value) > _LONG and are_scalars(dict.values(value)) and are_scalars(dict.keys(value)):
+        walk.reach.hosts[path] = digest(dict.__repr__(value))
+        return
+    walk.look_at(elements_of(path, value))
+
+
+def _take_list(walk: Walk, path: str, value: Any) -> None:
+    base: Any = list if issubclass(type(value), list) else deque
+    walk.reach.lengths[path] = base.__len__(value)
+    walk.reach.sized[path] = value
+    walk.reach.containers.append(value)
+    if base.__len__(value) > _LONG and are_scalars(list(base.__iter__(value))):
+        walk.reach.hosts[path] = digest(repr(list(base.__iter__(value))))
+        return
+    walk.look_at(elements_of(path, value))
+
+
+def _take_tuple(walk: Walk, path: str, value: Any) -> None:
+    walk.reach.lengths[path] = tuple.__len__(value)
+    walk.reach.tuples[path] = value
+    if tuple.__len__(value) > _LONG and are_scalars(list(tuple.__iter__(value))):
+        walk.reach.hosts[path] = digest(repr(list(tuple.__iter__(value))))
+        return
+    walk.look_at(elements_of(path, value))
+
+
+def _take_set(walk: Walk, path: str, value: Any) -> None:
+    base: Any = set if issubclass(type(value), set) else frozenset
+    walk.reach.lengths[path] = base.__len__(value)
+    walk.reach.sized[path] = value
+    if base is set:
+        walk.reach.containers.append(value)
+    elements = list(base.__iter__(value))
+    if are_scalars(elements):
+        walk.reach.hosts[path] = digest(",".join(sorted(map(text_of, elements))))
+
+
+def _take_bytes(walk: Walk, path: str, value: Any) -> None:
+    walk.reach.containers.append(value)
+    walk.reach.hosts[path] = digest(bytes(memoryview(value)))
+
+
+def _take_array(walk: Walk, path: str, value: Any) -> None:
+    import numpy
+
+    if numpy.ndarray.dtype.__get__(value).hasobject:
+        walk.look_at([(path, numpy.ndarray.tolist(value), None, None)])
+        return
+    walk.reach.containers.append(value)
+    walk.reach.hosts[path] = digest(numpy.ndarray.tobytes(value))
+
+
+def _take_numpy_scalar(walk: Walk, path: str, value: Any) -> None:
+    tobytes = getattr(value, "tobytes", None)
+    if tobytes is not None:
+        walk.reach.hosts[path] = repr(value) if value.nbytes <= 16 else digest(tobytes())
+        walk.reach.values[path] = value
+
+
+def _take_count(walk: Walk, path: str, value: Any) -> None:
+    text = count_text(value)
+    if text is None:
+        walk.reach.opaque.append(path)
+        return
+    walk.reach.hosts[path] = text
+    walk.reach.values[path] = count_from(text)
+
+
+def _take_iterator(walk: Walk, path: str, value: Any) -> None:
+    position = position_of(value)
+    walk.reach.hosts[path] = "an iterator at its end" if position is None else f"an iterator at {position}"
+    walk.reach.containers.append(value)
+
+
+def _take_opaque(walk: Walk, path: str, value: Any) -> None:
+    walk.reach.opaque.append(path)
+
+
+def _take_partial(walk: Walk, path: str, value: Any) -> None:
+    dot = below(path)
+    read = functools.partial.__dict__
+    for name in ("func", "args", "keywords"):
+        walk.look_at([(f"{dot}{name}", read[name].__get__(value), None, None)])
+    walk.look_at(stored_in(path, value))
+
+
+def _take_method(walk: Walk, path: str, value: Any) -> None:
+    dot = below(path)
+    walk.look_at([(path, value.__self__, None, None)])
+    if type(value.__func__) is types.FunctionType:
+        walk.look_at([(f"{dot}{value.__func__.__name__}()", value.__func__, None, None)])
+
+
+def _take_cache(walk: Walk, path: str, value: Any) -> None:
+    walk.reach.containers.append(value)
+    walk.reach.caches[path] = (value, value.cache_info().currsize)
+    walk.look_at([(path, value.__wrapped__, None, None)])
+
+
+def _take_function(walk: Walk, path: str, value: Any) -> None:
+    dot = below(path)
+    code = value.__code__
+    for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=False):
+        walk.reach.containers.append(cell)
+        try:
+            walk.look_at([(f"{dot}{name}", cell.cell_contents, cell, None)])
+        except ValueError:
+            continue
+    defaults = value.__defaults__ or ()
+    named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    for name, default in [*zip(named, defaults, strict=True), *(value.__kwdefaults__ or {}).items()]:
+        if not issubclass(type(default), SCALARS):
+            walk.look_at([(f"{dot}{name}", default, None, None)])
+    if value.__dict__:
+        walk.reach.containers.append(value.__dict__)
+        walk.look_at(variables_in(dot, value.__dict__))
+    if is_user_file(code.co_filename):
+        walk.take_names(dot, value.__globals__, names_in(code))
+
+
+@functools.cache
+def _module_machinery() -> frozenset[str]:
+    import torch
+
+    return frozenset(torch.nn.Module().__dict__)
+
+
+def _take_module(walk: Walk, path: str, value: Any) -> None:
+    dot = below(path)
+    attributes = attributes_of(value) or {}
+    walk.reach.containers.append(attributes)
+    for store in (attributes.get(name) for name in ("_parameters", "_buffers", "_modules")):
+        if isinstance(store, dict):
+            walk.reach.containers.append(store)
+            walk.look_at(variables_in(dot, store))
+    machinery = _module_machinery()
+    walk.look_at(item for item in variables_in(dot, attributes) if item[3] not in machinery)
+    walk.take_class(path, type(value))
+
+
+def _take_script_module(walk: Walk, path: str, value: Any) -> None:
+    """Take the state on TorchScript's own side, and the Python modules around it."""
+    import torch
+
+    of_torch: Any = torch._C
+    dot = below(path)
+    attributes = attributes_of(value) or {}
+    script = attributes.get("_c")
+    if script is None:
+        walk.look_at([(path, attributes.get("_actual_script_module"), None, None)])
+        return
+    kept = of_torch.ConcreteModuleType.from_jit_type(script._type()).get_attributes()
+    tensors = [*of_torch.ParameterDict(script).items(), *of_torch.BufferDict(script).items()]
+    for name, tensor in tensors:
+        walk.look_at([(f"{dot}{name}", tensor, None, None)])
+    others = {name: script.getattr(name) for name in kept.keys() - dict(tensors).keys()}
+    mine = ScriptAttributes(script, tuple(sorted(others)))
+    walk.reach.containers.append(mine)
+    for name, item in sorted(others.items()):
+        walk.look_at([(f"{dot}{name}", item, mine, name)])
+    modules = attributes.get("_modules")
+    walk.look_at((f"{dot}{name}", item, None, None) for name, item in getattr(modules, "_python_modules", {}).items())
+
+
+def _take_object(walk: Walk, path: str, value: Any) -> None:
+    attributes = attributes_of(value)
+    if attributes is not None:
+        walk.reach.containers.append(attributes)
+    for _, descriptor in layout_of(type(value)).slots:
+        walk.reach.containers.append(Slot(value, descriptor))
+    walk.look_at(stored_in(path, value))
+    walk.take_class(path, type(value))

@@ -1,0 +1,53 @@
+"""Random generators of the host: the process's own, and those that a step holds (`random.Random`, numpy's two
+kinds)."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+
+def seed_host(value: int) -> None:
+    """Seed the generators of the whole process that torch does not seed."""
+    random.seed(value)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(value % 2**32)
+
+
+def is_host_generator(kind: type) -> bool:
+    if issubclass(kind, random.Random):
+        return True
+    drawn = sys.modules.get("numpy.random")
+    return drawn is not None and issubclass(kind, (drawn.Generator, drawn.RandomState))
+
+
+def seed(generator: Any, value: int) -> None:
+    if isinstance(generator, random.Random):
+        random.Random.seed(generator, value)
+        return
+    numpy: Any = sys.modules["numpy"]
+    bits = generator.bit_generator if isinstance(generator, numpy.random.Generator) else generator._bit_generator
+    bits.state = type(bits)(value % 2**32).state
+
+
+def state_of(generator: Any) -> Any:
+    """Return the state for `set_state`, or None if a generator has none (`random.SystemRandom`)."""
+    if isinstance(generator, random.SystemRandom):
+        return None
+    if isinstance(generator, random.Random):
+        return random.Random.getstate(generator)
+    numpy: Any = sys.modules["numpy"]
+    return generator.bit_generator.state if isinstance(generator, numpy.random.Generator) else generator.get_state()
+
+
+def set_state(generator: Any, state: Any) -> None:
+    if state is None:
+        return
+    if isinstance(generator, random.Random):
+        random.Random.setstate(generator, state)
+    elif isinstance(generator, sys.modules["numpy"].random.Generator):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)

@@ -1,0 +1,83 @@
+"""Finds the inputs of a step: tensors, arrays and numbers in its arguments, by the paths that `reach_of` gives them."""
+
+from __future__ import annotations
+
+import sys
+from collections import UserDict, UserList, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.child.state.contents import elements_of, stored_in
+from graphsafe.capture.child.state.objects import attributes_of
+from graphsafe.capture.child.state.values import SCALARS
+from graphsafe.capture.child.state.walk import MOST_OBJECTS, Item, Walk
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.child.targets import Subject
+
+
+def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:
+    """Return the tensors of the step's arguments, and its NumPy arrays as tensors that share their memory.
+
+    They are looked for in tuples, lists, dicts, dataclasses and simple namespaces. A tensor inside any other object (a
+    cache, a module) is state, and so is a parameter. Arrays that cannot be written to are left out.
+    """
+    import torch
+
+    inside = Walk()
+    numpy: Any = sys.modules.get("numpy")
+    with torch._C.DisableTorchFunction():
+        for path, value in _arguments(subject):
+            kind = type(value)
+            if issubclass(kind, torch.Tensor):
+                if not (issubclass(kind, torch.nn.Parameter) or (attributes_of(value) or {}).get("_is_param")):
+                    inside.take_tensor(path, value)
+            elif numpy is not None and kind is numpy.ndarray and value.flags.writeable and value.dtype.kind in "biuf":
+                shared = _shared(value)
+                if shared is not None:
+                    inside.reach.tensors[path] = shared
+    return dict(inside.reach.tensors)
+
+
+def numbers_of(subject: Subject) -> list[str]:
+    """Return the paths of Python and NumPy numbers among the step's arguments, which a graph holds as constants."""
+    numpy: Any = sys.modules.get("numpy")
+    numbers: tuple[type, ...] = (
+        (bool, int, float, complex) if numpy is None else (bool, int, float, complex, numpy.generic)
+    )
+    return [path for path, value in _arguments(subject) if issubclass(type(value), numbers)]
+
+
+def _arguments(subject: Subject) -> Iterator[tuple[str, Any]]:
+    """Yield each value inside the arguments, objects only once."""
+    seen: set[int] = set()
+    todo: deque[Item] = deque([("args", subject.args, None, None), ("kwargs", subject.kwargs, None, None)])
+    while todo and len(seen) < MOST_OBJECTS:
+        path, value, _, _ = todo.popleft()
+        kind = type(value)
+        if issubclass(kind, SCALARS):
+            yield path, value
+            continue
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if issubclass(kind, (dict, list, tuple)):
+            todo.extend(elements_of(path, value))
+        elif kind in (UserDict, UserList, SimpleNamespace) or issubclass(kind, Mapping) or is_dataclass(kind):
+            todo.extend(stored_in(path, value))
+        else:
+            yield path, value
+
+
+def _shared(array: Any) -> torch.Tensor | None:
+    """A tensor over an array's memory; None if torch has no such dtype or layout."""
+    import torch
+
+    try:
+        return torch.from_numpy(array)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,145 @@
+"""Reads attributes of objects and classes as they are stored, without running any of their code."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections import ChainMap, UserDict, UserList
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from graphsafe.capture.shared.frames import is_user_file
+
+_MRO = type.__dict__["__mro__"].__get__
+_NAMESPACE = type.__dict__["__dict__"].__get__
+_MODULE_VARIABLES = vars(types.ModuleType)["__dict__"].__get__
+_MOST_DECORATORS = 20
+_DATA = (types.SimpleNamespace, UserDict, UserList, ChainMap, functools.partial, functools.partialmethod)
+"Classes of the standard library that exist to hold a user's values."
+
+
+def bases_of(kind: type) -> tuple[type, ...]:
+    bases: tuple[type, ...] = _MRO(kind)
+    return bases
+
+
+def namespace_of(kind: type) -> dict[str, Any]:
+    """The class's own variables, without those of its bases."""
+    return dict(_NAMESPACE(kind))
+
+
+def variables_of(module: Any) -> dict[str, Any] | None:
+    """A module's own dict; None for an entry of `sys.modules` that is no module."""
+    if not issubclass(type(module), types.ModuleType):
+        return None
+    found: dict[str, Any] = _MODULE_VARIABLES(module)
+    return found
+
+
+def file_of(module: Any) -> str | None:
+    file = (variables_of(module) or {}).get("__file__")
+    return file if type(file) is str else None
+
+
+def module_name(kind: type) -> str:
+    name = _NAMESPACE(kind).get("__module__")
+    return name if type(name) is str else ""
+
+
+def is_users_class(kind: type) -> bool:
+    """Return whether a file of the user or of a library defines it, as `is_user_file` decides."""
+    file = file_of(sys.modules.get(module_name(kind)))
+    return file is not None and is_user_file(file)
+
+
+def holds_state(kind: type) -> bool:
+    """Return whether objects of this class hold state: those of the user's own classes, of optimisers, and plain
+    namespaces; not locks, loggers, streams or types."""
+    if issubclass(kind, (type, types.ModuleType, types.BuiltinFunctionType)):
+        return False
+    if kind in _DATA:
+        return True
+    return module_name(kind).startswith("torch.optim") or any(is_users_class(base) for base in bases_of(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places where instances of a class keep their attributes."""
+
+    attributes: Callable[[Any], Any] | None
+    "Returns the `__dict__` that holds them."
+    slots: tuple[tuple[str, Any], ...]
+    "The names and descriptors of slots."
+
+
+_layouts: dict[int, tuple[type, Layout]] = {}
+
+
+def layout_of(kind: type) -> Layout:
+    """Return the layout of a class. It is looked up by address, because asking a class for its hash may run code of its
+    metaclass."""
+    known = _layouts.get(id(kind))
+    if known is None:
+        known = _layouts[id(kind)] = (kind, _find_layout(kind))
+    return known[1]
+
+
+def _find_layout(kind: type) -> Layout:
+    attributes = None
+    slots: list[tuple[str, Any]] = []
+    for base in bases_of(kind):
+        found = _NAMESPACE(base).get("__dict__")
+        if attributes is None and type(found) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            attributes = found.__get__
+        if "__slots__" in _NAMESPACE(base):
+            slots += [(name, of) for name, of in _NAMESPACE(base).items() if type(of) is types.MemberDescriptorType]
+    return Layout(attributes, tuple(slots))
+
+
+def attributes_of(value: Any) -> dict[str, Any] | None:
+    """The object's own `__dict__`, or None."""
+    read = layout_of(type(value)).attributes
+    attributes = None if read is None else read(value)
+    return attributes if type(attributes) is dict else None
+
+
+def names_in(code: types.CodeType) -> set[str]:
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= names_in(constant)
+    return names
+
+
+def function_of(item: Any) -> types.FunctionType | None:
+    if type(item) in (staticmethod, classmethod):
+        item = item.__func__
+    elif type(item) is property:
+        item = item.fget
+    elif type(item) is functools._lru_cache_wrapper:
+        item = item.__wrapped__
+    return item if type(item) is types.FunctionType else None
+
+
+def code_of(called: Any) -> types.CodeType | None:
+    """The code that runs when an object is called: a function's own code, behind its decorators; a module's
+    `forward`."""
+    if issubclass(type(called), functools.partial):
+        return code_of(functools.partial.func.__get__(called))
+    if type(called) is types.MethodType:
+        return code_of(called.__func__)
+    function = function_of(called)
+    if function is None:
+        named = [namespace_of(base).get(name) for name in ("forward", "__call__") for base in bases_of(type(called))]
+        function = next((found for found in map(function_of, named) if found is not None), None)
+    for _ in range(_MOST_DECORATORS):
+        wrapped = None if function is None else function_of(function.__dict__.get("__wrapped__"))
+        function = wrapped or function
+    return None if function is None else function.__code__
+
+
+def is_own_file(file: str) -> bool:
+    """Return whether a file belongs to the user's project, not to an installed library."""
+    return "-packages" not in file and is_user_file(file)

@@ -1,0 +1,60 @@
+"""The result of a walk, by path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+HostValue = str
+"A number or a string as Python writes it, or a digest of a larger value."
+
+
+@dataclass
+class Reach:
+    """Everything that a step reaches, by path.
+
+    A path reads as the user would write it from the target: `layers.0.weight`, `args[1]`, `kwargs['cache'].key`, or a
+    variable of the step's closure or module. The same program gives the same paths in every child.
+    """
+
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Tensors whose elements can be read and written one by one. Memory that several elements share (an expanded
+    tensor) is in here once, as an alias."""
+    hosts: dict[str, HostValue] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+    "The objects of those `hosts` that are small and immutable."
+    owners: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    """Path of a host value or a tensor -> the container that holds it, and the key: a dict and its key (attributes and
+    variables of modules too: the dict that holds them), a list, deque or tuple and the index, a class and the name of
+    the variable, a slot, a closure's cell, attributes of a TorchScript module and the name."""
+    tuples: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    "Tuples have an owner too, so that a new tuple can replace one whose element changed."
+    generators: dict[str, torch.Generator] = field(default_factory=dict)
+    host_generators: dict[str, Any] = field(default_factory=dict)
+    "`random.Random`, `numpy.random.Generator` and `numpy.random.RandomState`."
+    lengths: dict[str, int] = field(default_factory=dict)
+    "The number of elements of lists, tuples, sets and dicts."
+    sized: dict[str, Any] = field(default_factory=dict)
+    "The same lists, sets and dicts, by path."
+    caches: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    "Functions behind `functools.lru_cache`, with the number of results they keep."
+    containers: list[Any] = field(default_factory=list)
+    "The containers that `Snapshot` refills."
+    unreadable: dict[str, str] = field(default_factory=dict)
+    "Tensors that are not compared, with the reason."
+    opaque: list[str] = field(default_factory=list)
+    "Objects with a position or other state that cannot be seen: running generators, most iterators."
+    complete: bool = True
+    "False if there was too much to walk."
+
+    def seed(self, value: int) -> None:
+        """Seed every generator found, of the device and of the host."""
+        from graphsafe.capture.child.state.generators import seed
+
+        for generator in self.generators.values():
+            generator.manual_seed(value)
+        for found in self.host_generators.values():
+            seed(found, value)

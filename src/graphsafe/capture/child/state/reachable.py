@@ -1,0 +1,60 @@
+"""Finds everything that a step can reach, in one walk over its callable and arguments."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.child.state.contents import handler_of
+from graphsafe.capture.child.state.reach import Reach
+from graphsafe.capture.child.state.walk import Walk
+
+if TYPE_CHECKING:
+    from graphsafe.capture.child.targets import Subject
+
+_MANY_CONTAINERS = 5_000
+_first_reach: dict[int, tuple[Subject, Reach]] = {}
+
+
+def reach_of(subject: Subject) -> Reach:
+    """Return everything behind the callable, then behind the arguments."""
+    return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs})
+
+
+def objects_of(subject: Subject) -> list[Any]:
+    """Return the objects that the step can reach, nearest first: modules, containers and objects of the user's
+    classes."""
+    import torch
+
+    walk = Walk()
+    with torch._C.DisableTorchFunction():
+        walk.run(
+            {"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh}, handler_of
+        )
+    return walk.alive
+
+
+def seed_generators(subject: Subject, value: int) -> None:
+    """Seed every generator that the step can reach. If the walk takes long, seed those found at the first call."""
+    known = _first_reach.get(id(subject))
+    if known is None or known[0] is not subject:
+        known = (subject, reach_of(subject))
+        # otherwise keeping it would keep alive objects that the target drops
+        if len(known[1].containers) > _MANY_CONTAINERS:
+            _first_reach[id(subject)] = known
+    known[1].seed(value)
+
+
+def walk(roots: Mapping[str, Any]) -> Reach:
+    import torch
+
+    # Objects that the walk finds stay alive: searching them for garbage again and again would take most of the time.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with torch._C.DisableTorchFunction():
+            return Walk().run(roots, handler_of)
+    finally:
+        if collecting:
+            gc.enable()

@@ -1,0 +1,119 @@
+"""State at one moment, to put back later: the bindings of names, and the values of tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.child.state import generators
+from graphsafe.capture.child.state.containers import StateError, contents, put_back_host, refill
+from graphsafe.capture.child.state.positions import is_count
+from graphsafe.capture.child.state.reachable import reach_of
+from graphsafe.capture.child.targets import users_code
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.child.state.reach import Reach
+    from graphsafe.capture.child.targets import Subject
+    from graphsafe.capture.device.protocol import Device
+
+_VALUE_BYTES = 4 << 30
+"Tensors up to this many bytes in all are kept by value; above it only by digest."
+
+
+class Bindings:
+    """The content of containers and host generators; of tensors which ones there were, not their values."""
+
+    def __init__(self, reach: Reach, clear_caches: bool = True) -> None:
+        """Read the bindings. The content of an `lru_cache` cannot be put back, only cleared. Raises StateError if
+        something cannot even be copied."""
+        self._reach = reach
+        self._containers = [
+            (container, contents(container))
+            for container in reach.containers
+            if clear_caches or type(container) is not functools._lru_cache_wrapper
+        ]
+        self._generators = {path: generators.state_of(found) for path, found in reach.host_generators.items()}
+
+    def put_back(self) -> None:
+        """Put everything back. Raises StateError if a container refuses."""
+        for container, before in self._containers:
+            _refill(container, before)
+        for path, value in self._reach.values.items():
+            if is_count(type(value)) and path in self._reach.owners:
+                put_back_host(self._reach, path, value)
+        for path, state in self._generators.items():
+            generators.set_state(self._reach.host_generators[path], state)
+
+    def put_back_container(self, path: str) -> None:
+        """Put back the elements of one list, dict or set. Raises StateError if it refuses."""
+        wanted = self._reach.sized[path]
+        for container, before in self._containers:
+            if container is wanted:
+                _refill(container, before)
+
+
+def _refill(container: Any, before: Any) -> None:
+    try:
+        refill(container, before)
+    except Exception as error:
+        raise StateError(f"a {type(container).__name__} cannot be put back: {type(error).__name__}") from error
+
+
+class Snapshot:
+    """The content of containers and generators, and the values of tensors."""
+
+    def __init__(self, device: Device, subject: Subject, clear_caches: bool = True) -> None:
+        """Take the snapshot. Raises StateError if something cannot even be copied."""
+        self._device = device
+        self._subject = subject
+        reach = reach_of(subject)
+        self._bindings = Bindings(reach, clear_caches)
+        self.tensors = reach.tensors
+        self.digests = device.digests(reach.tensors)
+        self.values: dict[str, torch.Tensor] = {}
+        "Host copies of as many tensors as the budget allows, the small ones first."
+        budget = _VALUE_BYTES
+        for path, tensor in sorted(reach.tensors.items(), key=lambda item: item[1].nbytes):
+            budget -= tensor.nbytes
+            if budget < 0:
+                break
+            self.values[path] = device.to_host(tensor)
+
+    def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
+        """Put back containers, tensors and the user's own state. `put_back_tensors` does so for tensors, if given.
+
+        Raises StateError where a container refuses, or a tensor too large to be kept was changed.
+        """
+        self._bindings.put_back()
+        if put_back_tensors is None:
+            self.put_back_values(self.tensors)
+        else:
+            put_back_tensors()
+        if self._subject.reset is not None:
+            with users_code("step", "reset failed"):
+                self._subject.reset()
+
+    def changed(self) -> list[str]:
+        """Return tensors whose values have changed."""
+        return self._changed(self.tensors)
+
+    def _changed(self, paths: Iterable[str]) -> list[str]:
+        now = self._device.digests({path: self.tensors[path] for path in paths})
+        return [path for path, digest in now.items() if digest != self.digests[path]]
+
+    def put_back_values(self, paths: Iterable[str]) -> None:
+        """Put back the values of these tensors only. Raises StateError."""
+        changed = self._changed(paths)
+        for path in changed:
+            if path not in self.values:
+                continue
+            try:
+                self._device.store(self.tensors[path], self.values[path])
+            except RuntimeError as error:
+                raise StateError(f"{path} cannot be put back: {' '.join(str(error).split())[:200]}") from error
+        # Memory shared with other tensors may already have been put back with them.
+        for path in self._changed(path for path in changed if path not in self.values):
+            raise StateError(f"{path} changed and is too large to be put back")

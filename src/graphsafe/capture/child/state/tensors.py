@@ -1,0 +1,136 @@
+"""Presents tensors of every kind as plain ones over the same memory, which a device can read, write and hash."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.child.state.objects import bases_of, namespace_of
+from graphsafe.capture.device.valueless import is_valueless
+
+if TYPE_CHECKING:
+    import torch
+
+Parts = dict[str, "torch.Tensor"]
+
+_COMPARABLE = frozenset(
+    {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32"}
+    | {"float64", "complex32", "complex64", "complex128"}
+)
+
+
+class Unreadable(Exception):
+    """A tensor cannot be compared. The message says why."""
+
+
+def parts_of(tensor: torch.Tensor) -> Parts:
+    """Suffix of the path -> plain tensor: the tensor itself under "", or the parts of a sparse, nested or wrapping one.
+    Raises Unreadable. Call it with torch functions disabled."""
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    kind = type(tensor)
+    if (kind is torch.Tensor or kind is torch.nn.Parameter) and _is_plain(tensor):
+        return {"": tensor}
+    with _disable_current_modes():
+        return _wrapped(tensor) if is_wrapper_class(kind) else _laid_out(torch.Tensor.detach(tensor))
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    import torch
+
+    return (
+        tensor.layout is torch.strided
+        and not tensor.is_nested
+        and tensor.is_contiguous()
+        and not tensor.is_quantized
+        and (not tensor.is_meta or is_valueless(tensor))
+        and _is_comparable(tensor.dtype)
+    )
+
+
+@functools.cache
+def _is_comparable(dtype: torch.dtype) -> bool:
+    """Return whether the dtype can be compared. PyTorch cannot compare raw bits and numbers smaller than a byte."""
+    name = str(dtype).removeprefix("torch.")
+    return name in _COMPARABLE or name.startswith("float8")
+
+
+@functools.cache
+def is_wrapper_class(kind: Any) -> bool:
+    """Return whether the class is a subclass with its own operations. Other subclasses use PyTorch's kernels on the
+    memory that they report."""
+    import torch
+
+    own = next(base for base in bases_of(kind) if "__torch_dispatch__" in namespace_of(base))
+    if own is torch.Tensor:
+        return False
+    return namespace_of(own)["__torch_dispatch__"] is not torch._C._disabled_torch_dispatch_impl
+
+
+def _laid_out(tensor: torch.Tensor) -> Parts:
+    import torch
+
+    layout = tensor.layout
+    if tensor.is_meta and not is_valueless(tensor):
+        return {}
+    if tensor.is_nested:
+        return {".values()": tensor.values(), "._nested_tensor_size()": tensor._nested_tensor_size()}
+    if layout is torch.sparse_coo:
+        parts = {"._indices()": tensor._indices(), "._values()": tensor._values()}
+    elif layout in (torch.sparse_csr, torch.sparse_bsr):
+        parts = {".crow_indices()": tensor.crow_indices(), ".col_indices()": tensor.col_indices()}
+        parts[".values()"] = tensor.values()
+    elif layout in (torch.sparse_csc, torch.sparse_bsc):
+        parts = {".ccol_indices()": tensor.ccol_indices(), ".row_indices()": tensor.row_indices()}
+        parts[".values()"] = tensor.values()
+    elif layout is torch.strided:
+        parts = {"": tensor}
+    else:
+        raise Unreadable(f"a tensor of layout {str(layout).removeprefix('torch.')}")
+    return {suffix: _plain(part) for suffix, part in parts.items()}
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    if tensor.is_quantized or not _is_comparable(tensor.dtype):
+        return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+    return tensor if tensor.is_contiguous() else _each_element_once(tensor)
+
+
+def _each_element_once(tensor: torch.Tensor) -> torch.Tensor:
+    """Return an expanded tensor without its repetitions; for overlapping windows, the memory in which they lie."""
+    strides = tensor.stride()
+    if not tensor.numel():
+        return tensor
+    if 0 in strides:
+        sizes = [1 if stride == 0 else size for size, stride in zip(tensor.shape, strides, strict=True)]
+        return _each_element_once(tensor.as_strided(sizes, [stride or 1 for stride in strides]))
+    span = 1
+    overlap = False
+    for stride, size in sorted((stride, size) for stride, size in zip(strides, tensor.shape, strict=True) if size > 1):
+        overlap = overlap or stride < span
+        span += stride * (size - 1)
+    return tensor.as_strided((span,), (1,)) if overlap else tensor
+
+
+def _wrapped(tensor: torch.Tensor) -> Parts:
+    import torch
+
+    kind = type(tensor)
+    if not any("__tensor_flatten__" in namespace_of(base) for base in bases_of(kind)):
+        raise Unreadable(f"a {kind.__name__}, which does not say what it is made of (it has no __tensor_flatten__)")
+    found: Parts = {}
+    try:
+        names, _ = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+        inner = {name: getattr(tensor, name) for name in names}
+    except Exception as error:
+        raise Unreadable(f"a {kind.__name__}, whose __tensor_flatten__ raised {type(error).__name__}") from error
+    for name, part in inner.items():
+        if type(part).__name__ == "DeviceMesh":  # the mesh of a DTensor, which no step changes
+            continue
+        if not issubclass(type(part), torch.Tensor):
+            raise Unreadable(f"a {kind.__name__}, whose {name} is not a tensor")
+        found |= {f".{name}{suffix}": plain for suffix, plain in parts_of(part).items()}
+    return found

@@ -1,0 +1,73 @@
+"""Writes numbers, strings and the like as text for comparing, and tells which objects count as such."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection
+from typing import Any
+
+_LONGEST = 80
+SCALARS = (bool, int, float, complex, str, bytes, type(None))
+
+
+def are_scalars(values: Collection[Any]) -> bool:
+    """Return whether all are numbers or strings of Python's own classes."""
+    return set(map(id, map(type, values))) <= WRITERS.keys()
+
+
+def digest(data: str | bytes) -> str:
+    """Return the digest of data. Lone surrogates, which no encoding accepts, are encoded as they are."""
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    return hashlib.blake2b(raw, digest_size=8).hexdigest()
+
+
+def text_of(value: Any) -> str:
+    """Write a number or a string as Python does, whatever its class overrides; a digest if that is long."""
+    write = WRITERS.get(id(type(value)))
+    if write is None:
+        write = next(write for scalar, write in _WRITTEN.items() if issubclass(type(value), scalar))
+    return write(value)
+
+
+def _text(value: str) -> str:
+    return str.__repr__(value) if str.__len__(value) < _LONGEST else digest(str.__str__(value))
+
+
+def _data(value: bytes) -> str:
+    return bytes.__repr__(value) if bytes.__len__(value) < _LONGEST else digest(bytes.__getitem__(value, slice(None)))
+
+
+def _whole(value: int) -> str:
+    """Write an integer of any size: Python refuses to write more than some thousand decimal digits."""
+    return int.__repr__(value) if int.bit_length(value) < 3 * _LONGEST else digest(hex(int.__index__(value)))
+
+
+_WRITTEN: dict[type, Callable[[Any], str]] = {
+    type(None): lambda value: "None",
+    bool: bool.__repr__,
+    int: _whole,
+    float: float.__repr__,
+    complex: complex.__repr__,
+    str: _text,
+    bytes: _data,
+}
+WRITERS = {id(kind): write for kind, write in _WRITTEN.items()}
+"Looked up by the address of Python's own classes: asking a class for its hash may run code of its metaclass."
+
+
+def key_text(key: Any) -> str | None:
+    """Write a dict's key as paths do; None if it has no value to write (an object, a tensor)."""
+    if issubclass(type(key), SCALARS):
+        return text_of(key)
+    if type(key) is tuple:
+        parts = [key_text(part) for part in key]
+        known = [part for part in parts if part is not None]
+        return f"({', '.join(known)}{',' if len(known) == 1 else ''})" if len(known) == len(parts) else None
+    return None
+
+
+def dotted(dot: str, name: Any) -> str:
+    """Join a path and an attribute. `dot` is empty or ends in a dot. Attributes set by hand may have any name."""
+    if type(name) is not str:
+        return f"{dot}[{key_text(name) or '...'}]"
+    return dot + (name if name.isascii() else name.encode("utf-8", "backslashreplace").decode())

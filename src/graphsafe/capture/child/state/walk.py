@@ -1,0 +1,152 @@
+"""Walks from a step to everything that it can reach."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Set
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.child.state.containers import ClassVariables, Variables
+from graphsafe.capture.child.state.objects import (
+    bases_of,
+    file_of,
+    function_of,
+    is_own_file,
+    is_users_class,
+    names_in,
+    namespace_of,
+    variables_of,
+)
+from graphsafe.capture.child.state.reach import Reach
+from graphsafe.capture.child.state.tensors import Unreadable, parts_of
+from graphsafe.capture.child.state.values import WRITERS, dotted
+
+if TYPE_CHECKING:
+    import torch
+
+Item = tuple[str, Any, Any, Any]
+"A path, the object there, and the container and key under which it lies."
+Handler = Callable[["Walk", str, Any], None]
+MOST_OBJECTS = 50_000
+
+
+def below(path: str) -> str:
+    return f"{path}." if path else ""
+
+
+class Walk:
+    """The objects found so far, and those still to be looked at."""
+
+    def __init__(self) -> None:
+        self.reach = Reach()
+        self.todo: deque[Item] = deque()
+        self._seen: set[int] = set()
+        self.alive: list[Any] = []
+        "The objects that were looked at, in order."
+        self._named: set[tuple[int, str]] = set()
+
+    def run(self, roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None]) -> Reach:
+        """Look at the roots and everything behind them, nearest first."""
+        reach, todo, seen = self.reach, self.todo, self._seen
+        self.look_at((path, value, None, None) for path, value in roots.items())
+        while todo:
+            path, value, container, key = todo.popleft()
+            handler = handler_of(type(value))
+            if handler is None or id(value) in seen:
+                continue
+            if len(seen) >= MOST_OBJECTS:
+                reach.complete = False
+                reach.unreadable["objects further away"] = f"the step reaches more than {MOST_OBJECTS} objects"
+                break
+            seen.add(id(value))
+            self.alive.append(value)
+            handler(self, path, value)
+            if container is not None and (path in reach.hosts or path in reach.tuples or path in reach.tensors):
+                reach.owners[path] = (container, key)
+        return reach
+
+    def forget(self, value: Any) -> None:
+        """Look at an object again wherever it is held: a member of an enumeration is one object for all."""
+        self._seen.discard(id(value))
+
+    def take_tensor(self, path: str, tensor: torch.Tensor) -> None:
+        try:
+            parts = parts_of(tensor)
+        except Unreadable as why:
+            self.reach.unreadable[path] = str(why)
+            return
+        if not parts and tensor.is_meta:
+            self.reach.hosts[path] = f"meta {tensor.dtype} {list(tensor.shape)}"
+        for suffix, part in parts.items():
+            self.reach.tensors[path + suffix] = part
+
+    def take_names(self, dot: str, variables: dict[str, Any], names: Set[str]) -> None:
+        """Take variables of a module, and of the user's own modules that it names; each once."""
+        fresh = sorted(name for name in names if (id(variables), name) not in self._named)
+        self._named.update((id(variables), name) for name in fresh)
+        if not fresh:
+            return
+        self.reach.containers.append(Variables(variables, tuple(fresh)))
+        for name in fresh:
+            if name not in variables:
+                continue
+            item = variables[name]
+            inner = variables_of(item)
+            if inner is None:
+                if not issubclass(type(item), (type, types.BuiltinFunctionType)):
+                    self.look_at([(f"{dot}{name}", item, variables, name)])
+                continue
+            file = file_of(item)
+            if file is not None and is_own_file(file):
+                of_module = sorted(names & inner.keys())
+                self.reach.containers.append(Variables(inner, tuple(sorted(names))))
+                for part in of_module:
+                    if not issubclass(type(inner[part]), (type, types.ModuleType, types.BuiltinFunctionType)):
+                        self.look_at([(f"{dot}{name}.{part}", inner[part], inner, part)])
+
+    def look_at(self, items: Iterable[Item]) -> None:
+        """Take numbers and strings at once, and queue the rest."""
+        reach, todo = self.reach, self.todo
+        for item in items:
+            write = WRITERS.get(id(type(item[1])))
+            if write is None:
+                todo.append(item)
+                continue
+            path, value, container, key = item
+            reach.hosts[path] = write(value)
+            reach.values[path] = value
+            if container is not None:
+                reach.owners[path] = (container, key)
+
+    def take_class(self, path: str, kind: type) -> None:
+        """The variables of a user's own class, and the module variables that its methods name; not those of an
+        installed library's classes. Each class once."""
+        if id(kind) in self._seen:
+            return
+        self._seen.add(id(kind))
+        dot = below(path)
+        for base in bases_of(kind):
+            if not is_users_class(base):
+                continue
+            kept = tuple(name for name, item in namespace_of(base).items() if _is_class_state(name, item))
+            if kept:
+                self.reach.containers.append(ClassVariables(base, kept))
+            for name, item in namespace_of(base).items():
+                if name in kept:
+                    self.look_at([(dotted(dot, name), item, base, name)])
+                elif type(item) is functools._lru_cache_wrapper:
+                    self.todo.append((f"{dot}{name}()", item, base, name))
+                method = function_of(item)
+                if method is not None and is_own_file(method.__code__.co_filename):
+                    self.take_names(dot, method.__globals__, names_in(method.__code__))
+
+
+def _is_class_state(name: Any, item: Any) -> bool:
+    """Return whether a class variable is state that a step may fill, not part of the class itself."""
+    import torch
+
+    if type(name) is not str or name.startswith("__"):
+        return False
+    return item is None or issubclass(type(item), (torch.Tensor, dict, list, deque, set, bool, int, float))

@@ -1,0 +1,231 @@
+"""Turns `FILE.py:FACTORY` into a subject that can be stepped. Runs in a child only: it imports the user's code."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from graphsafe.capture.processes.originals import leave, process_id
+from graphsafe.capture.shared.frames import absolute, message_of, root_error, traceback_frames
+from graphsafe.capture.step import Step
+from graphsafe.errors import nearest
+from graphsafe.files import from_here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+_NOTHING = object()
+Stage = Literal["import", "build", "step"]
+
+
+class TargetError(Exception):
+    """The user's code failed eagerly. `line` is the one line for stderr; `stage` says how far it came."""
+
+    def __init__(self, stage: Stage, line: str) -> None:
+        super().__init__(line)
+        self.stage = stage
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A built target."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    refresh: Callable[[tuple[Any, ...], Mapping[str, Any], int], Any] | None = None
+    reset: Callable[[], Any] | None = None
+    events: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    "Events by name, in the order in which they are fired."
+    bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    "For inputs made from `--input`: path, spelled as in `state.inputs_of` -> the range that was asked for."
+
+    def __call__(self) -> Any:
+        return self.fn(*self.args, **self.kwargs)
+
+
+@contextmanager
+def users_code(stage: Stage, doing: str) -> Iterator[None]:
+    """Turn any error of the user's code, `sys.exit()` included, into a TargetError that names its line.
+
+    If the user's code forks this process, the copy ends where it returns from that code; otherwise it would go on with
+    graphsafe's work.
+    """
+    process = process_id()
+    try:
+        yield
+    except TargetError:
+        raise
+    except BaseException as error:
+        raise TargetError(stage, f"{doing}: {describe(error)}") from error
+    finally:
+        if process_id() != process:
+            leave(0)
+
+
+def describe(error: BaseException) -> str:
+    """Describe the first error of a chain: `ValueError: no such head (model.py:12)`."""
+    root, _ = root_error(error)
+    text = " ".join(message_of(root).split())
+    frames, _ = traceback_frames(root.__traceback__)
+    where = f" ({from_here(frames[-1].path)}:{frames[-1].line})" if frames else ""
+    if isinstance(root, SyntaxError) and root.filename:
+        where = f" ({from_here(root.filename)}:{root.lineno})"
+        text = str(root.msg)
+    return f"{type(root).__name__}{f': {text[:300]}' if text else ''}{where}"
+
+
+def load_module(where: str) -> Any:
+    """Import the file or module of a target. Raises TargetError."""
+    with users_code("import", f"cannot import {where}"):
+        return _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
+
+
+def find_factory(module: Any, target: str) -> Callable[..., Any]:
+    """A target's factory in its module. Raises TargetError."""
+    where, _, name = target.rpartition(":")
+    found: Any = module
+    for part in name.split("."):
+        holder = found
+        with users_code("import", f"cannot look up {name} in {where}"):
+            found = getattr(found, part, _NOTHING)
+        if found is _NOTHING:
+            callables = [other for other in dir(holder) if callable(getattr(holder, other, None))]
+            raise TargetError("import", f"{where} has no {name}{nearest(part, callables)}")
+    if not callable(found):
+        raise TargetError("import", f"{target} is a {type(found).__name__}, not a function that builds the step")
+    return found  # type: ignore[no-any-return]
+
+
+def build(
+    factory: Callable[..., Any], device: torch.device, axes: Mapping[str, Any], inputs: tuple[Mapping[str, Any], ...]
+) -> Subject:
+    """Call the factory and make its result into a subject that can be stepped. Raises TargetError."""
+    arguments = (device,) if takes_device(factory, axes) else ()
+    with users_code("build", "the factory failed"):
+        answer = factory(*arguments, **axes)
+    with users_code("build", "what the factory returned cannot be read"):
+        return subject_of(answer, inputs, device)
+
+
+def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[str, ...] = ()) -> bool:
+    """Return whether the factory takes the device as its first argument: one that is required, or that is named so."""
+    try:
+        parameters = list(inspect.signature(factory).parameters.values())
+    except Exception:  # a callable of the user's whose signature is broken
+        return True
+    first = next((p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.kind is not p.VAR_KEYWORD), None)
+    if first is None or first.name in axes:
+        return False
+    required = first.default is first.empty
+    return required or first.name.startswith("dev") or "device" in str(first.annotation)
+
+
+def subject_of(answer: Any, inputs: tuple[Mapping[str, Any], ...], device: torch.device) -> Subject:
+    import torch
+
+    if issubclass(type(answer), Step):
+        return _checked(
+            Subject(answer.fn, tuple(answer.args), dict(answer.kwargs), answer.refresh, answer.reset, answer.events),
+            inputs,
+        )
+    if issubclass(type(answer), torch.nn.Module):
+        if inputs:
+            return _from_specs(answer, inputs, device)
+        example = getattr(answer, "example_inputs", None)
+        if isinstance(example, (tuple, list)):
+            return _checked(Subject(answer, tuple(example), {}), ())
+        raise TargetError(
+            "build",
+            f"the factory returned a {type(answer).__name__} without example_inputs: "
+            "return (module, args), or say --input name:dtype[shape]",
+        )
+    if isinstance(answer, tuple) and len(answer) in (2, 3) and isinstance(answer[1], (tuple, list)):
+        kwargs = answer[2] if len(answer) == 3 else {}
+        if isinstance(kwargs, Mapping):
+            return _checked(Subject(answer[0], tuple(answer[1]), dict(kwargs)), inputs)
+    raise TargetError(
+        "build",
+        f"the factory returned {_kind(answer)}, not (callable, args), (callable, args, kwargs), "
+        "a graphsafe.Step or an nn.Module",
+    )
+
+
+def _checked(subject: Subject, inputs: tuple[Mapping[str, Any], ...]) -> Subject:
+    if not callable(subject.fn):
+        raise TargetError("build", f"the factory's step is {_kind(subject.fn)}, which cannot be called")
+    if inputs:
+        raise TargetError(
+            "build", "--input is for a factory that returns an nn.Module alone; this one brings its inputs"
+        )
+    return subject
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {', '.join(type(item).__name__ for item in value[:4]) or 'nothing'}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _from_specs(module: Any, inputs: tuple[Mapping[str, Any], ...], device: torch.device) -> Subject:
+    """Return arguments of `forward` as `--input` describes them, drawn on the host so that the device's generator does
+    not move."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    kwargs: dict[str, Any] = {}
+    bounds: dict[str, tuple[float | None, float | None]] = {}
+    for spec in inputs:
+        dtype = getattr(torch, spec["dtype"])
+        low, high = spec["low"], spec["high"]
+        if dtype.is_floating_point:
+            values = torch.randn(spec["shape"], generator=generator)
+            if low is not None and high is not None:
+                values = torch.rand(spec["shape"], generator=generator) * (high - low) + low
+        else:
+            first, last = (0, 1) if low is None or high is None else (int(low), int(high))
+            values = torch.randint(first, last + 1, spec["shape"], generator=generator)
+        kwargs[spec["name"]] = values.to(dtype).to(device)
+        bounds[f"kwargs[{spec['name']!r}]"] = (low, high)
+    return Subject(module, (), kwargs, bounds=bounds)
+
+
+def _import_module(name: str) -> Any:
+    here = absolute("")
+    if here and here not in sys.path:
+        sys.path.insert(0, here)
+    return importlib.import_module(name)
+
+
+def _import_file(path: Path) -> Any:
+    path = path.resolve()
+    if not path.is_file():
+        raise TargetError("import", f"no such file: {from_here(str(path))}")
+    package = []
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        package.append(folder.name)
+        folder = folder.parent
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    if package:
+        return importlib.import_module(".".join([*reversed(package), path.stem]))
+    # A file with the name of an imported module (`json.py`) must not replace it for other code.
+    taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
+    name = f"graphsafe_target_{path.stem}" if taken or not path.stem.isidentifier() else path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

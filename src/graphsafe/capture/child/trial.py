@@ -1,0 +1,216 @@
+"""Find the inputs of a step that can be given new values, by trying them on an eager build of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.child.session import PAIR, Session, host_values, save_values
+from graphsafe.capture.child.state import Snapshot, inputs_of, numbers_of, reach_of
+from graphsafe.capture.child.targets import TargetError, users_code
+from graphsafe.capture.child.vary import generator_for, proposals
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.shared.job import OWN_INPUTS
+from graphsafe.report.model import Limit
+
+if TYPE_CHECKING:
+    import torch
+
+Values = Mapping[str, "torch.Tensor"]
+Outcome = Mapping[str, str]
+
+TOGETHER = "all inputs"
+
+_MOST_ALONE = 32
+"Number of inputs up to which each is tried by itself; more are tried together, and halved if that fails."
+
+_NO_CHOICE = "its values leave no choice"
+_BROKE = "the new values that were tried broke the process"
+_FAILS = "the step fails, or turns to NaN, on every new value that was tried"
+_NO_OUTPUT = "no output follows it"
+_ALL_ZERO = "no output follows it: every output is zero whatever the inputs are (a layer initialised with zeros?)"
+
+
+class Broken(Exception):
+    """New values for this input broke the process itself (a device-side assertion): the child has to run again without
+    them."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+@dataclass
+class Tried:
+    """The result of the trial. `limits` go into the report. `unvaried` are inputs that keep their values although
+    outputs may follow them. `unvaried_host` are those of them on the host, by which Python may decide; a graph keeps
+    that decision."""
+
+    limits: list[Limit] = field(default_factory=list)
+    unvaried: list[str] = field(default_factory=list)
+    unvaried_host: list[str] = field(default_factory=list)
+
+    def keep(self, path: str, why: str) -> None:
+        self.limits.append(Limit("not-varied", path, why))
+        if why not in (_NO_OUTPUT, _ALL_ZERO):
+            self.unvaried.append(path)
+
+
+def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
+    """Share the sets of new inputs as `inputs.pt`. Raises TargetError if the step fails on its own inputs, and
+    Broken."""
+    trial = _Trial(session, snapshot)
+    tried = Tried()
+    ranks = session.ranks
+    constants = numbers_of(session.subject)
+    if constants:
+        why = "Python numbers in the arguments are constants of a graph; give a bucket axis for each value that occurs"
+        tried.limits.append(Limit("constant", ", ".join(constants), why))
+    if session.subject.refresh is not None:
+        return tried
+    kinds: dict[str, int] = {}
+    "Input -> the number of the proposal that the step takes."
+    open_paths: list[str] = []
+    for path in ranks.union(trial.original):
+        broke = session.job.unvaried.count(path)
+        if ranks.all(trial.proposed(path, 1, broke) is None):
+            tried.keep(path, _BROKE if broke else _NO_CHOICE)
+        else:
+            open_paths.append(path)
+    if len(open_paths) <= _MOST_ALONE:
+        for path in open_paths:
+            kind, why = trial.alone(path)
+            if kind is None:
+                tried.keep(path, why)
+            else:
+                kinds[path] = kind
+    else:
+        kinds = dict.fromkeys(trial.together(open_paths), 0)
+        for path in open_paths:
+            if path not in kinds:
+                tried.keep(path, _FAILS)
+    sets = []
+    for k in range(1, PAIR + 1):
+        new = trial.new(kinds, k)
+        if ranks.any(len(new) > 1) and (TOGETHER in session.job.unvaried or not trial.runs(new, TOGETHER)):
+            new = {} if TOGETHER in session.job.unvaried else trial.largest_that_runs(new)
+            left = sorted(kinds.keys() - new.keys())
+            why = "the step fails on all new inputs together"
+            tried.limits.append(Limit("not-varied", f"replay {k}: {', '.join(left[:8])}", why))
+            tried.unvaried += [path for path in left if k == 1 or path in tried.unvaried]
+        sets.append(new)
+    tried.unvaried = [path for path in dict.fromkeys(tried.unvaried) if not any(path in new for new in sets)]
+    tried.unvaried_host = [path for path in tried.unvaried if path in trial.on_host]
+    snapshot.put_back()
+    save_values(session.channel, "inputs.pt", {"sets": sets})
+    return tried
+
+
+class _Trial:
+    def __init__(self, session: Session, snapshot: Snapshot) -> None:
+        self._session = session
+        self._snapshot = snapshot
+        inputs = inputs_of(session.subject)
+        self.original = host_values(session.device, inputs)
+        on_gpu = (session.device.is_on_device, session.device.is_on_another)
+        self.on_host = {path for path, one in inputs.items() if not any(test(one) for test in on_gpu)}
+        self._all_zero = True
+        self._base, self._base_nan = self._run({}, OWN_INPUTS)
+
+    def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
+        """The proposal of this number for replay `k`; None if there are fewer, and for an input of another rank."""
+
+        if path not in self.original:
+            return None
+        with outside_modes():
+            generator = generator_for(f"{path}:{k}:{self._session.job.seed}")
+            bounds = self._session.subject.bounds.get(path, (None, None))
+            for number, new in enumerate(proposals(self.original[path], generator, bounds, path in self.on_host)):
+                if number == kind:
+                    return new
+        return None
+
+    def new(self, kinds: Mapping[str, int], k: int) -> dict[str, torch.Tensor]:
+        drawn = {path: self.proposed(path, k, kind) for path, kind in kinds.items()}
+        return {path: values for path, values in drawn.items() if values is not None}
+
+    def alone(self, path: str) -> tuple[int | None, str]:
+        """The number of the first proposal that the step takes and that an output follows, or None and the reason."""
+        why = _FAILS
+        kind = self._session.job.unvaried.count(path)
+        ranks = self._session.ranks
+        while ranks.any((new := self.proposed(path, 1, kind)) is not None):
+            outcome = self.outcome({} if new is None else {path: new}, path)
+            runs = ranks.all(outcome is not None)
+            if runs and ranks.any(outcome != self._base):
+                return kind, ""
+            if runs:
+                why = _ALL_ZERO if self._all_zero else _NO_OUTPUT
+            kind += 1
+        return None, why
+
+    def runs(self, new: Values, what: str) -> bool:
+        """Return whether the step takes these values, in every rank."""
+        return self._session.ranks.all(self.outcome(new, what) is not None)
+
+    def together(self, paths: Sequence[str]) -> list[str]:
+        """Return those of many inputs whose new values the step takes, found by halving."""
+        if self.runs(self.new(dict.fromkeys(paths, 0), 1), TOGETHER if len(paths) > 1 else paths[0]):
+            return list(paths)
+        if len(paths) == 1:
+            return []
+        middle = len(paths) // 2
+        return [*self.together(paths[:middle]), *self.together(paths[middle:])]
+
+    def largest_that_runs(self, new: Values) -> dict[str, torch.Tensor]:
+        """Add one input after the other, floats first, as long as the step takes them together."""
+        taken: dict[str, torch.Tensor] = {}
+        floats_first = sorted(new, key=lambda path: not new[path].is_floating_point())
+        for path in self._session.ranks.union(floats_first)[:_MOST_ALONE]:
+            more = {path: new[path]} if path in new else {}
+            if self.runs({**taken, **more}, TOGETHER):
+                taken |= more
+        return taken
+
+    def outcome(self, new: Values, what: str) -> Outcome | None:
+        """Digests of outputs and state of two steps on these inputs; None if they raise or turn to NaN."""
+        self._snapshot.put_back()
+        try:
+            digests, nan = self._run(new, what)
+        except TargetError:
+            try:
+                self._session.device.synchronize()
+                self._snapshot.put_back()
+            except Exception as error:
+                raise Broken(what) from error
+            return None
+        return None if nan and not self._base_nan else digests
+
+    def _run(self, new: Values, what: str) -> tuple[Outcome, bool]:
+        """Run two steps: the first may not show what an input does (an empty cache), nor the second (a plan made in the
+        first)."""
+        self._session.channel.phase(f"try {what}")
+        digests: dict[str, str] = {}
+        nan = False
+        for number in (1, 2):
+            found, is_nan = self._step(new)
+            digests |= {f"{number} {path}": digest for path, digest in found.items()}
+            nan = nan or is_nan
+        return digests, nan
+
+    def _step(self, new: Values) -> tuple[Outcome, bool]:
+        session = self._session
+        inputs = inputs_of(session.subject)
+        for path, values in new.items():
+            session.device.store(inputs[path], values)
+        session.seed(0)
+        outputs = session.outputs_of(session.step())
+        with users_code("step", "the step failed"):
+            state = {path: one for path, one in reach_of(session.subject).tensors.items() if path not in inputs}
+            digests = {**session.device.digests(outputs.tensors), **outputs.hosts, **session.device.digests(state)}
+            results = list(host_values(session.device, outputs.tensors).values())
+        with outside_modes():
+            nan = any(bool(value.isnan().any()) for value in results if value.is_floating_point())
+            self._all_zero = self._all_zero and not any(bool((value != 0).any()) for value in results)
+        return digests, nan

@@ -1,0 +1,157 @@
+"""Draws new values for a step's inputs that are legal for an input of that kind.
+
+Floats are redrawn within the finite range seen; infinities, NaN and the dtype's extremes (masks) stay in place.
+Booleans are permuted. Integers are redrawn from 0 to the largest seen; negative ones (padding) stay in place. Integers
+in order, and those of which no two are alike (offsets, positions, slots, block tables), carry meaning in their order:
+they get other legal values of several kinds, and the caller finds out which of them the step takes. An input whose
+elements are all alike (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on the
+host gets far constants too, because Python may compare it with a threshold. Everything here works on host copies.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.child.other_constants import constants
+
+if TYPE_CHECKING:
+    import torch
+
+Bounds = tuple["float | None", "float | None"]
+
+
+def generator_for(name: str) -> torch.Generator:
+    """Return a generator of the host that draws the same numbers for the same name in every process."""
+    import torch
+
+    return torch.Generator().manual_seed(zlib.crc32(name.encode()))
+
+
+def proposals(
+    values: torch.Tensor, generator: torch.Generator, bounds: Bounds = (None, None), far: bool = False
+) -> Iterator[torch.Tensor]:
+    """Yield new tensors of the same shape and dtype, the one that changes most first; none where nothing can be varied.
+
+    `far` adds constants far from the values seen: for inputs on the host.
+    """
+    if values.numel() == 0:
+        return
+    seen = [values]
+    for new in chain(_proposed(values, generator, bounds), constants(values, generator, bounds, far)):
+        # `equal` takes NaN for unequal: a tensor of NaN alone would be offered as new.
+        if all(not _alike(new, known) for known in seen):
+            seen.append(new)
+            yield new
+
+
+def _alike(left: torch.Tensor, right: torch.Tensor) -> bool:
+    same = left == right
+    if left.is_floating_point() or left.is_complex():
+        same = same | (left.isnan() & right.isnan())
+    return bool(same.all())
+
+
+def _proposed(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) -> Iterator[torch.Tensor]:
+    import torch
+
+    if values.dtype == torch.bool:
+        yield _permuted(values.flatten(), generator).reshape(values.shape)
+    elif values.is_complex():
+        parts = torch.view_as_real(values)
+        yield torch.view_as_complex(_floats(parts.contiguous(), generator, (None, None)).contiguous())
+    elif values.is_floating_point():
+        yield _floats(values, generator, bounds)
+    else:
+        for flat in _integers(values.flatten().to(torch.int64), generator, bounds):
+            yield flat.to(values.dtype).reshape(values.shape)
+
+
+def _floats(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) -> torch.Tensor:
+    import torch
+
+    wide = values.double()
+    limits = torch.finfo(values.dtype)
+    free = torch.isfinite(wide) & (wide < limits.max) & (wide > limits.min)
+    if not bool(free.any()):
+        return values.clone()
+    low, high = _range(wide[free], bounds)
+    drawn = torch.rand(wide.shape, generator=generator, dtype=torch.float64) * (high - low) + low
+    return torch.where(free, drawn, wide).to(values.dtype)
+
+
+def _integers(flat: torch.Tensor, generator: torch.Generator, bounds: Bounds) -> Iterator[torch.Tensor]:
+    import torch
+
+    if None not in bounds:
+        low, high = (int(bound) for bound in bounds if bound is not None)
+        yield torch.randint(low, high + 1, flat.shape, generator=generator)
+        return
+    different = int(torch.unique(flat).numel())
+    steps = flat[1:] - flat[:-1]
+    rising = different > 1 and bool((steps >= 0).all())
+    if not rising and different != flat.numel():
+        yield _redrawn(flat, generator)
+        return
+    if flat.numel() == 1:
+        yield _redrawn(flat, generator)
+        return
+    kinds = _OTHERS if not rising else _WINDOW if bool((steps == 1).all()) else _OFFSETS
+    for kind in kinds:
+        yield kind(flat, generator)
+
+
+def _redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    import torch
+
+    free = (flat >= 0) & (flat < torch.iinfo(torch.int64).max)
+    if not bool(free.any()):
+        return flat.clone()
+    drawn = torch.randint(0, int(flat[free].max()) + 1, flat.shape, generator=generator)
+    return torch.where(free, drawn, flat)
+
+
+def _permuted(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return another order if there is one: every second permutation of two elements is the old one."""
+    import torch
+
+    drawn = flat[torch.randperm(flat.numel(), generator=generator)]
+    return flat.roll(1) if drawn.equal(flat) else drawn
+
+
+def _inner_redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Redraw offsets: the first and the last one stay, others lie in between in order (`[0, 3, 7, 12]` to `[0, 5, 6,
+    12]`)."""
+    import torch
+
+    first, last = int(flat[0]), int(flat[-1])
+    inner = torch.randint(first, last + 1, (max(flat.numel() - 2, 0),), generator=generator).sort().values
+    return torch.cat([flat[:1], inner, flat[-1:]]) if flat.numel() > 2 else flat.clone()
+
+
+def _members(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Replace each element by any of those seen, in order."""
+    import torch
+
+    return flat[torch.randint(0, flat.numel(), flat.shape, generator=generator)].sort().values
+
+
+def _earlier(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Move positions: the same window begins earlier (`[5, 6, 7]` to `[2, 3, 4]`)."""
+    import torch
+
+    first = int(flat[0])
+    return flat - int(torch.randint(1, first + 1, (), generator=generator)) if first > 0 else flat.clone()
+
+
+Kinds = tuple[Callable[["torch.Tensor", "torch.Generator"], "torch.Tensor"], ...]
+_WINDOW: Kinds = (_earlier, _permuted, _members)
+_OFFSETS: Kinds = (_inner_redrawn, _members, _permuted)
+_OTHERS: Kinds = (_permuted, _redrawn)
+
+
+def _range(seen: torch.Tensor, bounds: Bounds) -> tuple[float, float]:
+    low, high = bounds
+    return float(seen.min()) if low is None else low, float(seen.max()) if high is None else high

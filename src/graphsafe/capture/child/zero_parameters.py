@@ -1,0 +1,57 @@
+"""Gives small random values to parameters that are zero everywhere, as in a freshly made head or gate.
+
+Behind such a layer every output is zero whatever the inputs are, so nothing could be compared. Whether a step can be
+captured does not depend on the values of its parameters. Every child draws the same values for the same path.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.child.state import reach_of
+from graphsafe.capture.device.modes import outside_modes
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.child.targets import Subject
+    from graphsafe.capture.device.protocol import Device
+
+_SCALE = 0.02
+"The standard deviation with which transformers usually initialise weights."
+_DRAWN = 1 << 20
+"Number of values drawn at most; a larger parameter repeats them."
+
+
+def fill_zero_parameters(device: Device, subject: Subject) -> list[str]:
+    """Fill the floating-point parameters that are zero everywhere, and return their paths."""
+    import torch
+
+    filled = []
+    for path, tensor in reach_of(subject).tensors.items():
+        if not isinstance(tensor, torch.nn.Parameter) or not tensor.is_floating_point() or tensor.numel() == 0:
+            continue
+        with outside_modes():
+            beginning = tensor.detach()[:1] if tensor.ndim else tensor.detach()
+        if tensor.is_meta or not (_is_zero(device, beginning) and _is_zero(device, tensor)):
+            continue
+        with outside_modes():
+            values = _drawn(path, tensor.numel()).to(tensor.dtype).reshape(tensor.shape)
+        device.store(tensor, values)
+        filled.append(path)
+    return filled
+
+
+def _is_zero(device: Device, tensor: torch.Tensor) -> bool:
+    host = device.to_host(tensor)
+    with outside_modes():
+        return not bool(host.count_nonzero())
+
+
+def _drawn(path: str, count: int) -> torch.Tensor:
+    import torch
+
+    generator = torch.Generator().manual_seed(zlib.crc32(path.encode()))
+    drawn = torch.randn(min(count, _DRAWN), generator=generator) * _SCALE
+    return drawn.repeat(-(-count // drawn.numel()))[:count]

@@ -1,0 +1,45 @@
+"""One unit in the last place: how large it is in a tensor, and how to move a tensor by it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def last_place(values: torch.Tensor) -> float | None:
+    """One unit in the last place of the largest finite value; None for dtypes that do not round (integers,
+    booleans)."""
+    import torch
+
+    if not (values.is_floating_point() or values.is_complex()):
+        return None
+    sizes = values.abs().double()
+    finite = sizes[torch.isfinite(sizes)]
+    largest = float(finite.max()) if finite.numel() else 0.0
+    return torch.finfo(values.dtype).eps * largest
+
+
+def nudge(tensor: torch.Tensor, up: bool) -> None:
+    """Move every finite number other than zero by one unit, in place: neighbours in opposite directions.
+
+    The bits of a float, read as an integer, count its magnitude, so one more is one unit away from zero. A dtype or a
+    layout that cannot be moved so (float8, expanded memory) stays as it is.
+    """
+    import torch
+
+    plain = tensor.detach()
+    if plain.is_complex():
+        plain = torch.view_as_real(plain)
+    if not plain.is_floating_point() or plain.numel() == 0:
+        return
+    bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}.get(plain.element_size())
+    if bits is None:
+        return
+    with torch.no_grad(), torch.inference_mode(tensor.is_inference()), contextlib.suppress(RuntimeError):
+        free = torch.isfinite(plain) & (plain != 0) & (plain.abs() < torch.finfo(plain.dtype).max)
+        step = torch.arange(plain.numel(), device=plain.device, dtype=bits).remainder(2) * 2 - 1
+        step = (step if up else -step).reshape(plain.shape)
+        plain.view(bits).add_(torch.where(free, step, torch.zeros_like(step)))

@@ -1,0 +1,254 @@
+"""A profiled step as a timeline: reads the Chrome trace that `torch.profiler` exports. Needs neither torch nor a GPU.
+
+A trace is a list of events. Of those with a begin (`ts`) and a duration (`dur`), in microseconds, four kinds matter:
+calls of the CUDA runtime and driver, on the host's threads; work of the device (`kernel`, `gpu_memcpy`, `gpu_memset`),
+which has the `correlation` of the call that launched it; and this package's own marks around the step and its lines.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from graphsafe.report.probes.timeline import Gap, GapCause, Operation, OperationKind, Timeline
+
+Event = Mapping[str, Any]
+
+STEP = "graphsafe step"
+"The mark around the step."
+LINE = "graphsafe line "
+"The beginning of the marks around its lines; the line's number in a list follows."
+_CALLS = frozenset(("cuda_runtime", "cuda_driver"))
+_WORK: Mapping[str, OperationKind] = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill"}
+_KINDS: Sequence[tuple[tuple[str, ...], OperationKind]] = (
+    (("GraphLaunch",), "graph-launch"),
+    (("LaunchKernel", "LaunchCooperativeKernel"), "launch"),
+    (("StreamSynchronize", "DeviceSynchronize", "CtxSynchronize", "EventSynchronize"), "wait"),
+    (("EventQuery", "StreamQuery"), "query"),
+    (("Memcpy",), "copy"),
+    (("Memset",), "fill"),
+    (("Malloc", "Free", "MemAlloc", "MemFree", "HostAlloc"), "allocation"),
+)
+"Beginnings of the names of calls, after `cuda` or `cu`."
+_LEAST_GAP_US = 1.0
+"Kernels that follow each other at once are at most this far apart."
+
+
+def timeline_of(plain: Sequence[Event], named: Sequence[Event] = (), places: Sequence[str] = ()) -> Timeline:
+    """Return the timeline of the step that was profiled as `plain`.
+
+    `named` is another profile of the same step, with marks around the lines that `places` lists. Its times are useless,
+    but its calls give the lines of the calls in `plain`, as far as both made the same calls.
+    """
+    step = _step(plain)
+    if step is None:
+        return Timeline("skipped", reason="the profiler recorded no step")
+    calls = _calls(plain, step)
+    lines = _lines(calls, named, places)
+    work = _work(plain, calls)
+    begin, end = step.begin, max([step.end, *(one.end for one in work)])
+    busy = _joined(work)
+    launched_at = {call.correlation: line for call, line in zip(calls, lines, strict=True)}
+    from_graphs = {call.correlation for call in calls if call.kind == "graph-launch"}
+    operations = [
+        _operation("host", call, begin, line, _behind(call, busy)) for call, line in zip(calls, lines, strict=True)
+    ]
+    operations += [
+        _operation("device", one, begin, launched_at.get(one.correlation), None, one.correlation in from_graphs)
+        for one in work
+    ]
+    return Timeline(
+        "pass",
+        step_us=_rounded(end - begin),
+        busy_us=_rounded(sum(until - since for since, until in busy)),
+        operations=tuple(sorted(operations, key=lambda one: (one.begin_us or 0.0, one.lane))),
+        gaps=tuple(_gaps(begin, busy, work, calls, lines)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """An event, with its relevant fields."""
+
+    kind: OperationKind
+    name: str
+    thread: object
+    begin: float
+    end: float
+    correlation: int | None = None
+    stream: int | None = None
+
+
+def _span(event: Event, kind: OperationKind) -> _Span:
+    arguments = event.get("args") or {}
+    stream = arguments.get("stream")
+    return _Span(
+        kind,
+        str(event["name"]),
+        event.get("tid"),
+        float(event["ts"]),
+        float(event["ts"]) + float(event["dur"]),
+        arguments.get("correlation"),
+        stream if isinstance(stream, int) else None,
+    )
+
+
+def _timed(events: Iterable[Event]) -> list[Event]:
+    return [event for event in events if event.get("ph") == "X" and "ts" in event and "dur" in event]
+
+
+def _step(events: Iterable[Event]) -> _Span | None:
+    """Return the mark around the step. The device has its own copy of such a mark, which is ignored."""
+    marks = [event for event in _timed(events) if event["name"] == STEP and not str(event.get("cat")).startswith("gpu")]
+    return _span(marks[0], "wait") if marks else None
+
+
+def _kind(name: str) -> OperationKind | None:
+    rest = name.removeprefix("cuda" if name.startswith("cuda") else "cu")
+    return next((kind for begins, kind in _KINDS if rest.startswith(begins)), None)
+
+
+def _calls(events: Iterable[Event], step: _Span) -> list[_Span]:
+    """Return the calls within the step, in order. A call that another one makes is part of that."""
+    found: list[_Span] = []
+    last: dict[object, float] = {}
+    for event in sorted(_timed(events), key=lambda event: (float(event["ts"]), -float(event["dur"]))):
+        kind = _kind(str(event["name"])) if event.get("cat") in _CALLS else None
+        if kind is None or not step.begin <= float(event["ts"]) <= step.end:
+            continue
+        call = _span(event, kind)
+        if call.end > last.get(call.thread, 0.0):
+            found.append(call)
+            last[call.thread] = call.end
+    return found
+
+
+def _work(events: Iterable[Event], calls: Sequence[_Span]) -> list[_Span]:
+    """Return the device's work that these calls launched, in order."""
+    own = {call.correlation for call in calls} - {None}
+    spans = [_span(event, _WORK[event["cat"]]) for event in _timed(events) if event.get("cat") in _WORK]
+    return sorted((one for one in spans if one.correlation in own), key=lambda one: (one.begin, one.end))
+
+
+def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]) -> list[str | None]:
+    """Return each call's line: from the front and from the back, as far as the other profile has the same calls."""
+    step = _step(named)
+    if step is None:
+        return [None] * len(calls)
+    others = _calls(named, step)
+    theirs = _marked(named, step, others, places)
+    front = _alike(calls, others)
+    back = _alike(calls[front:][::-1], others[front:][::-1])
+    return [*theirs[:front], *[None] * (len(calls) - front - back), *theirs[len(others) - back :]]
+
+
+def _alike(calls: Sequence[_Span], others: Sequence[_Span]) -> int:
+    """Return how many calls at the beginning are the same."""
+    pairs = zip(calls, others, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one.name != other.name), min(len(calls), len(others)))
+
+
+def _marked(events: Iterable[Event], step: _Span, calls: Sequence[_Span], places: Sequence[str]) -> list[str | None]:
+    """Return the innermost marked line around each call; for a call of another thread, the line of the step's own
+    thread."""
+    marks = [_span(event, "wait") for event in _timed(events) if str(event["name"]).startswith(LINE)]
+    moments = sorted(
+        [*((mark.begin, 0, mark) for mark in marks), *((call.begin, 1, call) for call in calls)], key=_order
+    )
+    running: dict[object, list[_Span]] = {}
+    found: list[str | None] = []
+    for now, is_call, one in moments:
+        for thread in {one.thread, step.thread}:
+            marked = running.setdefault(thread, [])
+            while marked and marked[-1].end < now:
+                marked.pop()
+        if not is_call:
+            running[one.thread].append(one)
+            continue
+        around = running[one.thread] or running[step.thread]
+        number = int(around[-1].name.removeprefix(LINE)) if around else len(places)
+        found.append(places[number] if number < len(places) else None)
+    return found
+
+
+def _order(moment: tuple[float, int, _Span]) -> tuple[float, int, float]:
+    return moment[0], moment[1], -moment[2].end
+
+
+def _joined(work: Sequence[_Span]) -> list[tuple[float, float]]:
+    """Return the times in which any stream works."""
+    found: list[tuple[float, float]] = []
+    for one in work:
+        if found and one.begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], one.end)
+        else:
+            found.append((one.begin, one.end))
+    return found
+
+
+def _behind(call: _Span, busy: Sequence[tuple[float, float]]) -> float | None:
+    """Return how long the device works during a wait."""
+    if call.kind != "wait":
+        return None
+    first = max(bisect_right(busy, (call.begin, float("inf"))) - 1, 0)
+    total = 0.0
+    for since, until in busy[first:]:
+        if since >= call.end:
+            break
+        total += max(min(until, call.end) - max(since, call.begin), 0.0)
+    return _rounded(total)
+
+
+def _gaps(
+    begin: float,
+    busy: Sequence[tuple[float, float]],
+    work: Sequence[_Span],
+    calls: Sequence[_Span],
+    lines: Sequence[str | None],
+) -> Iterable[Gap]:
+    """Yield the times without work before and between work, with what the host did in them."""
+    first_at = {one.begin: one for one in reversed(work)}
+    numbers = {call.correlation: number for number, call in enumerate(calls)}
+    idle = zip([begin, *(until for _, until in busy)], (since for since, _ in busy), strict=False)
+    for since, until in idle:
+        if until - since < _LEAST_GAP_US:
+            continue
+        launch = numbers.get(first_at[until].correlation)
+        cause, by = _cause(since, launch, calls)
+        yield Gap(cause, None if by is None else lines[by], _rounded(since - begin), _rounded(until - since))
+
+
+def _cause(since: float, launch: int | None, calls: Sequence[_Span]) -> tuple[GapCause, int | None]:
+    """Return why nothing ran between `since` and the work of a call, and the call whose line explains it."""
+    if launch is None or calls[launch].begin <= since:
+        return "device", launch
+    meanwhile = list(takewhile(lambda number: calls[number].end >= since, range(launch - 1, -1, -1)))[::-1]
+    for number in meanwhile:  # a copy that was running when the device ended it has waited for it
+        if calls[number].kind == "wait" or (calls[number].kind == "copy" and calls[number].begin < since):
+            return "wait", number
+    allocating = [number for number in meanwhile if calls[number].kind == "allocation"]
+    return ("allocation", allocating[0]) if allocating else ("host", launch)
+
+
+def _operation(
+    lane: Any, one: _Span, begin: float, place: str | None, behind: float | None, in_graph: bool = False
+) -> Operation:
+    return Operation(
+        lane=lane,
+        kind=one.kind,
+        name=one.name,
+        place=place,
+        begin_us=_rounded(one.begin - begin),
+        us=_rounded(one.end - one.begin),
+        stream=one.stream,
+        behind_us=behind,
+        in_graph=in_graph,
+        count=1,
+    )
+
+
+def _rounded(us: float) -> float:
+    return round(us, 2)

@@ -1,0 +1,94 @@
+"""Finds races among the nodes of a CUDA graph: its own edges give the order, a watched capture the memory of each node.
+
+The driver shows the arguments of a kernel but not which of them it writes. PyTorch's operators do so in their schemas,
+so the step is captured again under a dispatch mode. Kernels that no operator launches are not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphsafe.capture.device.cuda.nodes import count_in_capture, graph_edges
+from graphsafe.capture.device.cuda.runtime import node_counts
+from graphsafe.capture.device.races import Access, Work, access_of, races_in
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.probes.order import Race
+
+
+def is_chain(raw_graph: int) -> bool:
+    """Return whether the nodes of a graph run one after the other, so that no two can race. Raises NotComparable."""
+    return forms_chain(sum(node_counts(raw_graph).values()), set(graph_edges(raw_graph)))
+
+
+def forms_chain(nodes: int, edges: Set[tuple[int, int]]) -> bool:
+    """Return whether the edges lead through all nodes one after the other. Two nodes without an edge do not."""
+    starts, ends = {one for one, _ in edges}, {other for _, other in edges}
+    return len(edges) == max(nodes - 1, 0) == len(starts) == len(ends)
+
+
+class MemoryTouched(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the memory of each operation, and the nodes that it adds to the capture under way on `stream`."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._stream = stream
+        self.work: list[Work] = []
+        self.nodes: list[range] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        first = count_in_capture(self._stream)
+        result = func(*args, **(kwargs or {}))
+        nodes = range(first, count_in_capture(self._stream))
+        if nodes and isinstance(func, torch._ops.OpOverload):
+            self.work.append(Work(func._schema.name, *user_frames(), _accesses(func, args, kwargs or {}, result)))
+            self.nodes.append(nodes)
+        return result
+
+
+def races_of(raw_graph: int, touched: MemoryTouched) -> tuple[Race, ...]:
+    """Return the races of a graph that was captured under `touched`. Raises NotComparable."""
+    reached = _reached(graph_edges(raw_graph))
+    nodes = touched.nodes
+
+    def ordered(first: int, second: int) -> bool:
+        return all(later in reached.get(one, ()) for one in nodes[first][-1:] for later in nodes[second][:1])
+
+    return races_in(touched.work, ordered)
+
+
+def _reached(edges: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
+    """Node -> all nodes that some path leads to from it. A capture adds nodes after those that they wait for."""
+    following: dict[int, list[int]] = {}
+    for one, other in edges:
+        following.setdefault(one, []).append(other)
+    reached: dict[int, set[int]] = {}
+    for node in sorted(following, reverse=True):
+        found = reached.setdefault(node, set())
+        for other in following[node]:
+            found.add(other)
+            found |= reached.get(other, set())
+    return reached
+
+
+def _accesses(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> tuple[Access, ...]:
+    found: list[Access | None] = []
+    for position, argument in enumerate(func._schema.arguments):
+        value = args[position] if position < len(args) else kwargs.get(argument.name)
+        writes = argument.alias_info is not None and argument.alias_info.is_write
+        found += [access_of(tensor, writes) for tensor in _tensors(value)]
+    found += [access_of(tensor, True) for tensor in _tensors(result)]
+    return tuple(access for access in found if access is not None)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value] if value.is_cuda else []
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return []

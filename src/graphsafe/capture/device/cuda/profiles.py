@@ -1,0 +1,98 @@
+"""Runs a step under `torch.profiler`, and again with marks around the lines of the user's code."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from graphsafe.capture.device.cuda.kineto import LINE, STEP, Event, timeline_of
+from graphsafe.capture.processes.originals import open_file
+from graphsafe.capture.shared.frames import absolute, is_user_file
+from graphsafe.report.probes.timeline import Timeline
+
+_ON_DEVICE = (ProfilerActivity.CPU, ProfilerActivity.CUDA)
+
+
+def profiled_timeline(step: Callable[[], Any], wait: Callable[[], None], folder: Path) -> Timeline:
+    """Run a step twice and return its timeline: times from the first run, lines from the second."""
+    plain = profiled(step, wait, folder)
+    lines = Lines()
+    named = profiled(lambda: lines.run(step), wait, folder)
+    return timeline_of(plain, named, lines.places)
+
+
+def profiled(
+    step: Callable[[], Any],
+    wait: Callable[[], None],
+    folder: Path,
+    activities: Sequence[ProfilerActivity] = _ON_DEVICE,
+) -> list[Event]:
+    """Run a step and return the profiler's events; `wait` waits for the device."""
+    file = folder / "profile.json"
+    wait()
+    with profile(activities=activities) as profiler:
+        with _mark(STEP):
+            step()
+        wait()
+    profiler.export_chrome_trace(str(file))
+    with open_file(file, "rb") as written:
+        events: list[Event] = json.loads(written.read(), strict=False)["traceEvents"]
+    file.unlink()
+    return events
+
+
+def _mark(name: str) -> Any:
+    """Return a context manager that the profiler records by its name, without an operation that modes would see."""
+    return torch._C._profiler._RecordFunctionFast(name)
+
+
+class Lines:
+    """Marks each line of the user's code while it runs, in all threads."""
+
+    def __init__(self) -> None:
+        self.places: list[str] = []
+        "The number in the mark -> `/folder/cache.py:41`."
+        self._numbers: dict[str, int] = {}
+
+    def run(self, step: Callable[[], Any]) -> Any:
+        """Run a step with its lines marked."""
+        before = sys.gettrace()
+        sys.settrace(self._called)
+        threading.settrace(self._called)
+        try:
+            return step()
+        finally:
+            sys.settrace(before)
+            threading.settrace(before)
+
+    def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if not is_user_file(frame.f_code.co_filename):
+            return None
+        path = absolute(frame.f_code.co_filename)
+        running: Any = None
+
+        def local(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal running
+            if running is not None:
+                running.__exit__(None, None, None)
+                running = None
+            if event == "line":
+                running = _mark(f"{LINE}{self._number(f'{path}:{frame.f_lineno}')}")
+                running.__enter__()
+            return local
+
+        return local
+
+    def _number(self, place: str) -> int:
+        if place not in self._numbers:
+            self._numbers[place] = len(self.places)
+            self.places.append(place)
+        return self._numbers[place]

@@ -1,0 +1,111 @@
+"""Finds races in a graph: two nodes on the same memory, at least one of them writing, without a path between them.
+
+A replay may run such nodes in either order, or at once. Each device reports which memory a node uses and which node
+comes first; this module compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.order import Race
+
+if TYPE_CHECKING:
+    import torch
+
+_MOST_RACES = 16
+_MOST_ELEMENTS = 1 << 26
+"Strided views that together span more elements than this count as overlapping if their outer bounds do."
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Memory that a node reads or writes: the elements of a strided tensor."""
+
+    address: int
+    "The address of the first element, in bytes."
+    itemsize: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    "The strides in elements."
+    writes: bool
+
+    @property
+    def end(self) -> int:
+        """Return the address after the last element."""
+        reach = sum((count - 1) * step for count, step in zip(self.size, self.stride, strict=True))
+        return self.address + (reach + 1) * self.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A node, or all nodes of one operation."""
+
+    op: str
+    frames: tuple[CallSite, ...]
+    span: Span | None
+    accesses: tuple[Access, ...]
+
+
+def access_of(tensor: torch.Tensor, writes: bool) -> Access | None:
+    """Return the memory that using a tensor accesses; None for one without strided memory or without elements."""
+    import torch
+
+    if tensor.layout != torch.strided or tensor.numel() == 0:
+        return None
+    try:
+        address = tensor.data_ptr()
+    except RuntimeError:  # a tensor class without memory of its own
+        return None
+    return (
+        Access(address, tensor.element_size(), tuple(tensor.shape), tuple(tensor.stride()), writes) if address else None
+    )
+
+
+def races_in(work: Sequence[Work], ordered: Callable[[int, int], bool]) -> tuple[Race, ...]:
+    """Return the races among `work`, at most 16, each pair of places once.
+
+    `ordered(i, j)` says whether work `i` comes before work `j` in every replay, for `i < j`.
+    """
+    touched = sorted(
+        ((access.address, access.end, number, access) for number, one in enumerate(work) for access in one.accesses),
+        key=lambda entry: entry[:3],
+    )
+    open_accesses: list[tuple[int, int, Access]] = []
+    pairs: set[tuple[int, int]] = set()
+    for start, end, number, access in touched:
+        open_accesses = [entry for entry in open_accesses if entry[0] > start]
+        for _, other, known in open_accesses:
+            pair = (min(number, other), max(number, other))
+            if number == other or not (access.writes or known.writes) or pair in pairs or ordered(*pair):
+                continue
+            if _overlap(access, known):
+                pairs.add(pair)
+        open_accesses.append((end, number, access))
+    found: dict[tuple[object, ...], Race] = {}
+    for first, second in sorted(pairs):
+        earlier, later = work[first], work[second]
+        key = (earlier.op, earlier.frames[-1:], later.op, later.frames[-1:])
+        found.setdefault(key, Race(later.op, earlier.op, later.frames, later.span, earlier.frames))
+        if len(found) == _MOST_RACES:
+            break
+    return tuple(found.values())
+
+
+def _overlap(one: Access, other: Access) -> bool:
+    """Return whether two accesses whose outer bounds overlap share an element: columns of one matrix do not."""
+    import torch
+
+    start, end = min(one.address, other.address), max(one.end, other.end)
+    unit = one.itemsize
+    alike = unit == other.itemsize and (one.address - other.address) % unit == 0
+    if not alike or (end - start) // unit > _MOST_ELEMENTS:
+        return True
+    with outside_modes():
+        marks = torch.zeros((end - start) // unit, dtype=torch.bool)
+        marks.as_strided(one.size, one.stride, (one.address - start) // unit).fill_(True)
+        return bool(marks.as_strided(other.size, other.stride, (other.address - start) // unit).any())

@@ -1,0 +1,87 @@
+"""Finds memory that a capture frees on the stream that allocated it while another stream may still use it.
+
+A GPU's allocator may give such memory to the next allocation on the first stream, unless `record_stream` defers that.
+The simulated device never reuses memory of a capture, so it cannot tell whether a replay is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from graphsafe.capture.device.sim.storage_objects import holders
+from graphsafe.capture.device.sim.tags import storages
+from graphsafe.capture.shared.places import shown
+
+
+class Use(Protocol):
+    """A node in the order made by streams and events; `graphs.Placed` is one."""
+
+    @property
+    def node(self) -> Any: ...
+
+    @property
+    def stream(self) -> Hashable: ...
+
+    def is_before(self, later: Any) -> bool: ...
+
+
+class _Memory:
+    """A storage that the capture allocated."""
+
+    def __init__(self, born_on: Hashable) -> None:
+        self.born_on = born_on
+        self.aliases = 0
+        "Tensors of nodes that hold it."
+        self.uses: list[Use] = []
+        "Nodes on other streams."
+
+
+class Reuse:
+    """The memory that one capture allocates. `doubts` are the uses that may come too late, in words."""
+
+    def __init__(self) -> None:
+        self._memory: dict[int, _Memory] = {}
+        self.doubts: dict[str, None] = {}
+
+    def add(self, placed: Use, arguments: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+        """Note a node. Call it with torch functions and dispatch modes disabled."""
+        used = {id(tensor): tensor for tensor in (*arguments, *outputs)}
+        places = {number: [one._cdata for one in storages(tensor)] for number, tensor in used.items()}
+        fresh = {place for tensor in outputs for place in places[id(tensor)]}
+        fresh -= {place for tensor in arguments for place in places[id(tensor)]} | self._memory.keys()
+        if fresh:
+            self._look(placed)
+        for place in fresh:
+            self._memory[place] = _Memory(placed.stream)
+        for of_tensor in places.values():
+            for place in of_tensor:
+                memory = self._memory.get(place)
+                if memory is None:
+                    continue
+                memory.aliases += 1
+                if memory.born_on != placed.stream:
+                    memory.uses.append(placed)
+
+    def defer(self, tensor: torch.Tensor) -> None:
+        """Note `record_stream`: the memory is given away after the capture."""
+        for storage in storages(tensor):
+            self._memory.pop(storage._cdata, None)
+
+    def _look(self, placed: Use) -> None:
+        """Note memory that this allocation may get while another stream uses it."""
+        for place, memory in self._memory.items():
+            if not memory.uses or memory.born_on != placed.stream:
+                continue
+            late = next((use for use in memory.uses if not use.is_before(placed)), None)
+            held = None if late is None else holders(place)
+            if late is not None and held is not None and held <= memory.aliases:
+                self.doubts[f"memory that is freed while {_text(late)} may still use it, without record_stream"] = None
+
+
+def _text(placed: Use) -> str:
+    frames = placed.node.frames
+    where = f" at {shown(frames[-1].path)}:{frames[-1].line}" if frames else ""
+    return f"{placed.node.op}{where}"

@@ -1,0 +1,57 @@
+"""The launches, copies and waits of a step on the simulated device, in order and without times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.model import CallSite
+from graphsafe.report.probes.timeline import Operation, OperationKind, Timeline
+
+_OF_EVENTS: Mapping[str, OperationKind] = {
+    "read": "wait",
+    "wait": "wait",
+    "extent": "wait",
+    "hidden-sync": "wait",
+    "query": "query",
+    "copy-to-host": "copy",
+    "copy-to-device": "copy",
+}
+_OF_LAUNCHES: Mapping[str, OperationKind] = {"graph": "graph-launch", "memcpy": "copy", "memset": "fill"}
+
+
+class Seen:
+    """Collects the device's reports while a step runs."""
+
+    def __init__(self) -> None:
+        self._found: list[Operation] = []
+        self._told: tuple[OperationKind, str] | None = None
+        "The latest report of a wait or a copy: the same operation launches it next."
+
+    def told(self, event: StepEvent) -> None:
+        """Take a wait or a copy."""
+        kind = _OF_EVENTS.get(event.kind)
+        if kind is not None:
+            self._add(kind, event.op, event.frames)
+            self._told = kind, event.op
+
+    def launched(self, kind: str, name: str) -> None:
+        """Take a piece of work."""
+        told, self._told = self._told, None
+        does = _OF_LAUNCHES.get(kind, "launch")
+        if told is None or told != (does, name):
+            self._add(does, name, user_frames()[0])
+
+    def _add(self, kind: OperationKind, name: str, frames: tuple[CallSite, ...]) -> None:
+        place = f"{frames[-1].path}:{frames[-1].line}" if frames else None
+        last = self._found[-1] if self._found else None
+        if last is not None and (last.kind, last.place) == (kind, place) and kind != "wait":
+            self._found[-1] = replace(last, count=last.count + 1)
+        else:
+            self._found.append(Operation("host", kind, name, place, None, None, None, None, False, 1))
+
+    def timeline(self) -> Timeline:
+        """Return all of it."""
+        return Timeline("pass", operations=tuple(self._found))

@@ -1,0 +1,193 @@
+"""Runs operations in shapes mode: a large model is built and stepped without memory for its weights.
+
+Floating-point values on the device are never computed, and neither are those of large tensors anywhere. Integers and
+booleans are, as long as they follow from known ones: positions, lengths and masks steer the step as they would on a
+GPU. If Python asks for an unknown value, it gets the answer that `answer` chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from graphsafe.capture.device.sim.graphs import tensors_in
+from graphsafe.capture.device.sim.perform import perform
+from graphsafe.capture.device.sim.tags import HOST
+from graphsafe.capture.device.valueless import drop_values, is_valueless
+
+LARGEST = 1 << 16
+"Number of elements up to which a tensor's values are computed."
+_MOST_FILLED = 1 << 24
+"Number of elements in the arguments up to which an operation without a rule for shapes runs on made-up values."
+_META = torch.device("meta")
+_READS = "aten::_local_scalar_dense"
+_GETS = frozenset({"aten::index", "aten::_unsafe_index"})
+
+
+class Shapes:
+    """How one simulated device runs operations without values."""
+
+    def __init__(self) -> None:
+        self.answer = 1
+        "The answer to questions about unknown values: 1 is True, one, all elements of a mask; 0 the opposite."
+        self.asked = 0
+        "How often an unknown value was asked for."
+
+    def perform(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
+        """Run an operation whose result lies on the device `target`. Call it with torch functions disabled."""
+        inputs = tensors_in((args, dict(kwargs)))
+        known = not any(is_valueless(tensor) for tensor in inputs)
+        if func.is_view or torch.Tag.inplace_view in func.tags:
+            return func(*args, **kwargs)
+        if not known:
+            return self._number(args[0]) if func._schema.name == _READS else self._without(func, args, kwargs)
+        if not inputs and _takes_device(func):
+            made = _made_without_values(func, args, kwargs, target)
+            if made is not None:
+                return made
+        before = {tensor.untyped_storage()._cdata for tensor in inputs if tensor.layout is torch.strided}
+        return _each(perform(func, args, kwargs), lambda tensor: _kept(tensor, target, before))
+
+    def filled(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a host tensor filled with the answer. Raises RuntimeError for a large one."""
+        self.asked += 1
+        if tensor.numel() > _MOST_FILLED:
+            raise RuntimeError(f"the values of {tensor.numel()} elements are asked for, and shapes mode computes none")
+        return self._filled(tensor)
+
+    def _filled(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.layout is not torch.strided:
+            return tensor
+        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+        return made.fill_(self.answer) if made.numel() else made
+
+    def _number(self, tensor: torch.Tensor) -> bool | int | float | complex:
+        self.asked += 1
+        if tensor.dtype == torch.bool:
+            return bool(self.answer)
+        if tensor.dtype.is_complex:
+            return complex(self.answer)
+        return float(self.answer) if tensor.dtype.is_floating_point else self.answer
+
+    def _without(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run an operation for the shapes of its results; on made-up values if its shapes depend on values."""
+        if func._schema.name in _GETS:
+            args = [args[0], self._selected(args[1]), *args[2:]]
+        try:
+            result = _on(func, args, kwargs, _alias)
+        except (RuntimeError, NotImplementedError, ValueError, IndexError):
+            many = sum(tensor.numel() for tensor in tensors_in((args, dict(kwargs))))
+            if many > _MOST_FILLED:
+                raise
+            self.asked += 1
+            result = self._on_filled(func, args, kwargs)
+        for tensor in _written(func, args, kwargs):
+            drop_values(tensor)
+        return result
+
+    def _on_filled(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        def fill(tensor: torch.Tensor) -> torch.Tensor:
+            return self._filled(tensor) if is_valueless(tensor) else tensor.clone()
+
+        return _on(func, args, kwargs, fill)
+
+    def _selected(self, indices: Sequence[Any]) -> list[Any]:
+        """Return indices in which a mask of unknown values selects all of its elements, or none."""
+        found: list[Any] = []
+        for index in indices:
+            if index is None or index.dtype not in (torch.bool, torch.uint8) or not is_valueless(index):
+                found.append(index)
+                continue
+            self.asked += 1
+            selected = torch.empty(index.numel() * self.answer, dtype=torch.int64, device=_META)
+            found += [selected] * index.dim()
+        return found
+
+
+def _takes_device(func: Any) -> bool:
+    return any(argument.name == "device" for argument in func._schema.arguments)
+
+
+def _made_without_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
+    """Return the result of a call that makes a tensor from nothing if its values are not to be computed, else None."""
+    try:
+        made = func(*args, **{**kwargs, "device": _META})
+    except (RuntimeError, NotImplementedError):
+        return None
+    if not isinstance(made, torch.Tensor) or not _loses_values(made, target):
+        return None
+    drop_values(made)
+    return made
+
+
+def _loses_values(tensor: torch.Tensor, target: int) -> bool:
+    of_device = target != HOST and (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+    return tensor.layout is torch.strided and (of_device or tensor.numel() > LARGEST)
+
+
+def _kept(tensor: torch.Tensor, target: int, before: set[int]) -> torch.Tensor:
+    """Return a new tensor as it is or without its values; one over the arguments' memory as it is."""
+    if not _loses_values(tensor, target) or tensor.untyped_storage()._cdata in before:
+        return tensor
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
+    drop_values(made)
+    return made
+
+
+def _on(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], stand_in: Callable[[torch.Tensor], torch.Tensor]
+) -> Any:
+    """Run an operation on stand-ins for its tensors; return its result without values. A result that is an argument is
+    that argument itself."""
+    originals: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def swapped(tensor: torch.Tensor) -> torch.Tensor:
+        other = stand_in(tensor)
+        originals[id(other)] = other, tensor
+        return other
+
+    def back(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) in originals:
+            return originals[id(tensor)][1]
+        if tensor.layout is not torch.strided:
+            return tensor
+        made = tensor
+        if not tensor.is_meta:
+            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
+        drop_values(made)
+        return made
+
+    named = {name: _each(value, swapped) for name, value in kwargs.items()}
+    on_meta = stand_in is _alias
+    if named.get("device") is not None and on_meta:
+        named["device"] = _META
+    return _each(func(*(_each(value, swapped) for value in args), **named), back)
+
+
+def _alias(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_meta or tensor.layout is not torch.strided:
+        return tensor
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
+
+
+def _each(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Return the same structure with each tensor changed."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        made = [_each(item, change) for item in value]
+        return made if isinstance(value, list) else tuple(made)
+    if isinstance(value, dict):
+        return {key: _each(item, change) for key, item in value.items()}
+    return value
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            found += tensors_in(value)
+    return found

@@ -1,0 +1,40 @@
+"""Marks tensors whose values are not computed: shapes mode knows their shapes, dtypes and shared memory.
+
+The mark sits on the Python object of the tensor's storage, so views share it. Most such memory lies on torch's meta
+device, and takes no room; memory that was real keeps its room, but its values no longer count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+_MARK = "_graphsafe_valueless"
+
+
+def drop_values(tensor: torch.Tensor) -> None:
+    """Mark a tensor's memory as having unknown values. Call it with torch functions disabled."""
+    import torch
+
+    if tensor.layout is torch.strided:
+        setattr(tensor.untyped_storage(), _MARK, True)
+
+
+def is_valueless(tensor: torch.Tensor) -> bool:
+    """Return whether the values of a tensor were not computed. Call it with torch functions disabled."""
+    import torch
+
+    if tensor.layout is not torch.strided:
+        return False
+    try:
+        return hasattr(tensor.untyped_storage(), _MARK)
+    except (RuntimeError, NotImplementedError):  # a tensor class without memory of its own
+        return False
+
+
+def memory_key(tensor: torch.Tensor) -> int:
+    """Return a number that identifies a tensor's memory: its address, or a number for memory without an address."""
+    storage = tensor.untyped_storage()
+    return int(storage.data_ptr() or storage._cdata)

@@ -1,0 +1,161 @@
+"""Writes a step or a factory that exists only as an object to disk, so that other processes can build it.
+
+The object is pickled by value where it cannot be imported (from `__main__`, a notebook cell, a closure). Tensors keep
+their views of one another. Their bytes go through the host, so the running process may already have used its GPU.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import linecache
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from graphsafe.errors import RequestError
+from graphsafe.files import from_here
+
+if TYPE_CHECKING:
+    import torch
+
+_STUB = """from graphsafe.capture.child.given import build_given
+
+
+def build(device, **axes):
+    return build_given(__file__, device, axes)
+"""
+_OBJECT, _STORAGES = "given.pickle", "given.pt"
+_MOST_LINES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A target on disk, valid while the context manager that gave it is open."""
+
+    target: str
+    shown: str
+    "The target's name in reports."
+    device: str | None
+    "The device of its tensors; None where all are on the host."
+    is_on_host: bool
+    "Whether it has tensors and all of them are on the host."
+
+
+@contextmanager
+def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> Iterator[Given]:
+    """Write a callable or module with its arguments, or, without arguments, a factory. Raises RequestError."""
+    if importlib.util.find_spec("cloudpickle") is None or importlib.util.find_spec("torch") is None:
+        raise RequestError('to capture an object takes PyTorch and cloudpickle: pip install "graphsafe[capture]"')
+    if not callable(what):
+        raise RequestError(f"capture: expected a target's name, a function or a module, not a {type(what).__name__}")
+    is_alone = args is None and kwargs is None
+    answer = what if is_alone else (what, tuple(args or ()), dict(kwargs or {}))
+    header = {"path": sys.path, "sources": _cells(), "is_factory": is_alone and not _is_module(what)}
+    with tempfile.TemporaryDirectory(prefix="graphsafe-given-") as name:
+        folder = Path(name)
+        with (folder / _OBJECT).open("wb") as file:
+            pickle.dump(header, file)
+            places = _pickled(answer, file, folder, what)
+        (folder / "target.py").write_text(_STUB, encoding="utf-8")
+        devices = sorted({place for place in places if place is not None})
+        target = f"{folder / 'target.py'}:build"
+        yield Given(target, _name_of(what), next(iter(devices), None), bool(places) and not devices)
+
+
+def _pickled(answer: Any, file: BinaryIO, folder: Path, what: Any) -> list[str | None]:
+    """Write the object, and its storages in files beside it. Return the device of each storage, None for the host."""
+    import cloudpickle
+    import torch
+
+    storages: dict[int, tuple[torch.UntypedStorage, int]] = {}
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def persistent_id(self, value: Any) -> Any:
+            if not isinstance(value, (torch.storage.TypedStorage, torch.UntypedStorage)):
+                return None
+            dtype: torch.dtype | None = None
+            untyped: Any = value
+            if isinstance(value, torch.storage.TypedStorage):
+                dtype, untyped = value.dtype, value._untyped_storage
+            _, number = storages.setdefault(untyped._cdata, (untyped, len(storages)))
+            return "storage", number, dtype
+
+    with _unwatched(), ExitStack() as stack:
+        for module in _not_importable(what):
+            cloudpickle.register_pickle_by_value(module)
+            stack.callback(cloudpickle.unregister_pickle_by_value, module)
+        try:
+            Pickler(file).dump(answer)
+        except Exception as error:
+            text = " ".join(str(error).split())[:300]
+            raise RequestError(
+                f"{_name_of(what)} cannot be sent to another process: {type(error).__name__}: {text}; "
+                "capture a factory that builds it"
+            ) from error
+        places = [_place_of(storage) for storage, _ in storages.values()]
+        on_host: list[Any] = [storage.cpu() for storage, _ in storages.values()]  # type: ignore[no-untyped-call]
+        values = [torch.empty(0, dtype=torch.uint8).set_(storage) for storage in on_host]
+        torch.save({"values": values, "places": places}, folder / _STORAGES)
+    return places
+
+
+@contextmanager
+def _unwatched() -> Iterator[None]:
+    """Keep this process's simulated device, if it plays one, from counting graphsafe's own tensor work as the
+    user's."""
+    worlds = sys.modules.get("graphsafe.capture.device.sim.world")
+    world = None if worlds is None else worlds.active()
+    with ExitStack() as stack:
+        if world is not None:
+            stack.enter_context(world.unseen())
+        yield
+
+
+def _place_of(storage: torch.UntypedStorage) -> str | None:
+    if storage.device.type == "cuda":
+        return f"cuda:{storage.device.index}"
+    tag = getattr(storage, "_graphsafe_tag", None)
+    return None if tag is None else f"sim:{tag.index}"
+
+
+def _not_importable(what: Any) -> Iterator[ModuleType]:
+    """Give the module of an object that a new process could not import by its name."""
+    module = sys.modules.get(getattr(what, "__module__", None) or type(what).__module__)
+    if module is None or module.__name__ == "__main__" or not str(getattr(module, "__file__", "")).endswith(".py"):
+        return
+    parts = module.__name__.split(".")
+    files = [file for entry in sys.path for file in (Path(entry, *parts, "__init__.py"), Path(entry, *parts))]
+    there = next((file for file in files if file.is_file() or file.with_suffix(".py").is_file()), None)
+    if there is None or there.with_suffix(".py").resolve() != Path(str(module.__file__)).resolve():
+        yield module
+
+
+def _cells() -> dict[str, list[str]]:
+    """Source lines of code that lies in no file (a notebook's cells), by the file name that Python gives it."""
+    return {
+        name: list(entry[2])
+        for name, entry in list(linecache.cache.items())
+        if len(entry) == 4 and not os.path.exists(name) and len(entry[2]) <= _MOST_LINES
+    }
+
+
+def _is_module(what: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(what, torch.nn.Module)
+
+
+def _name_of(what: Any) -> str:
+    """The name for reports: `model.py:build` or `Decoder`."""
+    name = getattr(what, "__qualname__", None)
+    if name is None:
+        return type(what).__qualname__
+    code = getattr(inspect.unwrap(what), "__code__", None)
+    return name if code is None else f"{from_here(code.co_filename)}:{name.replace('<locals>.', '')}"

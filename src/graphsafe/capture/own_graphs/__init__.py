@@ -1,1 +1,0 @@
-"""Targets that use CUDA graphs already: what their marks say, and the same target without graphs of its own."""

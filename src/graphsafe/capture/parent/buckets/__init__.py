@@ -1,0 +1,1 @@
+"""Judges the buckets of one target together."""

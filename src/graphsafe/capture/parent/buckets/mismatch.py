@@ -1,0 +1,84 @@
+"""Compares the support that was proven with the support that is declared: the report's `support`, and GS801."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from graphsafe.capture.answers.declaration import Declaration
+from graphsafe.capture.parent.buckets.support import Times, Tried, over_declared, proven_by, under_declared
+from graphsafe.capture.parent.line_finding import finding_at
+from graphsafe.capture.shared.places import shown
+from graphsafe.report.model import CallSite, Finding, Limit, Source, Support
+from graphsafe.report.text import bucket_name
+from graphsafe.rulebook import Rule
+
+_TOO_LITTLE = "Declared too little costs speed, and nobody notices: the engine runs such batches eagerly or in pieces."
+
+
+def support_of(tried: Sequence[Tried], declared: Declaration | None) -> Support | None:
+    """The report's `support`, or None if there are no buckets and no declaration."""
+    if declared is None and not any(one.axes for one in tried):
+        return None
+    proven = proven_by(tried)
+    said = None if declared is None else {"level": declared.level, "where": _where(declared), "words": declared.words}
+    return Support(None if proven is None else asdict(proven), said)
+
+
+def mismatch(
+    tried: Sequence[Tried],
+    declared: Declaration,
+    entry: CallSite | None,
+    failures: Mapping[int, Finding],
+    rule: Rule,
+    source: Source,
+) -> Finding | Limit | None:
+    """A finding or limit where proof and declaration disagree, at the declaration or else at the step itself (`entry`).
+
+    `failures` holds the first error of each failed bucket, by its index in `tried`.
+    """
+    if declared.level is None:
+        return None
+    frame = CallSite(declared.path, declared.line or 0, None) if declared.path else entry
+    over = over_declared(declared.level, tried)
+    if over is not None:
+        failure = failures.get(tried.index(over))
+        data: dict[str, Any] = {"declared": declared.level, "bucket": dict(over.axes)}
+        because = ""
+        if failure is not None:
+            at = failure.location
+            data |= {"code": failure.code, "path": at.path, "line": at.line}
+            because = f"Here {_named(over)} fails at {at.path}:{at.line}: {failure.message} ({failure.code})."
+        words = {"expr": declared.words, "value": _named(over)}
+        return finding_at(frame, rule, "over-declared", "error", words, because, data, None, source)
+    under = under_declared(declared.level, tried) if declared.exact else None
+    if under is None:
+        return None
+    proven = proven_by(tried)
+    data = {
+        "declared": declared.level,
+        "proven": None if proven is None else proven.level,
+        "bucket": dict(under.axes),
+        "eager_ms": under.times and under.times.eager_ms,
+        "graph_ms": under.times and under.times.graph_ms,
+        "times_as_fast": under.times and under.times.times_as_fast,
+    }
+    because = f"Here {_named(under)} was captured and replayed right{_gain(under.times)}."
+    words = {"expr": declared.words, "value": _named(under)}
+    return finding_at(frame, rule, "under-declared", "warning", words, because, data, None, source, _TOO_LITTLE)
+
+
+def _gain(times: Times | None) -> str:
+    if times is None:
+        return "; how much faster that is was not measured"
+    took = f"{times.graph_ms:.3g} ms against {times.eager_ms:.3g} ms"
+    return f", {times.times_as_fast:.1f} times as fast as an eager step ({took})"
+
+
+def _named(bucket: Tried) -> str:
+    return bucket_name(bucket.axes) or "the step"
+
+
+def _where(declared: Declaration) -> str | None:
+    return None if declared.path is None else f"{shown(declared.path)}:{declared.line}"

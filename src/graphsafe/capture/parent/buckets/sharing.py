@@ -1,0 +1,230 @@
+"""Captures the buckets of a device in one pool, as the parent sees it: which buckets, and with what result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.pool import CapturedBuckets, Capturing, FailedBucket, Mixed, Padded, Padding, Together
+from graphsafe.capture.parent.attempts import until_nothing_is_learned
+from graphsafe.capture.parent.jobs import job_of
+from graphsafe.capture.parent.line_finding import finding_at
+from graphsafe.capture.parent.probe_form import reported
+from graphsafe.capture.request import INTERNAL
+from graphsafe.capture.shared.job import Job
+from graphsafe.report.model import CallSite, Finding, Level, Limit, Source
+from graphsafe.report.pool import padding_of
+from graphsafe.report.probes.probe import Error, ProbeStatus
+from graphsafe.report.text import bucket_name, listed
+from graphsafe.rulebook import Rulebook
+
+if TYPE_CHECKING:
+    from graphsafe.capture.parent.ranks.rank import Rank
+    from graphsafe.capture.parent.supervision.child_process import Child
+    from graphsafe.capture.parent.supervision.supervisor import Supervisor
+    from graphsafe.capture.request import CaptureRequest
+
+_MOST_TRIES = 3
+"Number of tries. Each try leaves out the buckets that ended earlier tries."
+Axes = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A bucket that may be captured together with others."""
+
+    axes: Axes
+    folder: Path
+    alone_bytes: int | None
+    "Bytes that its graph holds in a pool of its own."
+
+
+@dataclass
+class Sharing:
+    """The shared capture. After `run()`, `pool` holds the report's part, and findings and limits can be asked for."""
+
+    supervisor: Supervisor
+    request: CaptureRequest
+    device: str
+    folder: Path
+    rank: Rank
+    "All ranks capture the same buckets in the same order."
+    limits: list[Limit] = field(default_factory=list)
+    pool: dict[str, Any] | None = None
+    _failed: list[FailedBucket] = field(default_factory=list)
+    _mixed: Mixed = field(default_factory=Mixed)
+    _padded: Sequence[Padded] = ()
+    _shared: Sequence[str] = ()
+
+    def run(self, candidates: Sequence[Candidate]) -> None:
+        """Capture the candidates together, two or more; after a bucket that ends the child, try again without it."""
+        ordered = largest_first(candidates)
+
+        def capture(without: Sequence[Axes]) -> Axes | None:
+            left = [one for one in ordered if one.axes not in without]
+            if len(left) < 2:
+                return None
+            place = self.folder / f"pool-{len(without)}"
+            place.mkdir(parents=True)
+            child = self.supervisor.run(self._job(left, place))
+            ended = self._ended_by(child)
+            self.pool = self._pool(child, left)
+            return self.rank.first(ended)
+
+        until_nothing_is_learned(_MOST_TRIES, capture, lambda ended: ended)
+
+    def _job(self, buckets: Sequence[Candidate], place: Path) -> Job:
+        together = tuple({"axes": dict(one.axes), "folder": str(one.folder)} for one in buckets)
+        ranks = self.rank.job_fields(place.name)
+        return job_of(self.request, "pool", place, self.device, buckets[0].axes, buckets=together, **ranks)
+
+    def _ended_by(self, child: Child) -> Axes | None:
+        """The bucket that could not be built, stepped or captured beside the others."""
+        end, capturing, failed = child.ended, child.told[Capturing].axes, child.told.get(FailedBucket)
+        if end.how == "fault":
+            self.limits.append(Limit(INTERNAL, f"pool on {self.device}", end.why))
+            return None
+        if end.how == "target" and capturing is not None:
+            self.limits.append(Limit("pool", bucket_name(capturing), end.why))
+            return capturing
+        if failed is None and end.how == "crashed" and capturing is not None:
+            failed = FailedBucket(capturing, Error(end.why))
+        self._failed += [] if failed is None else [failed]
+        return None if failed is None else failed.axes
+
+    def _pool(self, child: Child, buckets: Sequence[Candidate]) -> dict[str, Any]:
+        """Return the report's `pool`, from what this child told."""
+        told, end = child.told, child.ended
+        captured, together, mixed, padding = told[CapturedBuckets], told[Together], told[Mixed], told.get(Padding)
+        entries = () if padding is None else padding.entries or ()
+        self._mixed, self._padded, self._shared = mixed, entries, together.shared
+        alone = {bucket_name(one.axes): one.alone_bytes for one in buckets}
+        known = [alone.get(bucket_name(one.axes)) for one in captured.buckets]
+        total = captured.pool_bytes
+        apart = [one for one in known if one is not None]
+        status, reason = self._status(child, padding is not None)
+        if end.how in ("target", "state", "fault"):
+            self.limits.append(Limit("pool", f"buckets on {self.device}", f"not captured in one pool: {end.why}"))
+        if mixed.refused:
+            why = f"their eager steps fail beside each other: {mixed.refused}"
+            self.limits.append(Limit("pool", f"buckets on {self.device}", why))
+        self.limits += [Limit("padding", bucket_name(one.axes), one.error) for one in entries if one.error]
+        broken = [one.error for one in entries if one.error and padding_of(reported(one)) is None]
+        if broken and status == "pass":
+            status, reason = "crashed", f"a replay with fewer requests failed: {broken[0]}"
+        if self._failed or mixed.different or any(padding_of(reported(one)) == "always" for one in entries):
+            status = "fail"
+        return {
+            "status": status,
+            "reason": reason,
+            "seconds": round(child.seconds, 2),
+            "buckets": [
+                {**reported(one), "alone_bytes": alone_bytes}
+                for one, alone_bytes in zip(captured.buckets, known, strict=True)
+            ],
+            "pool_bytes": total,
+            "saved_bytes": sum(apart) - total if total is not None and len(apart) == len(buckets) else None,
+            "peak_bytes": together.peak_bytes,
+            "replays": mixed.replays,
+            "different": reported(mixed.different),
+            "overwritten": reported(mixed.overwritten),
+            "depends_on_order": list(mixed.depends_on_order),
+            "shared": list(together.shared),
+            "padding": None if padding is None else reported(padding.entries),
+            "failed": [{"axes": reported(one.axes), "message": one.first_error.message} for one in self._failed],
+        }
+
+    def _status(self, child: Child, padding_began: bool) -> tuple[ProbeStatus, str | None]:
+        """Return the status of the pool as far as the child's end tells it, and the reason."""
+        end = child.ended
+        if end.how in ("target", "state", "fault"):
+            return "skipped", end.why
+        if end.status == "skipped" or child.told[Capturing].axes is not None:
+            return "pass", None
+        if padding_began and end.how == "crashed":
+            self.limits.append(Limit("padding", f"pool on {self.device}", end.why))
+            return "crashed", f"a replay with fewer requests broke the process: {end.why}"
+        return end.status, end.why
+
+    def findings(self, entry: CallSite | None, book: Rulebook, source: Source) -> list[Finding | Limit]:
+        """Findings and limits of the shared capture: at the failing line if a capture failed, else at the step
+        itself."""
+        found: list[Finding | Limit] = []
+        if self.pool is None:
+            return found
+
+        def add(
+            frame: CallSite | None, code: str, level: Level, expr: str, because: str, data: Mapping[str, Any]
+        ) -> None:
+            rule, words = book.rules[code], {"expr": expr, "value": expr}
+            found.append(finding_at(frame, rule, "buckets", level, words, because, data, self.device, source))
+
+        for failed in self._failed:
+            frame = next(iter(reversed(failed.first_error.frames)), entry)
+            because = f"Here {bucket_name(failed.axes)} is captured alone, but not after other buckets."
+            add(frame, "GS607", "error", failed.first_error.message, because, {"bucket": failed.axes})
+        for each in self._mixed.different[:1]:
+            name, after = bucket_name(each.axes), bucket_name(each.after)
+            shares = f" They share {listed(self._shared, most=3)}." if self._shared else ""
+            because = f"Here a replay of {name} after one of {after} gives neither what it gives alone nor what eager "
+            because += f"steps in that order give.{shares}"
+            add(entry, "GS704", "error", f"{name}, {listed(each.outputs, most=3)}", because, reported(each))
+        for lost in [one for one in self._mixed.overwritten if one.static][:1]:
+            name = bucket_name(lost.axes)
+            because = f"Here a replay of {bucket_name(lost.by)} changed {listed(lost.outputs, most=3)} of {name}."
+            add(entry, "GS706", "warning", name, because, reported(lost))
+        padded = [(padding_of(reported(one)), one) for one in self._padded]
+        for kind, level, text in _PADDINGS:
+            for one in [one for found_kind, one in padded if found_kind == kind][:1]:
+                live = "1 live request" if one.live == 1 else f"{one.live} live requests"
+                add(
+                    entry,
+                    "GS708",
+                    level,
+                    f"{bucket_name(one.axes)} with {live}",
+                    _BREAKS if one.error else text,
+                    reported(one),
+                )
+        return found
+
+
+_BREAKS = (
+    "Here a replay fails with rows of another batch, which hold integers that no live row has; "
+    "with zeros or a repeated request it does not."
+)
+_PADDINGS: tuple[tuple[str, Level, str], ...] = (
+    (
+        "always",
+        "error",
+        "Here no filling helps: zeros, a repeated request and another batch in those rows all change results.",
+    ),
+    ("unless filled", "note", "Here rows of another batch change the results; zeros or a repeated request do not."),
+    (
+        "nan only",
+        "note",
+        "Here only NaN in those rows reaches the results: memory that nobody has written may hold it.",
+    ),
+)
+
+
+def sample_of(points: Sequence[Axes], number: int | None) -> list[Axes]:
+    """Choose `number` buckets, in their order: the smallest, the largest, and others evenly between. Without a number,
+    all."""
+    if number is None or number >= len(points):
+        return list(points)
+    by_size = sorted(range(len(points)), key=lambda at: _size(points[at]))
+    chosen = {by_size[round(place * (len(points) - 1) / (number - 1))] for place in range(number)}
+    return [points[at] for at in sorted(chosen)]
+
+
+def largest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Sort by the product of the axis values, then by the bytes that each bucket takes by itself."""
+
+    return sorted(candidates, key=lambda one: (_size(one.axes), one.alone_bytes or 0), reverse=True)
+
+
+def _size(axes: Axes) -> float:
+    return math.prod(value for value in axes.values() if isinstance(value, (int, float)) and value > 0)

@@ -1,0 +1,104 @@
+"""Tells how far a step supports CUDA graphs, in vLLM's terms, from the verdicts of its buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphsafe.capture.shared.axes import Query, query_of
+from graphsafe.config import SUPPORT_LEVELS as LEVELS
+from graphsafe.report.model import Verdict
+
+_NEVER, _SINGLE, _UNIFORM, _ALWAYS = LEVELS
+_FAILED: tuple[Verdict, ...] = ("not-ready", "ready-with-breaks")
+"Verdicts of a bucket that break a declared promise, which is always one graph for the whole step."
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Measured times of one bucket on one device."""
+
+    eager_ms: float
+    graph_ms: float
+
+    @property
+    def times_as_fast(self) -> float:
+        return self.eager_ms / self.graph_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A bucket that was run. Its verdict is the worst one over all devices."""
+
+    axes: Mapping[str, Any]
+    verdict: Verdict
+    times: Times | None = None
+    "The times on the first device that has any."
+
+    @property
+    def query(self) -> Query:
+        return query_of(self.axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    level: str
+    max_query_len: int | None
+    "The largest number of tokens per request that is proven for uniform batches; None if there is none."
+    buckets: tuple[Mapping[str, Any], ...]
+    "The buckets that are ready."
+
+
+def proven_by(tried: Sequence[Tried]) -> Proven | None:
+    """The support that the buckets prove, or None if no bucket says how many tokens a request has, or the smallest ones
+    are inconclusive."""
+    by_length: dict[int, list[Verdict]] = {}
+    for one in tried:
+        if isinstance(one.query, int):
+            by_length.setdefault(one.query, []).append(one.verdict)
+    mixed = [one.verdict for one in tried if one.query == "mixed"]
+    longest: int | None = None
+    for length, verdicts in sorted(by_length.items()):
+        if not _all_ready(verdicts):
+            break
+        longest = length
+    ready = tuple(one.axes for one in tried if one.verdict == "ready")
+    if _all_ready(mixed) and all(map(_all_ready, by_length.values())):
+        return Proven(_ALWAYS, longest, ready)
+    if longest is not None:
+        return Proven(_SINGLE if longest == 1 else _UNIFORM, longest, ready)
+    shortest = by_length.get(min(by_length)) if by_length else None
+    if shortest is not None and any(verdict in _FAILED for verdict in shortest):
+        return Proven(_NEVER, None, ready)
+    return None
+
+
+def over_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
+    """The first bucket that the declared level promises and that cannot be captured."""
+    return next((one for one in tried if one.verdict in _FAILED and _promises(level, one.query)), None)
+
+
+def under_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
+    """A bucket that is proven although the declaration does not promise it: the one with the most tokens, where a
+    higher level is proven. Under `NEVER`, any ready bucket if no bucket failed."""
+    unused = [one for one in tried if one.verdict == "ready" and _promises(level, one.query) is False]
+    proven = proven_by(tried)
+    if proven is None:
+        failed = any(one.verdict in _FAILED for one in tried)
+        return unused[-1] if unused and level == _NEVER and not failed else None
+    return unused[-1] if unused and LEVELS.index(proven.level) > LEVELS.index(level) else None
+
+
+def _promises(level: str, query: Query) -> bool | None:
+    """Return whether the level promises graphs for such a bucket; None where that depends on something unknown about
+    the bucket."""
+    if level in (_NEVER, _ALWAYS):
+        return level == _ALWAYS
+    if query is None:
+        return None
+    return query == 1 if level == _SINGLE else query != "mixed"
+
+
+def _all_ready(verdicts: Sequence[Verdict]) -> bool:
+    return bool(verdicts) and all(verdict == "ready" for verdict in verdicts)

@@ -1,0 +1,172 @@
+"""Proves one target on one device, over its buckets. With several ranks, this is one of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import BrokenBarrierError
+from typing import Any
+
+from graphsafe.capture.answers.build import Built, Platform
+from graphsafe.capture.answers.failure import TargetFailure
+from graphsafe.capture.answers.step import Ran
+from graphsafe.capture.parent.buckets.sharing import Candidate, Sharing
+from graphsafe.capture.parent.findings import findings_of
+from graphsafe.capture.parent.growth import said_of
+from graphsafe.capture.parent.probe_form import reported
+from graphsafe.capture.parent.ranks.rank import Rank
+from graphsafe.capture.parent.run import Run
+from graphsafe.capture.parent.seen import Seen
+from graphsafe.capture.parent.supervision.supervisor import Supervisor
+from graphsafe.capture.request import INTERNAL, CaptureRequest
+from graphsafe.files import ensure_working_directory
+from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit
+from graphsafe.report.pool import pool_verdict
+from graphsafe.report.text import bucket_name, listed
+from graphsafe.report.verdict import worst
+from graphsafe.rulebook import Rulebook
+
+Axes = Mapping[str, Any]
+
+_NOT_NCCL = (
+    "gloo runs them on the host: what NCCL refuses in a capture, on which stream it works and how long it takes is not "
+    "known"
+)
+
+
+class DeviceProof:
+    """The proof on one device. After `run()`, `runs`, `findings`, `limits` and the others hold its results."""
+
+    def __init__(
+        self,
+        name: str,
+        request: CaptureRequest,
+        book: Rulebook,
+        points: Sequence[Axes],
+        unproven: Sequence[Axes] = (),
+        rank: Rank | None = None,
+    ) -> None:
+        """`points` are proven one by one; `unproven` buckets are only captured in the pool that all share."""
+        self.name = name
+        self.runs: list[tuple[Axes, Seen]] = []
+        self.of_bucket: list[Sequence[Finding]] = []
+        "The findings of each run, in the order of the runs."
+        self.findings: list[Finding] = []
+        self.limits: list[Limit] = []
+        self.built: list[Platform] = []
+        "The environment that the build child of each bucket reported."
+        self.lines: dict[str, set[int]] = {}
+        "File -> the lines that ran."
+        self._request = request
+        self._book = book
+        self._points = points
+        self._unproven = unproven
+        self._rank = rank or Rank()
+        self._directory = os.getcwd()
+        self._folders: list[Path] = []
+        self._pool: dict[str, Any] | None = None
+        "The results of capturing the buckets in one pool."
+
+    def run(self, supervisor: Supervisor, folder: Path) -> None:
+        supervisor.timeout = self._request.timeout
+        supervisor.coordinator = self._rank.coordinator
+        with supervisor:
+            if self._rank.reported is not None and self.name.startswith("sim"):
+                self.limits.append(Limit("simulated", "collectives", _NOT_NCCL))
+            for number, axes in enumerate(self._points):
+                place = folder / f"{self.name.replace(':', '-')}-{number}"
+                place.mkdir()
+                if not self._rank.all(self._prove(supervisor, axes, place)):
+                    return
+            self._share_a_pool(supervisor, folder)
+
+    def _prove(self, supervisor: Supervisor, axes: Axes, place: Path) -> bool:
+        """Prove one bucket, and return whether further buckets are worth a try."""
+        run = Run(supervisor, self._request, self.name, axes, place, rank=self._rank)
+        started = time.monotonic()
+        try:
+            seen = run.prove()
+        except (KeyboardInterrupt, BrokenBarrierError):
+            self.runs.append((axes, run.seen()))
+            raise
+        seen = _timed(seen, run, time.monotonic() - started)
+        self._folders.append(place)
+        if any(limit.kind == INTERNAL for limit in run.limits):
+            seen = replace(seen, verdict=worst((seen.verdict, "inconclusive")))
+        self.runs.append((axes, seen))
+        self._take(seen, run.limits)
+        self._add(*said_of(seen, self._book))
+        failure = seen.told.get(TargetFailure)
+        return failure is None or failure.stage != "import"
+
+    def _take(self, seen: Seen, limits: Sequence[Limit]) -> None:
+        ensure_working_directory(self._directory)
+        findings, without_line = findings_of(seen, self._book)
+        self.findings += findings
+        self.of_bucket.append(findings)
+        self.limits += [*limits, *without_line]
+        self.built.append(seen.told[Built].platform)
+        for file, numbers in seen.told[Ran].lines.items():
+            self.lines.setdefault(file, set()).update(numbers)
+
+    def _share_a_pool(self, supervisor: Supervisor, folder: Path) -> None:
+        """Capture the buckets that are ready by themselves together in one pool."""
+        ready = [
+            (Candidate(axes, place, alone), seen)
+            for (axes, seen), place, alone in zip(self.runs, self._folders, self._alone_bytes(), strict=True)
+            if self._rank.all(seen.verdict == "ready") and axes
+        ]
+        candidates = [candidate for candidate, _ in ready]
+        if self._unproven and ready:
+            empty = folder / "not-proven"
+            empty.mkdir(exist_ok=True)
+            candidates += [Candidate(axes, empty, None) for axes in self._unproven]
+            names = listed([bucket_name(axes) for axes in self._unproven], most=8)
+            self.limits.append(Limit("sampled", names, "captured in the pool, but not proven by themselves"))
+        if len(candidates) < 2:
+            return
+        sharing = Sharing(supervisor, self._request, self.name, folder / self.name.replace(":", "-"), self._rank)
+        sharing.run(candidates)
+        self._pool = sharing.pool
+        self.limits += sharing.limits
+        seen = ready[0][1]
+        self._add(*sharing.findings(seen.told[Built].entry, self._book, seen.source))
+
+    def _alone_bytes(self) -> list[int | None]:
+        """Bytes that the graph of each bucket holds in a pool of its own; with several ranks, the largest of them."""
+        own = [seen.probes.memory.pool_bytes for _, seen in self.runs]
+        of_ranks = self._rank.gather(own)
+        return [max((one for one in each if one is not None), default=None) for each in zip(*of_ranks, strict=True)]
+
+    def _add(self, *said: Finding | Limit | None) -> None:
+        self.findings += [one for one in said if isinstance(one, Finding)]
+        self.limits += [one for one in said if isinstance(one, Limit)]
+
+    def result(self) -> DeviceResult:
+        buckets = tuple(_bucket(axes, seen) for axes, seen in self.runs)
+        verdict = worst(bucket.verdict for bucket in buckets)
+        probes = next((bucket.probes for bucket in buckets if bucket.verdict == verdict), {})
+        named = buckets if any(axes for axes, _ in self.runs) else ()
+        if self._pool is not None:
+            verdict = worst((verdict, pool_verdict(self._pool)))
+        return DeviceResult(self.name, verdict, named, probes, rank=self._rank.reported, pool=self._pool)
+
+
+def _bucket(axes: Axes, seen: Seen) -> Bucket:
+    return Bucket(axes, seen.verdict, reported(seen.probes), seen.probes.memory.pool_bytes)
+
+
+def _timed(seen: Seen, run: Run, seconds: float) -> Seen:
+    """Add the time that this run took, in all and per child, what the children did meanwhile, and why they did not
+    share imports, if they did not."""
+    timing = replace(
+        seen.probes.timing,
+        seconds=round(seconds, 2),
+        children=run.seconds,
+        spent=run.spent,
+        not_shared=run.not_shared,
+    )
+    return replace(seen, probes=replace(seen.probes, timing=timing))

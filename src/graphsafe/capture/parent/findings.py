@@ -1,0 +1,447 @@
+"""Makes findings, in the words of the rulebook, from what children saw of one device and bucket.
+
+Findings explain a verdict and never make it: `report/verdict.py` reads the probes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from graphsafe.capture.answers.build import Built
+from graphsafe.capture.answers.capture import Diagnosed, EscapedWork, FiredEvents, Refused
+from graphsafe.capture.answers.events import Diagnosis, StepEvent
+from graphsafe.capture.answers.own_graphs import Given, OwnGraphs
+from graphsafe.capture.answers.reference import Reference
+from graphsafe.capture.answers.step import Ran, Watched
+from graphsafe.capture.parent.later_decisions import blamed_for
+from graphsafe.capture.parent.probe_form import reported
+from graphsafe.capture.parent.ranks.divergence import of_one_rank
+from graphsafe.capture.parent.seen import Seen
+from graphsafe.capture.parent.stale_events import stale_events
+from graphsafe.capture.parent.wording import (
+    OWN_GRAPHS,
+    WITHOUT_COMPILED,
+    WITHOUT_GRAPHS,
+    Words,
+    at_place,
+    place_of,
+    repair_of_generator,
+    what_departed,
+    what_was_frozen,
+)
+from graphsafe.capture.shared.classify import code_of
+from graphsafe.capture.shared.places import chain, is_within, location, shown, text_at
+from graphsafe.report.model import CallSite, Finding, Level, Limit, Region
+from graphsafe.report.probes.replay import Check, differing
+from graphsafe.report.probes.twin import Cause, Twin
+from graphsafe.rulebook import Rulebook
+
+
+def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]:
+    """Return one finding per line and cause. A fact without a line of the user's code becomes a limit."""
+    writer = _Writer(seen, book)
+    writer.construction()
+    writer.events()
+    writer.state()
+    writer.frozen()
+    writer.horizon()
+    writer.races()
+    writer.capture_aware()
+    writer.failed_capture()
+    writer.escaped()
+    writer.collectives()
+    writer.replay()
+    writer.own_graphs()
+    return list(writer.found.values()), writer.limits
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """Merge findings over the buckets of one device: the same code on the same line is one finding, at its worst
+    level."""
+    found: dict[tuple[Any, ...], Finding] = {}
+    for finding in findings:
+        key = (finding.device, finding.code, finding.location.path, finding.location.line)
+        known = found.get(key)
+        if known is None or _LEVEL_ORDER[finding.level] > _LEVEL_ORDER[known.level]:
+            found[key] = finding
+    return list(found.values())
+
+
+_LEVEL_ORDER: Mapping[Level, int] = {"note": 0, "warning": 1, "error": 2}
+_CAUSES = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
+_STATE_CODES = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705"}
+_EXPLAIN_REPLAYS = frozenset("GS402 GS502 GS503 GS504 GS602 GS604 GS608 GS615 GS701 GS702 GS703 GS705 GS712".split())
+_EXPLAINED_BY_LINES = ("GS1", "GS2", "GS3")
+
+
+class _Writer:
+    def __init__(self, seen: Seen, book: Rulebook) -> None:
+        self._seen = seen
+        self._probes = seen.probes
+        self._told = seen.told
+        self._book = book
+        self.found: dict[tuple[str, str, int], Finding] = {}
+        self.limits: list[Limit] = []
+
+    def add(
+        self,
+        code: str,
+        frames: Sequence[CallSite],
+        span: Sequence[int] | None = None,
+        *,
+        level: Level | None = None,
+        expr: str | None = None,
+        value: str = "a device value",
+        count: int = 1,
+        data: Mapping[str, Any] | None = None,
+        repair: str = "",
+        region: Region | None = "captured",
+        here: str = "",
+    ) -> None:
+        rule = self._book.rules.get(code)
+        if rule is None:
+            self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
+            return
+        if not frames:
+            self.limits.append(
+                Limit("no-line", f"{code} {rule.name}", expr or "no line of the user's code was running")
+            )
+            return
+        at = location(frames[-1], span)
+        key = (code, at.path, at.line)
+        if key in self.found:
+            known = self.found[key]
+            severest = min(self._lowered(level or rule.level), known.level, key=lambda one: -_LEVEL_ORDER[one])
+            self.found[key] = replace(
+                known, count=known.count + count, level=severest, data={**known.data, **(data or {})}
+            )
+            return
+        expr = expr or text_at(frames[-1], span)
+        self.found[key] = Finding(
+            code=code,
+            rule=rule.name,
+            level=self._lowered(level or rule.level),
+            confidence="proven" if self._seen.source == "capture" else "likely",
+            source=self._seen.source,
+            device=self._seen.device,
+            location=at,
+            region=region,
+            call_chain=chain(frames),
+            message=rule.message.format_map(Words(str, expr=expr, value=value)),
+            why=rule.short_why + here,
+            fix=rule.fix_short.format_map(Words(str, expr=expr, value=value)) + repair,
+            count=count,
+            data=data or {},
+        )
+
+    def _lowered(self, level: Level) -> Level:
+        """Lower an error to a warning. A correct replay, or a capture from shapes that passed, proves that it does not
+        break this step."""
+        harmless = (
+            "inconclusive" if self._probes.capture.from_shapes and self._probes.capture.status == "pass" else "ready"
+        )
+        return "warning" if level == "error" and self._seen.verdict == harmless else level
+
+    def construction(self) -> None:
+        construct = self._probes.construct
+        attempts = construct.captures or ()
+        failed = [(attempt, attempt.first_error) for attempt in attempts if attempt.first_error is not None]
+        broken = {name: state.draw for name, state in (construct.rng or {}).items() if state.draw}
+        draw = next(iter(broken.values()), None)
+        works = all((construct.repaired or {}).get(name) for name in broken)
+        repair = repair_of_generator(works)
+        says = {"devices": sorted(broken), "draw": draw, "repair_works": works}
+        for attempt, failure in failed:
+            error = {"message": failure.message, **place_of(failure.frames)}
+            at = (attempt.frames, attempt.span)
+            if broken:
+                text = f"{failure.message}{at_place(failure.frames)}"
+                data = {**says, "first_error": error}
+                self.add("GS501", *at, level="error", expr=text, data=data, repair=repair, region=None)
+            self.add("GS605", *at, data={"first_error": error}, region=None)
+        if broken and not failed:
+            self.add("GS501", self._entry, level="error", expr=draw, data=says, repair=repair, region=None)
+
+    @property
+    def _entry(self) -> tuple[CallSite, ...]:
+        """The function that the factory returned, for findings that no line of it can be blamed for."""
+        entry = self._told[Built].entry
+        return () if entry is None else (entry,)
+
+    def events(self) -> None:
+        for event in self._told[Watched].events:
+            code = code_of(event, self._book.ops)
+            if code is None:
+                continue
+            data = {key: value for key, value in event.data.items() if value is not None}
+            data |= {"op": event.op, "via": event.via}
+            if event.nbytes is not None:
+                data["bytes"] = event.nbytes
+            level: Level | None = "note" if event.first_only or event.guarded else None
+            if event.first_only:
+                data["when"] = "only in step 1"
+            elif event.guarded:
+                data["when"] = "not in a capture"
+            value = "a host tensor" if code == "GS304" else "a device value"
+            count = max(event.count, 1)
+            self.add(code, event.frames, event.span, level=level, value=value, count=count, data=data)
+
+    def state(self) -> None:
+        lazy = self._told[Reference].lazy
+        reported: list[str] = []
+        changed = self._probes.state.changed or ()
+        growing = [change.name for change in changed if change.how == "grows"]
+        for change in changed:
+            name, frames = change.name, change.frames
+            if change.how == "born":
+                # The first entry of what every step adds to is filled in by the first step, and that is not the cause.
+                if any(is_within(path, name) for path in lazy) and not any(is_within(name, one) for one in growing):
+                    reported.append(name)
+                    self._lazy(name, frames)
+                continue
+            code = _STATE_CODES.get(change.how)
+            level = self._level_of(change.how)
+            if code is None or name in self._causes:
+                continue
+            if name.endswith(".grad") and self._seen.verdict == "ready":
+                continue  # `p.grad = None` in a training step: backward allocates it again in the graph's own pool
+            values = _known(before=change.before, after=change.after)
+            self.add(code, frames, value=f"`{name}`", level=level, data={"attribute": name, **values})
+        for path in lazy:
+            if not any(is_within(path, name) for name in (*reported, *growing)):
+                self._lazy(path, self._entry)
+        if not lazy and self._probes.replay.first_step == "fail":
+            births = {change.name: change.frames for change in changed if change.how == "born"}
+            for path in self._told[Reference].lazy_caches:
+                self._lazy(path, births.get(path, ()))
+
+    @property
+    def _twin(self) -> Twin:
+        return self._probes.twin
+
+    @property
+    def _diagnosis(self) -> Diagnosis | None:
+        return self._told[Diagnosed].diagnosis
+
+    @property
+    def _causes(self) -> dict[str, Cause]:
+        """The causes, by path, to which twin captures attribute their differences."""
+        return {cause.path: cause for cause in self._twin.changes}
+
+    def _level_of(self, how: str) -> Level:
+        """The level of a change of state that no pair of captures attributes a difference to.
+
+        A number without effect on the graph is a note at most. Memory is a warning: the graph goes on using the memory
+        of the capture.
+        """
+        if how == "cached":
+            return "warning"
+        if self._twin.status in ("pass", "fail") or self._seen.verdict == "ready":
+            return "note" if how == "host" else "warning"
+        if how == "host":
+            return "warning"
+        return "error" if self._differs else "warning"
+
+    def frozen(self) -> None:
+        """Add findings for values that Python decided at capture and that changed later. Captures that differ prove
+        them."""
+        if self._twin.status != "fail" or not self._twin.differences:
+            return
+        first = self._twin.differences[0]
+        froze = {"what": first.what, "op": first.op, "before": first.before, "after": first.after}
+        froze |= place_of(first.frames)
+        here = what_was_frozen(first)
+        changes = {change.name: change for change in self._probes.state.changed or ()}
+        for path, cause in self._causes.items():
+            change = changes.get(path) or next((changes[name] for name in changes if is_within(path, name)), None)
+            frames = (change and change.frames) or first.frames or self._entry
+            code = _cause_code(cause)
+            values = _known(before=cause.before, after=cause.after)
+            data = {"attribute": path, **values, "froze": froze}
+            self.add(code, frames, value=f"`{path}`", expr=f"{path}", level="error", data=data, here=here)
+        if self._causes:
+            return
+        wanted = "random" if self._twin.elsewhere == "host-random" else "clock"
+        calls = [call for call in self._told[Ran].host_calls if call.kind == wanted]
+        for call in calls:
+            code = "GS504" if wanted == "random" else "GS702"
+            data = {"call": call.function, "froze": froze}
+            self.add(code, call.frames, call.span, level="error", data=data, here=here)
+        hidden = [change for change in changes.values() if change.how == "opaque" and change.frames]
+        for change in hidden if not calls and wanted == "clock" else ():
+            data = {"attribute": change.name, "froze": froze}
+            self.add("GS702", change.frames, level="error", data=data, here=here)
+        if not calls and not hidden:
+            frames = first.frames or self._entry
+            code = "GS504" if wanted == "random" else "GS702"
+            span = first.span if first.frames else None
+            expr = None if first.frames else f"a value handed to {first.op}"
+            self.add(code, frames, span, expr=expr, data={"froze": froze})
+
+    def horizon(self) -> None:
+        """Add a finding if Python decides differently in a later step. It is at the line that decides if only one thing
+        can decide, else at the operation that changed."""
+        departure = self._probes.horizon.departure
+        if departure is None or self._twin.status == "fail":
+            return
+        blamed = blamed_for(departure, self._told[Ran].host_calls, self._probes.state.changed or ())
+        frames, span = blamed.frames or departure.frames or self._entry, blamed.span
+        here = what_departed(departure)
+        self.add(blamed.code, frames, span, expr=blamed.expr, level="error", data=blamed.data, here=here)
+
+    def races(self) -> None:
+        """Add a finding for each pair of unordered nodes on the same memory, at the node that was captured later."""
+        for race in self._probes.order.races or ():
+            other = f"{race.other_op}{at_place(race.other_frames)}"
+            data = {"op": race.op, "other": {"op": race.other_op, **place_of(race.other_frames)}}
+            frames = race.frames or race.other_frames or self._entry
+            self.add("GS619", frames, race.span if race.frames else None, value=other, data=data)
+
+    def capture_aware(self) -> None:
+        """Add findings for a step that computes something else while it is captured, at the lines that ask about a
+        capture."""
+        reference = self._told[Reference]
+        if not reference.differs or self._probes.capture.status != "pass":
+            return
+        data = {"checks": reported(differing(reference.checks)[:4])}
+        for asked in reference.asked:
+            self.add("GS608", asked.frames, asked.span, level="error", data=data)
+
+    def _lazy(self, name: str, frames: Sequence[CallSite]) -> None:
+        frames = frames or self._entry
+        harmless = self._probes.replay.first_step == "pass"
+        level: Level = "note" if harmless else "error"
+        self.add("GS701", frames, value=f"`{name}`", level=level, data={"attribute": name})
+
+    @property
+    def _differs(self) -> bool:
+        return self._probes.replay.status == "fail" or self._probes.capture.status == "fail"
+
+    def failed_capture(self) -> None:
+        if self._probes.capture.empty:
+            self.add("GS602", self._entry, expr="it has no node at all")
+        if self._probes.capture.status != "fail":
+            return
+        error = self._probes.capture.first_error
+        says = {"broke_the_capture": None if error is None else error.message}
+        own = self._told[OwnGraphs]
+        replays = next(iter(own.replays), None)
+        if replays is not None:
+            # A compiled function that is captured with instruments runs as it was written, which would name another
+            # cause.
+            without = WITHOUT_COMPILED if own.compiled else WITHOUT_GRAPHS
+            self.add("GS607", replays or self._entry, expr=OWN_GRAPHS, data=says, repair=without)
+            return
+        diagnosis = self._diagnosis
+        message = "" if error is None else error.message
+        event = diagnosis.event if diagnosis is not None else self._told[Refused].event
+        cause = None if diagnosis is None else _CAUSES.get(diagnosis.cause)
+        code, frames, span = self._by_text(message) or "GS607", self._entry, None if error is None else error.span
+        if event is not None and event.frames:
+            code, frames, span = cause or self._code_of_failure(event, message), event.frames, event.span
+        elif error is not None and error.frames:
+            frames = error.frames
+        known = None if cause else self._explained(frames, code)
+        if known is not None:
+            self.found[known] = replace(self.found[known], data={**self.found[known].data, **says})
+        else:
+            self.add(code, frames, span, expr=(message or None) if code == "GS607" else None, data=says)
+
+    def _code_of_failure(self, event: StepEvent, message: str) -> str:
+        by_text = self._by_text(message)
+        if by_text is not None:
+            return by_text
+        known = self._book.ops.aten(event.op) or self._book.ops.python(event.via or "")
+        plain = event.kind == "hidden-sync" and (known is None or not any(effect.rule for effect in known.effects))
+        return "GS607" if plain else code_of(event, self._book.ops) or "GS607"
+
+    def _by_text(self, message: str) -> str | None:
+        """Return the one rule that lists the error's text, if there is just one."""
+        codes = [rule.code for rule in self._book.rules.values() if any(text in message for text in rule.error_text)]
+        return codes[0] if len(codes) == 1 else None
+
+    def _explained(self, frames: Sequence[CallSite], code: str) -> tuple[str, str, int] | None:
+        """The step probe's account of this very line: of this code, else of another code that breaks captures."""
+        if not frames:
+            return None
+        place = (shown(frames[-1].path), frames[-1].line)
+        there = [key for key in self.found if key[1:] == place and key[0].startswith(_EXPLAINED_BY_LINES)]
+        return next((key for key in there if key[0] == code), there[0] if there else None)
+
+    def escaped(self) -> None:
+        for event in self._told[EscapedWork].operations:
+            self.add("GS604", event.frames, event.span)
+        diagnosis = self._diagnosis
+        if diagnosis is not None and diagnosis.cause in _CAUSES and self._probes.capture.status == "pass":
+            self.add(_CAUSES[diagnosis.cause], diagnosis.event.frames, diagnosis.event.span)
+
+    def replay(self) -> None:
+        """Add GS704 at the step itself if replays differ and no finding explains why."""
+        replay = self._probes.replay
+        if replay.status != "fail":
+            return
+        for frames, told in stale_events(self._told[FiredEvents].events, self._entry):
+            self.add("GS712", frames, region="step", **told)
+        wrong = differing(replay.checks or ())
+        if not wrong and replay.rng_law != "fail":
+            return
+        growth = self._probes.memory.growth
+        drifts = () if growth is None else growth.drifts
+        if drifts and all(drift.moved for drift in drifts) and len(wrong) == len(drifts):
+            return  # state that was replaced between replays: `growth.py` reports it
+        if any(code in _EXPLAIN_REPLAYS and finding.level == "error" for (code, _, _), finding in self.found.items()):
+            return
+        if self._raised(wrong):
+            return
+        names = ", ".join(check.name for check in wrong[:3]) or "the random numbers"
+        self.add("GS704", self._entry, expr=names, value=names, data={"checks": reported(wrong[:8])})
+
+    def _raised(self, wrong: Sequence[Check]) -> bool:
+        """Make errors of the lines that are known to change the state in which replays differ; return whether there are
+        any."""
+        paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
+        found = [
+            key
+            for key, finding in self.found.items()
+            if key[0] in _EXPLAIN_REPLAYS and any(is_within(path, finding.data.get("attribute", "")) for path in paths)
+        ]
+        for key in found:
+            self.found[key] = replace(self.found[key], level="error")
+        return bool(found)
+
+    def own_graphs(self) -> None:
+        for cause in self._seen.marks.missing:
+            self.add("GS611", cause.frames, expr=cause.reason, data={"cause": cause.code})
+        for mark in self._seen.marks.needless:
+            self.add("GS612", [mark], expr=f"`{mark.function}`", region="step")
+        given = self._told[Given]
+        if given.reason is not None:
+            replays = next(iter(self._told[OwnGraphs].replays), ())
+            names = ", ".join(given.different[:3]) or given.reason
+            self.add("GS704", replays or self._entry, level="error", expr=names)
+        compiled = self._probes.step.compiled
+        for left in () if compiled is None else compiled.left:
+            self.add("GS613", left.frames or self._entry, expr=left.reason, data={"partition": left.part})
+
+    def collectives(self) -> None:
+        """Add findings for asynchronous collectives that the step never waits for, and for those that not all ranks
+        issue."""
+        for waited in self._told[Ran].never_waited:
+            self.add("GS615", waited.frames, waited.span)
+        own = of_one_rank(self._seen.divergence, self._seen.rank)
+        if own is not None:
+            call, data, here = own
+            self.add("GS614", call.frames, call.span, expr=f"`{call.op}`", data=data, here=here)
+
+
+def _known(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _cause_code(cause: Cause) -> str:
+    if cause.kind == "tensor":
+        return "GS703"
+    grows = cause.kind == "length" and int(cause.after or 0) > int(cause.before or 0)
+    return "GS402" if grows else "GS702"

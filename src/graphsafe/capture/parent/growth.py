@@ -1,0 +1,140 @@
+"""Judges a long run of replays from the numbers that it took: growth, drift and late failures."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from graphsafe.capture.answers.build import Built
+from graphsafe.capture.answers.long_run import LongRun, Point
+from graphsafe.capture.parent.line_finding import finding_at
+from graphsafe.capture.parent.probe_form import reported
+from graphsafe.capture.parent.seen import Seen
+from graphsafe.report.model import Finding, Limit
+from graphsafe.report.probes.memory import Growth, Memory
+from graphsafe.report.probes.probe import Error
+from graphsafe.report.probes.replay import Check, Replay
+from graphsafe.report.text import bytes_text
+from graphsafe.rulebook import Rulebook
+
+Value = TypeVar("Value", int, float)
+
+_MOST_SETTLING = 0.75
+"A cache or a pool settles. Memory that grows in more than this share of the intervals keeps growing."
+_HOST_NOISE = 8 << 20
+"Host memory that Python and the driver may take in passing."
+_KEEPS = "Memory that is kept from replay to replay is never freed, and runs out some day, far from the cause."
+_SLOWER = 1.5
+"A step slows down if its time rises steadily and ends at this many times the first."
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Growth over the points of a run."""
+
+    device_bytes: int | None
+    host_bytes: int | None
+    "Growth from the first point to the last; None where it was not measured."
+    leaks: str | None
+    "The memory that keeps growing: `device` or `host`, or None."
+    pool_bytes: int | None = None
+    slows: bool | None = None
+    "Whether steps take longer and longer; None where no time was measured."
+
+
+def growth_of(points: Sequence[Point]) -> Trend:
+    device = _known([point.device_bytes for point in points])
+    host = _known([point.host_bytes for point in points])
+    pool = _known([point.pool_bytes for point in points])
+    times = _known([point.step_ms for point in points])
+    leaks = "device" if _keeps_growing(device, 0) else "host" if _keeps_growing(host, _HOST_NOISE) else None
+    slows = _keeps_growing(times, (_SLOWER - 1) * times[0]) if times else None
+    return Trend(_grown(device), _grown(host), leaks, _grown(pool), slows)
+
+
+def _known(values: Sequence[Value | None]) -> list[Value]:
+    return [value for value in values if value is not None]
+
+
+def _grown(values: Sequence[int]) -> int | None:
+    return values[-1] - values[0] if values else None
+
+
+def _keeps_growing(values: Sequence[float], noise: float) -> bool:
+    rises = [after > before for before, after in itertools.pairwise(values)]
+    return len(rises) > 1 and values[-1] - values[0] > noise and sum(rises) >= _MOST_SETTLING * len(rises)
+
+
+def with_long_run(memory: Memory, replay: Replay, run: LongRun) -> tuple[Memory, Replay]:
+    """Return two probes with a long run: memory that grows, and, as a fault of replay, outputs that drift or fail."""
+    trend = growth_of(run.points)
+    times, step_times = _known([point.ms for point in run.points]), _known([point.step_ms for point in run.points])
+    growth = Growth(
+        replays=run.replays,
+        compared=run.compared,
+        bytes=trend.device_bytes,
+        pool_bytes=trend.pool_bytes,
+        host_bytes=trend.host_bytes,
+        leaks=trend.leaks,
+        first_ms=times[0] if times else None,
+        last_ms=times[-1] if times else None,
+        first_step_ms=step_times[0] if step_times else None,
+        last_step_ms=step_times[-1] if step_times else None,
+        slows=trend.slows,
+        keeping=run.keeping,
+        moved=run.moved,
+        drifts=run.drifts,
+        failure=run.failure,
+        stopped=run.stopped,
+    )
+    memory = replace(memory, growth=growth)
+    if trend.leaks is not None:
+        memory = replace(memory, status="fail", reason=f"the memory of the {trend.leaks} grows with every replay")
+    for one in run.drifts:
+        name = f"{one.output} at replay {one.replay} of {run.replays}"
+        check = Check(name, "different", False, one.max_abs, one.floor, replay=one.replay)
+        replay = replace(replay, status="fail", checks=(*(replay.checks or ()), check))
+    if run.failure is not None:
+        number, since = run.failure.replay, run.failure.right_until + 1
+        between = f"replay {number}" if since == number else f"one of replays {since} to {number}"
+        error = Error(f"{between} of {run.replays}: {run.failure.message}")
+        replay = replace(replay, status="fail", first_error=error)
+    return memory, replay
+
+
+def said_of(seen: Seen, book: Rulebook) -> list[Finding | Limit]:
+    """Return the findings and limits of a long run: a leak, at the line that keeps memory; state that was replaced so
+    that replays are wrong, at the refresh, else at the step; and what ended the run early."""
+    growth, run = seen.probes.memory.growth, seen.told.get(LongRun)
+    said: list[Finding | Limit] = []
+    if growth is None or run is None:
+        return said
+    if growth.stopped:
+        said.append(Limit("long-run", seen.device, growth.stopped))
+    # Of the user's code only the refresh runs between replays.
+    frame = run.refresh or seen.told[Built].entry
+    first = next(iter(growth.drifts), None)
+    for moved in growth.moved:
+        if first is None or moved.path not in first.moved:
+            continue
+        because = f"Here `{moved.path}` lies elsewhere after replay {moved.replay} of {growth.replays}."
+        because += f" From replay {first.replay} on {first.output} differs from eager steps."
+        words, data = {"expr": moved.path}, {"attribute": moved.path, **reported(first)}
+        rule = book.rules["GS703"]
+        said.append(finding_at(frame, rule, "rebound", "error", words, because, data, seen.device, seen.source))
+    if growth.leaks:
+        grown = bytes_text((growth.bytes if growth.leaks == "device" else growth.host_bytes) or 0)
+        because = f"Here {grown} more of the {growth.leaks} were held after {growth.replays} replays."
+        keeping = next((one for one in growth.keeping if one.frames), None)
+        if growth.leaks == "device" and keeping is not None:
+            frame = keeping.frames[-1]
+            because += f" This line keeps {bytes_text(keeping.bytes)} of them at each replay."
+        words = {"expr": f"{grown} in {growth.replays} replays", "value": growth.leaks}
+        rule = book.rules["GS402"]
+        data = {name: getattr(growth, name) for name in ("replays", "bytes", "host_bytes", "leaks")}
+        said.append(
+            finding_at(frame, rule, "leaking", "warning", words, because, data, seen.device, seen.source, _KEEPS)
+        )
+    return said

@@ -1,0 +1,92 @@
+"""Joins prediction and proof: findings of scan in functions that ran are confirmed or refuted by what capture saw."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.shared.classify import functions_of
+from graphsafe.capture.shared.places import shown
+from graphsafe.report.executed import ExecutedFile, digest, runs_of
+from graphsafe.report.model import Finding, JoinStatus, Level, Limit, Location
+from graphsafe.report.same_cause import same_cause
+
+if TYPE_CHECKING:
+    from graphsafe.config import Config
+
+_SEEN_BY_STEP = ("GS1", "GS2", "GS3", "GS401", "GS402", "GS701", "GS702", "GS703")
+"Families of rules that always show in a step that ran. A prediction of them that capture did not see is refuted."
+
+
+def joined(
+    findings: Sequence[Finding], lines: Mapping[str, Iterable[int]], config: Config, ready: bool
+) -> tuple[list[Finding], list[Limit]]:
+    """Return capture's findings with their status, then those that only scan has. `lines`: file -> the lines that ran;
+    `ready`: whether the step is ready."""
+    ran = {shown(file): set(numbers) for file, numbers in lines.items()}
+    files = [Path(file) for file in lines if _is_of_project(file)]
+    if not files:
+        return list(findings), []
+    try:
+        from graphsafe.scan.api import scan_paths
+    except ImportError as error:
+        return list(findings), [Limit("join", "scan", f"scan could not be loaded: {error}")]
+    try:
+        predicted = scan_paths(files, config, confidence="likely").findings
+    except Exception as error:  # a fault of scan must not cost the measured results
+        return list(findings), [Limit("join", "scan", f"scan failed: {type(error).__name__}: {error}")]
+    proven = list(findings)
+    alone: list[Finding] = []
+    for prediction in predicted:
+        matches = [index for index, finding in enumerate(proven) if same_cause(prediction, finding)]
+        for index in matches:
+            finding = proven[index]
+            proven[index] = replace(
+                finding, status="confirmed", edits=prediction.edits, suppressed=prediction.suppressed
+            )
+        if not matches and _function_ran(prediction.location, ran):
+            alone.append(_judged(prediction, ran, ready))
+    return [*proven, *alone], []
+
+
+def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ...]:
+    """Return the lines of the project that ran, for a later scan to compare its hot lines with."""
+    found = []
+    for file, numbers in sorted(lines.items()):
+        if _is_of_project(file):
+            with contextlib.suppress(OSError):
+                found.append(ExecutedFile(shown(file), digest(Path(file).read_bytes()), runs_of(numbers)))
+    return tuple(found)
+
+
+def _is_of_project(file: str) -> bool:
+    return not shown(file).startswith("..") and "site-packages" not in Path(file).parts
+
+
+def _function_ran(at: Location, ran: Mapping[str, set[int]]) -> bool:
+    """Return whether any line in the body of the function around a place ran. Other functions say nothing about this
+    step."""
+    around = [node for node in functions_of(at.path) if node.lineno <= at.line <= (node.end_lineno or node.lineno)]
+    if not around:
+        return False
+    inner = max(around, key=lambda node: node.lineno)
+    body = range(inner.body[0].lineno, (inner.end_lineno or inner.lineno) + 1)
+    return any(line in ran.get(at.path, ()) for line in body)
+
+
+def _judged(prediction: Finding, ran: Mapping[str, set[int]], ready: bool) -> Finding:
+    at = prediction.location
+    executed = any(line in ran.get(at.path, ()) for line in range(at.line, at.end_line + 1))
+    status: JoinStatus | None
+    most: Level
+    if not executed:
+        status, most = "not-executed", "note" if ready else "warning"
+    elif prediction.code.startswith(_SEEN_BY_STEP):
+        status, most = "refuted", "note"
+    else:
+        status, most = None, prediction.level
+    level: Level = min(prediction.level, most, key=("note", "warning", "error").index)
+    return replace(prediction, status=status, level=level)

@@ -1,0 +1,48 @@
+"""Chooses the line to blame where Python decides differently in a later step than it did at capture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphsafe.capture.answers.step import HostCall
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.horizon import Departure
+from graphsafe.report.probes.state import Change
+
+_OF_HOST_MEMORY = ("other inputs on the host", "other values in host memory")
+_MAY_DECIDE = ("host", "grows", "opaque")
+"The kinds of change in host state by which Python may decide."
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """The line to blame. `frames` is empty if several things may have decided: then only the line of the changed
+    operation is sure."""
+
+    code: str
+    frames: Sequence[CallSite]
+    span: Span | None
+    expr: str | None
+    data: Mapping[str, Any]
+
+
+def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Sequence[Change]) -> Blamed:
+    """Choose among the host calls and the changes of state that the step probe saw."""
+    says = {key: getattr(departure, key) for key in ("step", "under", "what", "before", "after")}
+    if departure.under in _OF_HOST_MEMORY:
+        return Blamed("GS702", (), departure.span, None, {"departure": says})
+    by_clock = departure.under != "further steps"
+    wanted = "clock" if by_clock else "random"
+    calls = [call for call in host_calls if call.kind == wanted]
+    changes = [one for one in changed if one.how in _MAY_DECIDE and one.frames]
+    if len(calls) == 1 and (by_clock or not changes):
+        call = calls[0]
+        code = "GS702" if by_clock else "GS504"
+        return Blamed(code, call.frames, call.span, None, {"departure": says, "call": call.function})
+    if len(changes) == 1 and not calls:
+        change = changes[0]
+        return Blamed("GS702", change.frames, None, change.name, {"departure": says, "attribute": change.name})
+    among = [*(call.function for call in calls), *(change.name for change in changes)]
+    return Blamed("GS702", (), departure.span, None, {"departure": says, "among": among})

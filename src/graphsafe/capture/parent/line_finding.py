@@ -1,0 +1,49 @@
+"""One finding at a line of the user's code, in the words of its rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphsafe.capture.shared.places import location
+from graphsafe.report.model import CallSite, Finding, Level, Limit, Source
+from graphsafe.rulebook import Rule
+
+
+def finding_at(
+    frame: CallSite | None,
+    rule: Rule,
+    how: str | None,
+    level: Level,
+    words: Mapping[str, str],
+    because: str,
+    data: Mapping[str, Any],
+    device: str | None,
+    source: Source,
+    why: str | None = None,
+) -> Finding | Limit:
+    """Return a finding, or a limit if no line of the user's code is known.
+
+    `how` selects the rule's message and `words` fill its placeholders; `because` says what was seen here; `why`
+    replaces the rule's own reason.
+    """
+    match = next((match for match in rule.matches if how in match.how), None)
+    message = (match and match.message) or rule.message
+    fix = (match and match.fix_short) or rule.fix_short
+    words = {"expr": "the step", "value": "a value", **words}
+    if frame is None:
+        return Limit("no-line", f"{rule.code} {rule.name}", message.format_map(words))
+    return Finding(
+        code=rule.code,
+        rule=rule.name,
+        level=level,
+        confidence="proven" if source == "capture" else "likely",
+        source=source,
+        device=device,
+        location=location(frame, None),
+        call_chain=(),
+        message=message.format_map(words),
+        why=f"{why or rule.short_why} {because}".rstrip(),
+        fix=fix.format_map(words),
+        data=data,
+    )

@@ -1,0 +1,128 @@
+"""Finds out without importing a target that its file, its module or its factory is missing.
+
+Only certain answers are given. A module that may define names in other ways than by writing them is left to its import.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from graphsafe.errors import nearest
+
+_COMPUTING = frozenset({"globals", "locals", "vars", "exec", "eval", "setattr", "modules"})
+"A module that uses one of these names may hold names that no line of it binds."
+
+_MOST_NAMED = 5
+"Functions that a message lists."
+
+
+def what_is_missing(target: str) -> str | None:
+    """The reason why `target` cannot work, in one line, or None if only an import can tell. Reads one file at most."""
+    where, _, name = target.rpartition(":")
+    if not where or not name:
+        return "expected FILE.py:FACTORY or package.module:FACTORY"
+    if where.endswith(".py"):
+        path = Path(where)
+        if not path.is_file():
+            return f"no such file: {where}{nearest(path.name, _python_files(path.parent))}"
+        return _without_factory(path, where, name)
+    if where.endswith(".ipynb"):
+        return f"{where}: a notebook is not imported; call graphsafe.capture(fn, args) in one of its cells"
+    try:
+        return _module_without_factory(where, name)
+    except (ImportError, ValueError, AttributeError):
+        return None
+
+
+def _python_files(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.glob("*.py"))
+    except OSError:
+        return []
+
+
+def _module_without_factory(module: str, name: str) -> str | None:
+    """The reason why a module lacks the factory, or None. Parent packages are looked at, never imported; finders that
+    do not go by path are asked."""
+    path: list[str] | None = [os.getcwd(), *sys.path]
+    parts = module.split(".")
+    for depth, part in enumerate(parts):
+        full = ".".join(parts[: depth + 1])
+        spec = importlib.machinery.PathFinder.find_spec(full, path)
+        if spec is None:
+            known_otherwise = depth > 0 or importlib.util.find_spec(part) is not None
+            return None if known_otherwise else f"cannot import {module}: ModuleNotFoundError: No module named {full!r}"
+        path = None if spec.submodule_search_locations is None else list(spec.submodule_search_locations)
+    if path is not None or spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    return _without_factory(Path(spec.origin), module, name)
+
+
+def _without_factory(path: Path, where: str, name: str) -> str | None:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except SyntaxError as error:
+        return f"cannot import {where}: SyntaxError: {error.msg} ({where}:{error.lineno})" if error.lineno else None
+    except (OSError, ValueError, RecursionError, MemoryError):
+        return None
+    bound = set(_bound(tree.body))
+    first = name.partition(".")[0]
+    if bound & {first, "*", "__getattr__"} or not first.isidentifier() or _computes_names(tree):
+        return None
+    hint = nearest(first, sorted(bound - set(_imported(tree.body)))) or _functions(tree)
+    return f"{where} has no {first}{hint}"
+
+
+def _functions(tree: ast.Module) -> str:
+    """The public functions of a module, for a name that resembles none of them."""
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    more = ", …" if len(names) > _MOST_NAMED else ""
+    return f" (its functions: {', '.join(names[:_MOST_NAMED])}{more})" if names else ""
+
+
+def _computes_names(tree: ast.Module) -> bool:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            computes = node.attr in ("globals", "__dict__") or ast.unparse(node) == "sys.modules"
+        else:
+            computes = isinstance(node, ast.Global) or (isinstance(node, ast.Name) and node.id in _COMPUTING)
+        if computes:
+            return True
+    return False
+
+
+def _imported(body: list[ast.stmt]) -> Iterator[str]:
+    """Give the names bound to modules by `import`, which are no factories. A name imported from a module may be one."""
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+
+
+def _bound(body: list[ast.stmt]) -> Iterator[str]:
+    """Give the names that statements at module level bind, in any branch; `*` for a star import."""
+    left: list[ast.AST] = list(body)
+    while left:
+        node = left.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+            # The body has a scope of its own; decorators and defaults may still bind by `:=`.
+            left += [*node.decorator_list, *(node.bases if isinstance(node, ast.ClassDef) else [node.args])]
+            continue
+        if isinstance(node, ast.Lambda):
+            continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                yield alias.asname or alias.name.partition(".")[0]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name is not None:
+            yield node.name
+        elif isinstance(node, ast.MatchMapping) and node.rest is not None:
+            yield node.rest
+        left += ast.iter_child_nodes(node)

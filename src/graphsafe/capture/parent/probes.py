@@ -1,0 +1,106 @@
+"""The probes of one run: what children told, and how a child ended in the middle of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.answers.build import Varied
+from graphsafe.capture.answers.capture import FiredEvents
+from graphsafe.capture.answers.reference import Reference
+from graphsafe.capture.answers.step import StepMemory, Watched
+from graphsafe.capture.parent.probe_form import by_line
+from graphsafe.capture.shared.told import Told
+from graphsafe.report.probes.capture import Capture
+from graphsafe.report.probes.memory import Memory
+from graphsafe.report.probes.probe import Error
+from graphsafe.report.probes.replay import Check, Replay, differing
+from graphsafe.report.probes.step import Step
+from graphsafe.report.probes.twin import Twin
+
+if TYPE_CHECKING:
+    from graphsafe.capture.parent.supervision.ended import Ended
+
+
+def step_of(told: Told, *failures: Ended) -> Step:
+    """Return the probe `step`; `failures` are ends of children in which the step may have failed."""
+    step = told[Step]
+    if Watched in told:
+        step = replace(step, by_line=by_line(told[Watched].events))
+    for end in failures:
+        if end.how == "target":
+            step = replace(step, status="fail", ran=False, reason=end.why)
+    return step
+
+
+def capture_of(told: Told, end: Ended, phase: str) -> Capture:
+    """Return the probe `capture` of a child that ended so in this phase."""
+    capture = told.get(Capture) or Capture(reason="it was not reached")
+    if capture.status == "pass" or end.how in ("done", "state"):
+        return capture
+    if end.how == "target":
+        return replace(capture, status="skipped", reason=end.why)
+    phase = "capture" if phase == "capture" else "warm-up" if "warm-up" in phase else "build"
+    return replace(capture, status=end.status, phase=phase, reason=end.why)
+
+
+def replay_of(told: Told, end: Ended, phase: str, capture: Capture) -> Replay:
+    """Return the probe `replay` of a child that ended so in this phase, after this capture."""
+    replay = told.get(Replay) or Replay(checks=())
+    if capture.status != "pass" or end.how in ("done", "state"):
+        return replay
+    if end.how == "target":
+        return replace(replay, status="fail", first_error=Error(end.why))
+    if replay.rng is None:
+        return replace(replay, status="skipped" if phase.startswith("wait") else end.status, reason=end.why)
+    return replace(replay, first_step="timeout") if end.how == "timeout" else replay
+
+
+def with_reference(replay: Replay, told: Told) -> Replay:
+    """Return replays with what the reference and the inputs say of them."""
+    reference, inputs = told[Reference], told[Varied]
+    replay = replace(replay, varied=reference.varied, unvaried=inputs.unvaried, unvaried_host=inputs.unvaried_host)
+    return with_checks(replay, reference.checks)
+
+
+def with_events(replay: Replay, told: Told, expected: int) -> Replay:
+    """Return replays with those after events, of which there have to be so many."""
+    fired = told[FiredEvents].events
+    if len(fired) < expected:
+        replay = with_checks(replay, (Check("the step after an event", None, False, None, None),))
+    for event in fired:
+        checks = tuple(replace(check, name=f"{check.name} after {event.name}") for check in event.checks)
+        replay = with_checks(replay, checks)
+    return replay
+
+
+def with_checks(replay: Replay, checks: tuple[Check, ...]) -> Replay:
+    """Return replays with more checks. One that differs makes replays fail that passed so far."""
+    checks = (*(replay.checks or ()), *checks)
+    status = "fail" if replay.status == "pass" and differing(checks) else replay.status
+    return replace(replay, status=status, checks=checks)
+
+
+def twin_of(told: Told, end: Ended) -> Twin:
+    """Return the probe `twin` of a child that ended so."""
+    twin = told[Twin]
+    if twin.status == "crashed" and end.how == "timeout":
+        return replace(twin, status="timeout", reason=end.why)
+    return twin
+
+
+def memory_of(held: StepMemory, capture: Capture) -> Memory:
+    """Return the probe `memory` from a step; a pool is only spoken of where there is a graph."""
+    pool = held.pool if capture.status == "pass" else None
+    return Memory("skipped" if held.step is None else "pass", step=held.step, pool=pool)
+
+
+def measured(memory: Memory, told: Memory) -> Memory:
+    """Return the probe `memory` with what the measuring child told."""
+    return replace(
+        memory,
+        status=told.status,
+        pool_bytes=told.pool_bytes,
+        peak_bytes=told.peak_bytes,
+        pool=memory.pool if told.pool is None else told.pool,
+    )

@@ -1,0 +1,258 @@
+"""Proves one target over its devices and buckets, and makes its report."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from graphsafe.capture.answers.build import Built
+from graphsafe.capture.answers.declaration import Declaration
+from graphsafe.capture.parent.buckets.mismatch import mismatch, support_of
+from graphsafe.capture.parent.buckets.sharing import sample_of
+from graphsafe.capture.parent.buckets.support import Times, Tried
+from graphsafe.capture.parent.device_proof import DeviceProof
+from graphsafe.capture.parent.environment import environment
+from graphsafe.capture.parent.findings import merged
+from graphsafe.capture.parent.join import executed_files, joined
+from graphsafe.capture.parent.lookup import what_is_missing
+from graphsafe.capture.parent.ranks.coordinator import Coordinator
+from graphsafe.capture.parent.ranks.rank import Rank, variables_of
+from graphsafe.capture.parent.ranks.side_by_side import side_by_side
+from graphsafe.capture.parent.seen import Seen
+from graphsafe.capture.parent.supervision.host_capacity import at_a_time
+from graphsafe.capture.parent.supervision.supervisor import Supervisor
+from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED, CaptureRequest
+from graphsafe.failure import in_one_line
+from graphsafe.files import ensure_working_directory
+from graphsafe.report.fingerprint import fingerprinted
+from graphsafe.report.model import Finding, Limit, Report, Support, Tool, in_order
+from graphsafe.report.source import file_line
+from graphsafe.report.verdict import worst
+from graphsafe.rulebook import Rulebook
+from graphsafe.version import __version__
+
+
+class Proof:
+    def __init__(self, request: CaptureRequest, book: Rulebook) -> None:
+        self._request = request
+        self._book = book
+        self._devices: list[DeviceProof] = []
+        self._findings: list[Finding] = []
+        self._support: Support | None = None
+        self.limits: list[Limit] = []
+        self.fault: Exception | None = None
+        "Failures of graphsafe itself, outside of children."
+        self._interrupted = False
+        self._directory = os.getcwd()
+        self._all_points = _points(request.buckets)
+        self._points = sample_of(self._all_points, request.sample)
+        "The buckets that are proven one by one."
+
+    @property
+    def target(self) -> str:
+        return self._request.called
+
+    @property
+    def wants_gpu(self) -> bool:
+        """Return whether the devices to use depend on the GPUs of this machine."""
+        devices = self._request.devices
+        return not devices or any(not device.startswith("sim") for device in devices)
+
+    @property
+    def has_ranks(self) -> bool:
+        return self._request.nproc is not None
+
+    def is_impossible(self) -> bool:
+        """Return whether a look at the target shows that it cannot be run; the report then says why."""
+        missing = what_is_missing(self._request.target)
+        if missing is not None:
+            self.limits.append(Limit(BAD_REQUEST, self.target, missing))
+        return missing is not None
+
+    def run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
+        """Prove the target. `supervisor` makes one supervisor per device; `present` are the GPUs of this machine.
+
+        Never raises, so that a fault with this target does not stop the next one.
+        """
+        try:
+            self._run(supervisor, present, folder)
+        except KeyboardInterrupt:
+            self.interrupt()
+        except Exception as error:
+            self.fault = error
+            self.limits.append(Limit(INTERNAL, self.target, in_one_line(error)))
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        self.limits.append(Limit(INTERRUPTED, self.target, "stopped by the user before it was done"))
+
+    def _run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
+        """Run independent devices side by side, as many as the machine has cores for, and ranks all at once."""
+        folder.mkdir()
+        size = self._request.nproc
+        names = self._device_names(present) if size is None else self._rank_devices(size, present)
+        unproven = [axes for axes in self._all_points if axes not in self._points]
+        ranks = self._ranks(len(names), folder) if size is not None and names else [Rank() for _ in names]
+        self._devices += [
+            DeviceProof(name, self._request, self._book, self._points, unproven, rank)
+            for name, rank in zip(names, ranks, strict=True)
+        ]
+        works = [partial(device.run, supervisor(), folder) for device in self._devices]
+        together = at_a_time() if size is None else max(len(works), 1)
+        try:
+            for first in range(0, len(works), together):
+                side_by_side(works[first : first + together], lambda: None if size is None else ranks[0].abandon())
+        finally:
+            ensure_working_directory(self._directory)
+            for device in self._devices:
+                self._findings += device.findings
+                self.limits += device.limits
+        self._compare_with_declared()
+
+    def _ranks(self, size: int, folder: Path) -> list[Rank]:
+        """Return ranks that decide together, with the environment that a launcher gave each of them."""
+        coordinator = Coordinator(size)
+        variables = self._request.variables or [variables_of(number, size) for number in range(size)]
+        return [Rank(number, coordinator, folder, variables[number]) for number in range(size)]
+
+    def _compare_with_declared(self) -> None:
+        """Compare the support that the buckets prove on all devices with the declaration of the classes or the
+        configuration."""
+        points = self._points
+        seen = [
+            [device.runs[number][1] for device in self._devices if number < len(device.runs)]
+            for number in range(len(points))
+        ]
+        tried = [
+            Tried(axes, worst(one.verdict for one in of), next(filter(None, map(_times, of)), None))
+            for axes, of in zip(points, seen, strict=True)
+        ]
+        ran = [one for of in seen for one in of]
+        declared = next((one.told[Built].declared for one in ran if one.told[Built].declared is not None), None)
+        if self._request.declared is not None:
+            declared = Declaration(self._request.declared, f"declared = {self._request.declared} in the configuration")
+        self._support = support_of(tried, declared)
+        if declared is None or not ran:
+            return
+        if declared.level is None:
+            why = "it depends on an engine's configuration that the target lacks: set `declared` in graphsafe's own"
+            self.limits.append(Limit("support", declared.words, why))
+        failures: dict[int, Finding] = {}
+        for device in self._devices:
+            for number, findings in enumerate(device.of_bucket):
+                first = next((finding for finding in in_order(findings) if finding.level == "error"), None)
+                if first is not None:
+                    failures.setdefault(number, first)
+        entry = next((one.told[Built].entry for one in ran if one.told[Built].entry is not None), None)
+        rule = self._book.rules["GS801"]
+        found = mismatch(tried, declared, entry, failures, rule, ran[0].source)
+        self._findings += [found] if isinstance(found, Finding) else []
+        self.limits += [found] if isinstance(found, Limit) else []
+
+    def _device_names(self, present: Sequence[str]) -> list[str]:
+        """Return the request's devices on this machine. A wrong name becomes a limit, and nothing is run."""
+        names: list[str] = []
+        for asked in self._request.devices or (("cuda",) if present else ("sim",)):
+            found = _named(asked, present)
+            if not found:
+                have = ", ".join(present) or "no CUDA device"
+                self.limits.append(Limit(BAD_REQUEST, f"--device {asked}", f"this machine has {have}"))
+                return []
+            names += found
+        if not self._request.devices and not present:
+            self.limits.append(Limit("simulated", "sim:0", "this machine has no GPU: the result is predicted"))
+        return list(dict.fromkeys(names))
+
+    def _rank_devices(self, size: int, present: Sequence[str]) -> list[str]:
+        """Return a device for each rank: the named ones, or the first ones. Too few devices become a limit."""
+        asked = self._request.devices or (("cuda",) if present else ("sim",))
+        if len(set(asked)) == len(asked) == size and all(":" in name for name in asked):
+            return list(dict.fromkeys(self._device_names(present)))
+        if len(asked) > 1 or ":" in asked[0]:
+            said = " ".join(f"--device {name}" for name in asked)
+            self.limits.append(Limit(BAD_REQUEST, said, f"{size} ranks need {size} devices"))
+            return []
+        if asked[0] == "sim":
+            return [f"sim:{number}" for number in range(size)]
+        if len(present) < size:
+            have = ", ".join(present) or "no CUDA device"
+            self.limits.append(Limit(BAD_REQUEST, f"{size} ranks", f"this machine has {have}"))
+        return list(present[:size]) if len(present) >= size else []
+
+    def report(self) -> Report:
+        """Return the report in every case. If graphsafe fails while it makes findings, it is a report without them;
+        after an interruption it leaves out scan's findings, which take time."""
+        ensure_working_directory(self._directory)
+        if self._interrupted:
+            return self._report(merged(self._findings), ())
+        try:
+            ready = all(device.result().verdict == "ready" for device in self._devices)
+            return self._report(*joined(merged(self._findings), self._lines(), self._request.config, ready))
+        except Exception as error:
+            self.fault = self.fault or error
+            return self._report((), [Limit(INTERNAL, self.target, in_one_line(error))])
+
+    def _lines(self) -> dict[str, set[int]]:
+        lines: dict[str, set[int]] = {}
+        for device in self._devices:
+            for file, numbers in device.lines.items():
+                lines.setdefault(file, set()).update(numbers)
+        return lines
+
+    def _report(self, findings: Sequence[Finding], limits: Sequence[Limit]) -> Report:
+        devices = tuple(device.result() for device in self._devices)
+        verdict = worst(device.verdict for device in devices)
+        root = self._request.config.root
+        return Report(
+            tool=Tool("graphsafe", __version__),
+            command="capture",
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            environment=environment(
+                [reported for device in self._devices for reported in device.built],
+                self._book.ops.name,
+                self._request.config.settings,
+            ),
+            target=self._request.called,
+            verdict=verdict if self.fault is None and not self._interrupted else worst((verdict, "inconclusive")),
+            evidence="predicted" if any(device.device.startswith("sim") for device in devices) else "measured",
+            findings=tuple(in_order(fingerprinted(findings, file_line, lambda path: _from_root(path, root)))),
+            limits=tuple(dict.fromkeys((*self.limits, *limits))),
+            devices=devices,
+            executed=executed_files(self._lines()),
+            plan=next(
+                (seen.plan for device in self._devices for _, seen in device.runs if seen.plan is not None), None
+            ),
+            support=self._support,
+        )
+
+
+def _times(seen: Seen) -> Times | None:
+    eager, graph = seen.probes.timing.eager_ms, seen.probes.timing.graph_ms
+    return Times(eager, graph) if eager and graph else None
+
+
+def _named(asked: str, present: Sequence[str]) -> list[str]:
+    if asked.startswith("sim"):
+        return [asked if ":" in asked else "sim:0"]
+    if asked == "all":
+        return list(present)
+    if asked == "cuda":
+        return list(present[:1])
+    return [asked] if asked in present else []
+
+
+def _points(buckets: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(buckets, values, strict=True)) for values in itertools.product(*buckets.values())]
+
+
+def _from_root(path: str, root: Path) -> str:
+    """Return a location's path from the project root; a path in a library stays unchanged."""
+    try:
+        return Path(path).resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return path

@@ -1,0 +1,1 @@
+"""Leads several ranks of one target."""

@@ -1,0 +1,150 @@
+"""Coordinates, in the parent, ranks that run the same children at the same time: the decisions that they make together,
+and which child has to be ended because another cannot go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from graphsafe.capture.answers.build import BrokenBy
+from graphsafe.capture.answers.failure import TargetFailure
+from graphsafe.capture.parent.ranks.divergence import first_difference, read_issued
+from graphsafe.capture.shared.collectives import Call
+from graphsafe.capture.shared.job import WAITS_FOR_RANKS, read_phases
+
+if TYPE_CHECKING:
+    from graphsafe.capture.parent.supervision.child_process import Child
+
+Value = TypeVar("Value")
+
+_GRACE = 2.0
+"Seconds that a child goes on after another rank's child failed: it may fail for the same reason and say so."
+_LOOK = 0.5
+"""Seconds between reads of the collectives that ranks have issued; longer where a read takes more than a twentieth of
+that."""
+
+
+@dataclass
+class _Siblings:
+    """The same child in every rank."""
+
+    children: dict[int, Child] = field(default_factory=dict)
+    failed: dict[int, float] = field(default_factory=dict)
+    "Ranks in which the child failed -> when that was noticed."
+    next_look: float = 0.0
+    divergence: dict[int, Call | None] | None = None
+
+
+class Coordinator:
+    """Shared by the threads of all ranks of one target, one thread per rank.
+
+    A single rank registers no children, since none of them waits for another rank.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._barrier = threading.Barrier(size)
+        self._said: list[Any] = [None] * size
+        self._siblings: dict[str, _Siblings] = {}
+        self._lock = threading.Lock()
+
+    def gather(self, rank: int, value: Value) -> list[Value]:
+        """Return the value of every rank, in order. Raises threading.BrokenBarrierError after `abandon`."""
+        self._said[rank] = value
+        self._barrier.wait()
+        said = list(self._said)
+        self._barrier.wait()
+        return said
+
+    def abandon(self) -> None:
+        """Tell the others that one of the threads has ended early."""
+        self._barrier.abort()
+
+    def started(self, child: Child) -> None:
+        if self.size == 1:
+            return
+        with self._lock:
+            self._siblings.setdefault(child.job.rendezvous, _Siblings()).children[child.job.rank] = child
+
+    def ended(self, child: Child) -> None:
+        well = child.ended.how == "done" and BrokenBy not in child.told
+        if not well and child.ended.how != "stopped" and child.job.rendezvous in self._siblings:
+            with self._lock:
+                self._siblings[child.job.rendezvous].failed[child.job.rank] = time.monotonic()
+
+    def why_lost(self, child: Child) -> str | None:
+        """Return why this child, which still runs, cannot finish, or None if it can."""
+        with self._lock:
+            siblings = self._siblings.get(child.job.rendezvous)
+            if siblings is None:
+                return None
+            now = time.monotonic()
+            first = min(siblings.failed.values(), default=now)
+            if now - first > _GRACE:
+                return f"rank {_first(siblings)} had ended"
+            if now > siblings.next_look:
+                siblings.divergence = siblings.divergence or self._divergence(siblings)
+                siblings.next_look = time.monotonic() + max(_LOOK, 20 * (time.monotonic() - now))
+            return "the ranks do not issue the same collectives" if siblings.divergence else None
+
+    def first_to_fail(self, child: Child) -> bool:
+        """Return whether no other rank's child of this kind failed earlier. Ask when all have ended."""
+        with self._lock:
+            siblings = self._siblings.get(child.job.rendezvous)
+            return siblings is None or _first(siblings) in (None, child.job.rank)
+
+    def divergence(self, child: Child) -> dict[int, Call | None] | None:
+        """Return the first collective of each rank that does not match the others', or None if a mismatch did not end
+        them."""
+        with self._lock:
+            siblings = self._siblings.get(child.job.rendezvous)
+            if siblings is None:
+                return None
+            siblings.divergence = siblings.divergence or self._divergence(siblings)
+            return siblings.divergence
+
+    def _divergence(self, siblings: _Siblings) -> dict[int, Call | None] | None:
+        """Return the first collectives that do not match. A rank that waits has issued all it can, so only a rank that
+        has issued more went past it."""
+        if len(siblings.children) < self.size:
+            return None
+        children = [siblings.children[rank] for rank in range(self.size)]
+        met = [_meetings(child) for child in children]
+        waiting = [child.end is None and child.phase == WAITS_FOR_RANKS for child in children]
+        found = first_difference([read_issued(Path(child.job.folder), child.name) for child in children])
+        if found is None:
+            return None
+        missing = {rank for rank, call in found.items() if call is None}
+        # Read again: a rank that has just reached the point where the others wait was still before it above.
+        behind = [_meetings(child) for child in children]
+        for rank in missing:
+            if not waiting[rank] or any(behind[other] >= met[rank] for other in found.keys() - missing):
+                return None
+        return found
+
+
+def _first(siblings: _Siblings) -> int | None:
+    """The rank that failed first: by its own report, else by when it was ended or what it was last seen doing.
+
+    Errors that others report after its end (a closed connection) are due to it.
+    """
+
+    def when(rank: int) -> float:
+        child = siblings.children[rank]
+        failure = child.told.get(TargetFailure)
+        if failure is not None:
+            return failure.at
+        if child.stopped_at is not None:
+            return child.stopped_at
+        phases = read_phases(Path(child.job.folder), child.name)
+        return phases[-1].began if phases and child.ended.how == "crashed" else siblings.failed[rank]
+
+    return min(siblings.failed, key=when, default=None)
+
+
+def _meetings(child: Child) -> int:
+    """Return how often the child has reached a point where it waits for all ranks."""
+    return sum(phase.name == WAITS_FOR_RANKS for phase in read_phases(Path(child.job.folder), child.name))

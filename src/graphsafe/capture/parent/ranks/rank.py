@@ -1,0 +1,75 @@
+"""One rank of a target, as its parent sees it; a target without ranks is a rank of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from graphsafe.capture.parent.ranks.coordinator import Coordinator
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank. A rank of one waits for nobody, and reports do not name it."""
+
+    number: int = 0
+    coordinator: Coordinator = field(default_factory=lambda: Coordinator(1))
+    meeting_point: Path = Path()
+    "A folder that all ranks can read."
+    variables: Mapping[str, str] = field(default_factory=dict)
+    "The environment variables of this rank."
+
+    @property
+    def reported(self) -> int | None:
+        """Return the rank's number for a report, or None for a rank of one."""
+        return self.number if self.coordinator.size > 1 else None
+
+    def named(self, before: str) -> str:
+        """Return `of rank 1` after a word such as `of`; empty for a rank of one."""
+        return "" if self.reported is None else f" {before} rank {self.number}"
+
+    def job_fields(self, meeting: str) -> dict[str, Any]:
+        """Return the fields of a job that describe its rank. `meeting` names this run of the child, the same in all
+        ranks."""
+        if self.reported is None:
+            return {}
+        place = str(self.meeting_point / meeting)
+        return {"rank": self.number, "ranks": self.coordinator.size, "rendezvous": place, "variables": self.variables}
+
+    def gather(self, value: Value) -> list[Value]:
+        """Return the values of all ranks, in order."""
+        return self.coordinator.gather(self.number, value)
+
+    def abandon(self) -> None:
+        """Make sure that no rank waits for this one any more."""
+        self.coordinator.abandon()
+
+    def any(self, value: bool) -> bool:
+        """Return whether the value is true in any rank."""
+        return any(self.gather(value))
+
+    def all(self, value: bool) -> bool:
+        """Return whether the value is true in all ranks."""
+        return all(self.gather(value))
+
+    def first(self, value: Value | None) -> Value | None:
+        """Return the value of the first rank whose value is not None."""
+        return next((said for said in self.gather(value) if said is not None), None)
+
+
+def variables_of(number: int, size: int) -> dict[str, str]:
+    """The environment variables that torchrun sets for the ranks of one machine."""
+    rank, ranks = str(number), str(size)
+    return {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "ROLE_RANK": rank,
+        "GROUP_RANK": "0",
+        "WORLD_SIZE": ranks,
+        "LOCAL_WORLD_SIZE": ranks,
+        "ROLE_WORLD_SIZE": ranks,
+    }

@@ -1,0 +1,379 @@
+"""Proves one target on one device in one bucket: runs the children, and combines their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, DeviceMemory, Limits, Varied
+from graphsafe.capture.answers.failure import TargetFailure
+from graphsafe.capture.answers.long_run import LongRun
+from graphsafe.capture.answers.own_graphs import Marks, OwnGraphs
+from graphsafe.capture.answers.reference import Reference
+from graphsafe.capture.answers.step import Ran, StepMemory
+from graphsafe.capture.parent.attempts import until_nothing_is_learned
+from graphsafe.capture.parent.growth import with_long_run
+from graphsafe.capture.parent.jobs import job_of
+from graphsafe.capture.parent.probes import (
+    capture_of,
+    measured,
+    memory_of,
+    replay_of,
+    step_of,
+    twin_of,
+    with_events,
+    with_reference,
+)
+from graphsafe.capture.parent.ranks.divergence import divergence_text
+from graphsafe.capture.parent.ranks.rank import Rank
+from graphsafe.capture.parent.seen import Seen
+from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
+from graphsafe.capture.parent.supervision.ended import Ended
+from graphsafe.capture.plan.parent.planning import Planning, compiled_text, of_plain_step
+from graphsafe.capture.request import BAD_REQUEST, INTERNAL
+from graphsafe.capture.shared.collectives import Call
+from graphsafe.capture.shared.job import GONE, OWN_INPUTS, Job, forget
+from graphsafe.capture.shared.places import call_lines
+from graphsafe.capture.shared.told import Told
+from graphsafe.report.model import Limit, Source
+from graphsafe.report.probes import Probes
+from graphsafe.report.probes.capture import Capture
+from graphsafe.report.probes.construct import Construct
+from graphsafe.report.probes.memory import Memory
+from graphsafe.report.probes.step import Compiled, Step
+from graphsafe.report.probes.timeline import Timeline
+from graphsafe.report.text import bucket_name
+from graphsafe.report.verdict import verdict
+
+if TYPE_CHECKING:
+    from graphsafe.capture.parent.supervision.child_process import Child
+    from graphsafe.capture.parent.supervision.supervisor import Supervisor
+    from graphsafe.capture.request import CaptureRequest
+
+_TRIES = "try "
+_MOST_BUILDS = 4
+"The first run, and three more without inputs whose new values broke it."
+_SHARE_OF_DEVICE = 0.8
+_OF_TWIN = {BAD_REQUEST: "plan"}
+"The step without its own graphs is not what the user asked about."
+_NO_TIMELINE = "not asked for; `-o trace.json` and `-o page.html` ask for it"
+_NOT_BUILT = Construct("fail", built=False, captures=())
+
+
+class Run:
+    """The proof of one bucket. `prove()` returns what was seen; `limits` then holds what could not be seen."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        request: CaptureRequest,
+        device: str,
+        axes: Mapping[str, Any],
+        folder: Path,
+        plain: bool = False,
+        rank: Rank | None = None,
+    ) -> None:
+        """Make a run. `plain` selects the target without CUDA graphs of its own. `rank` is given if several ranks run
+        the target together; all of them then run the same children."""
+        self.device = device
+        self.axes = axes
+        self.limits: list[Limit] = []
+        self.seconds: dict[str, float] = {}
+        self.spent: dict[str, Mapping[str, float]] = {}
+        self._supervisor = supervisor
+        self._request = request
+        self._folder = folder
+        self._told = Told()
+        "The answers of all children."
+        self._ends: dict[str, Ended] = {}
+        self._probes = Probes()
+        self._planned: dict[str, Any] | None = None
+        self._plain = plain
+        self._rank = rank or Rank()
+        self._jobs = 0
+        self._divergence: Mapping[int, Call | None] | None = None
+        "The first collective of each rank that does not match the others'."
+        self._marks = Marks()
+        "The target's own marks, judged by the plan."
+
+    @property
+    def source(self) -> Source:
+        return "simulate" if self.device.startswith("sim") else "capture"
+
+    @property
+    def not_shared(self) -> str | None:
+        """The reason why children did not share imports, or None."""
+        return self._supervisor.why_not_shared(self._job("build"))
+
+    def prove(self) -> Seen:
+        if self._request.shapes:
+            self._predict()
+        elif self._build():
+            self._step_reference_capture()
+            self._after()
+            if self._request.plan:
+                self._plan()
+        return self.seen()
+
+    def seen(self) -> Seen:
+        judged = verdict(self._probes, self._planned)
+        probes = self._probes
+        if judged == "ready" and probes.state.status == "fail":
+            # Replays follow the changes that the step makes.
+            probes = replace(probes, state=replace(probes.state, status="pass"))
+        return Seen(
+            device=self.device,
+            source=self.source,
+            verdict=judged,
+            probes=probes,
+            told=self._told,
+            plan=self._planned,
+            marks=self._marks,
+            rank=self._rank.reported,
+            divergence=self._divergence or {},
+        )
+
+    def _job(self, child: str, unvaried: tuple[str, ...] = ()) -> Job:
+        more: dict[str, Any] = {"replays": self._request.replays, "plain": self._plain, "unvaried": unvaried}
+        self._jobs += 1
+        more |= self._rank.job_fields(f"{self._folder.name.rpartition('-')[2]}-{child}-{self._jobs}")
+        return job_of(self._request, child, self._folder, self.device, self.axes, **more)
+
+    def _ended(self, child: Child) -> Ended:
+        """Note what a child told, as far as it came, and return how it ended."""
+        told, end = child.told, child.ended
+        self._divergence = self._divergence or self._rank.coordinator.divergence(child)
+        self.seconds[child.name] = round(self.seconds.get(child.name, 0.0) + child.seconds, 2)
+        self.spent[child.name] = child.spent
+        self._told |= told
+        self._probes = self._probes.with_found(told.get)
+        self._ends[child.name] = end
+        if end.how == "fault":
+            self.limits.append(Limit(INTERNAL, f"{child.name} {self._where}", end.why))
+            return end
+        for what in (*(told[Step].unknown_operations or ()), *(told[Capture].unknown_operations or ())):
+            limit = Limit("simulated", what, "the simulated device cannot vouch for it")
+            if limit not in self.limits:
+                self.limits.append(limit)
+        if end.how == "state":
+            self.limits.append(Limit("state", f"{child.name} {self._where}", end.why))
+        if not end.by_itself:
+            last = child.last_lines(3)
+            text = f"{end.why}; it printed last: {' | '.join(last)}" if last else end.why
+            self.limits.append(Limit("child", f"{child.name} {self._where}", text[:600]))
+        return end
+
+    @property
+    def _where(self) -> str:
+        return f"{self._rank.named('of')} on {self.device}".lstrip()
+
+    def _wrong(self, line: str, child: Child) -> None:
+        """Add why the request is wrong. With several ranks only the first that failed says so, since the others failed
+        because of it."""
+        if any(limit.kind == BAD_REQUEST for limit in self.limits):
+            return
+        bucket = f" with {bucket_name(self.axes)}" if self.axes else ""
+        if self._rank.coordinator.first_to_fail(child):
+            self.limits.append(Limit(BAD_REQUEST, f"{self._request.called}{bucket}{self._rank.named('in')}", line))
+        else:
+            self.limits.append(Limit("rank", f"{child.name} {self._where}", line))
+
+    def _build(self) -> bool:
+        """Run the build child, and return whether the proof can go on."""
+
+        def run(unvaried: Sequence[str]) -> Child:
+            return self._supervisor.run(self._job("build", tuple(unvaried)))
+
+        child = until_nothing_is_learned(_MOST_BUILDS, run, self._broken_by)
+        self._ended(child)
+        return self._rank.all(self._built(child))
+
+    def _broken_by(self, child: Child) -> str | None:
+        """Return the input whose new values broke the process, which has to keep its value; None if there is none."""
+        told = child.told.get(BrokenBy)
+        broken = None if told is None else told.path
+        if child.ended.how == "crashed" and child.phase.startswith(_TRIES):
+            broken = child.phase.removeprefix(_TRIES)
+        broken = self._rank.first(broken)
+        return None if broken == OWN_INPUTS else broken
+
+    def _built(self, child: Child) -> bool:
+        told, end = child.told, child.ended
+        construct, step = told.get(Construct), Step()
+        failure = told.get(TargetFailure)
+        if failure is not None:
+            # A rank may see the others' connections close before it is ended itself.
+            self._wrong(failure.line if self._divergence is None else divergence_text(self._divergence), child)
+            calls = tuple(call_lines(failure.calls))
+            if failure.stage == "step":
+                step = Step("fail", failure.line, calls, ran=False)
+            else:
+                construct = replace(
+                    construct or _NOT_BUILT, status="fail", reason=failure.line, calls=calls, built=False
+                )
+        elif end.by_itself:
+            self.limits += told[Limits].limits
+            self.limits += [Limit("not-compared", path, why) for path, why in told[Constructed].unreadable.items()]
+        else:
+            if self._divergence is not None:
+                self._wrong(divergence_text(self._divergence), child)
+            status = "crashed" if end.how == "fault" else end.status
+            if construct is not None:
+                step = Step(status, end.why, ran=False)
+            else:
+                built = False if status == "crashed" else None
+                construct = replace(_NOT_BUILT, status=status, built=built, reason=end.why)
+            if end.how == "crashed":
+                self._wrong(end.why, child)
+        self._probes = replace(self._probes, construct=construct or _NOT_BUILT, step=step)
+        return end.by_itself and failure is None
+
+    def _step_reference_capture(self) -> None:
+        names = ("step", "reference", "capture")
+        if self._rank.all(self._fits(len(names))):
+            children = [self._supervisor.start(self._job(name)) for name in names]
+            self._supervisor.wait(children, self._watch_reference)
+            capture = children[2]
+            again = self._rank.any(capture.ended.how == "target" and ran_out_of_memory(capture.ended.why))
+            for child in children[:2] if again else children:
+                self._ended(child)
+            if again:
+                forget(capture.job)
+                capture = self._alone(capture.name)
+        else:
+            self.limits.append(Limit("sequential", self.device, "its memory holds one build at a time"))
+            capture = [self._alone(name) for name in names][-1]
+        self._read(capture)
+
+    def _alone(self, name: str) -> Child:
+        child = self._supervisor.run(self._job(name))
+        self._watch_reference(child)
+        self._ended(child)
+        return child
+
+    def _watch_reference(self, child: Child) -> None:
+        """Tell the capture child, which waits for files of the reference, if there will be none."""
+        if child.name == "reference" and child.ended.how != "done":
+            (self._folder / GONE).touch()
+
+    def _predict(self) -> None:
+        """Predict from shapes alone, in one child."""
+        child = self._supervisor.run(self._job("shapes"))
+        self._ended(child)
+        if self._built(child):
+            self._probes = replace(self._probes, step=step_of(child.told))
+
+    def _fits(self, count: int) -> bool:
+        memory = self._told[DeviceMemory]
+        free, peak = memory.free, memory.peak
+        return free is None or peak is None or count * peak < _SHARE_OF_DEVICE * (free + peak)
+
+    def _read(self, child: Child) -> None:
+        """Put together what the step, the reference and the capture child told; `child` is the last of them."""
+        told, end = self._told, child.ended
+        capture = capture_of(told, end, child.phase)
+        if end.how == "target" and capture.status != "pass":
+            self._wrong(end.why, child)
+        replay = replay_of(told, end, child.phase, capture)
+        if capture.status == "pass":
+            replay = with_reference(replay, told)
+            refused = told[Reference].refused
+            if refused is not None:
+                why = f"the step cannot be run eagerly as if it were captured: {refused}"
+                self.limits.append(Limit("capture-path", self._request.called, why))
+        held = told[StepMemory]
+        if held.failed is not None and (capture.status == "pass" or held.step is None):
+            self.limits.append(Limit("memory", self.device, f"the step cannot be run once more: {held.failed}"))
+        self._probes = replace(
+            self._probes,
+            step=step_of(told, self._ends["step"], self._ends["reference"]),
+            capture=capture,
+            replay=replay,
+            twin=twin_of(told, end),
+            memory=memory_of(held, capture),
+        )
+
+    def _after(self) -> None:
+        capture, replay = self._probes.capture, self._probes.replay
+        died = capture.status == "crashed" and capture.phase == "capture"
+        # A difference that twin captures explain needs no other explanation.
+        unexplained = replay.status == "fail" and self._probes.twin.status != "fail"
+        wrong = capture.status == "pass" and (capture.empty or unexplained)
+        if self._rank.any(bool(capture.status == "fail" or died or wrong)):
+            self._alone("diagnose")
+        captured = capture.status == "pass" and not capture.empty
+        if self._told[Built].events and self._rank.all(bool(captured and replay.checks)):
+            self._fire_events()
+        wanted = self.source == "capture" or self._request.replays is not None
+        if self._rank.all(captured) and wanted:
+            self._measure()
+        if self.source == "capture":
+            self._probes = replace(self._probes, timeline=self._timeline(captured))
+
+    def _timeline(self, captured: bool) -> Timeline:
+        """The step in time, if it was asked for and runs."""
+        if not self._request.timeline:
+            return Timeline(reason=_NO_TIMELINE)
+        if not self._rank.all(bool(self._probes.step.ran)):
+            return Timeline(reason="the step does not run")
+        child = self._run(replace(self._job("timeline"), captured=self._rank.all(captured)))
+        return child.told.get(Timeline) or Timeline(child.ended.status, child.ended.why)
+
+    def _fire_events(self) -> None:
+        """Compare the replays after events, in a build of its own. They count as the other replays do."""
+        end = self._ended(self._supervisor.run(self._job("events")))
+        if end.how == "target":
+            self.limits.append(Limit("events", self._request.called, end.why))
+        replay = with_events(self._probes.replay, self._told, len(self._told[Built].events))
+        self._probes = replace(self._probes, replay=replay)
+
+    def _measure(self) -> None:
+        of_step, replay = self._probes.memory, self._probes.replay
+        self._ended(self._supervisor.run(self._job("measure")))
+        told = self._told.get(Memory)
+        memory = of_step if told is None else measured(of_step, told)
+        run = self._told.get(LongRun)
+        if run is not None:
+            memory, replay = with_long_run(memory, replay, run)
+        self._probes = replace(self._probes, memory=memory, replay=replay)
+
+    def _plan(self) -> None:
+        own = self._told[OwnGraphs]
+        if not self._plain and (own.replays or own.compiled):
+            self._plan_without_own_graphs(own)
+            return
+        unvaried = self._told[Varied].unvaried or ()
+        planning = Planning(self._request, self._folder, self._job, self._run, self._probes, own.replays, unvaried)
+        self._planned = planning.plan()
+        self.limits += planning.limits
+        ready = planning.judged == "ready"
+        self._marks = Marks(needless=self._told[Ran].marks) if ready else planning.marks
+
+    def _plan_without_own_graphs(self, own: OwnGraphs) -> None:
+        """Plan the step without its own graphs. The verdict does not rest on that step."""
+        folder = self._folder / "plain"
+        folder.mkdir()
+        twin = Run(self._supervisor, self._request, self.device, self.axes, folder, plain=True)
+        plan = twin.prove().plan
+        self.limits += [replace(limit, kind=_OF_TWIN.get(limit.kind, limit.kind)) for limit in twin.limits]
+        for name in twin.seconds:
+            self.seconds[f"plain {name}"], self.spent[f"plain {name}"] = twin.seconds[name], twin.spent[name]
+        self._marks = twin._marks
+        if not own.compiled:
+            self._planned = of_plain_step(plan, "its own graphs")
+            if not twin._told[OwnGraphs].replays:
+                self._run(replace(twin._job("given"), plain=False))
+            return
+        self._planned = of_plain_step(plan, "torch.compile")
+        self._run(self._job("compiled"))
+        compiled = self._told.get(Compiled)
+        if compiled is not None:
+            self._probes = replace(self._probes, step=replace(self._probes.step, compiled=compiled))
+            self.limits.append(Limit("compiled", self._request.called, compiled_text(compiled, plan)))
+
+    def _run(self, job: Job) -> Child:
+        child = self._supervisor.run(job)
+        self._ended(child)
+        return child

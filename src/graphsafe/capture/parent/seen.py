@@ -1,0 +1,32 @@
+"""The answers of the children of one device and bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphsafe.capture.answers.own_graphs import Marks
+from graphsafe.capture.shared.collectives import Call
+from graphsafe.capture.shared.told import Told
+from graphsafe.report.model import Source, Verdict
+from graphsafe.report.probes import Probes
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The answers of the children of one device and bucket; missing ones are empty."""
+
+    device: str
+    source: Source
+    verdict: Verdict
+    probes: Probes
+    told: Told = field(default_factory=Told)
+    "The answers beside the probes."
+    plan: dict[str, Any] | None = None
+    "As the report has it."
+    marks: Marks = field(default_factory=Marks)
+    "The target's own marks, judged by the plan."
+    rank: int | None = None
+    divergence: Mapping[int, Call | None] = field(default_factory=dict)
+    "Rank -> the collective that it issued where the ranks did not issue the same; None for one that issued none."

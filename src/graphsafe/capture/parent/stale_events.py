@@ -1,0 +1,30 @@
+"""Events after which replays differ from eager steps, and the memory that moved since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from graphsafe.capture.answers.capture import Fired
+from graphsafe.report.model import CallSite
+from graphsafe.report.probes.replay import differing
+
+Frames = Sequence[CallSite]
+
+
+def stale_events(events: Sequence[Fired], entry: Frames) -> Iterator[tuple[Frames, dict[str, Any]]]:
+    """Give the frames and the words of each finding. `entry` is for an event that is not the user's own code."""
+    for event in events:
+        wrong = [check.name for check in differing(event.checks)]
+        if not wrong:
+            continue
+        moved = event.moved
+        lies = f"{', '.join(f'`{path}`' for path in moved[:3])} {'lies' if len(moved) == 1 else 'lie'} elsewhere"
+        yield (
+            [event.place] if event.place else entry,
+            {
+                "expr": f"`{event.name}`",
+                "value": lies if moved else f"`{wrong[0]}` is not what an eager step gives",
+                "data": {"event": event.name, "moved": list(moved), "different": wrong},
+            },
+        )

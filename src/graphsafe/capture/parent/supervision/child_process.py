@@ -1,0 +1,151 @@
+"""One child process, as its parent sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from pathlib import Path
+
+from graphsafe.capture.answers.failure import Done, Fault, StateFailure, TargetFailure
+from graphsafe.capture.parent.ranks.divergence import call_text, read_issued
+from graphsafe.capture.parent.supervision.ended import Ended, Ending
+from graphsafe.capture.processes.own_process import CHANGED, CHANGES
+from graphsafe.capture.processes.stack_dump import StackTop, ask_stack, written_stack
+from graphsafe.capture.shared.job import FAILED, Job, read_phases, read_told
+from graphsafe.capture.shared.told import Told
+from graphsafe.failure import FAULT
+
+_KEPT_BYTES = 64 * 1024
+_PART_OF = {"start": "start", "open the device": "start", "import": "import", "build": "build"}
+
+
+class Child:
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the child, for the first time or again."""
+        self.started = self._begun = time.monotonic()
+        self.seconds = 0.0
+        self.pid: int | None = None
+        self.status: int | None = None
+        "The exit status, or minus the signal that ended it."
+        self.end: Ended | None = None
+        "How it ended; None while it runs."
+        self.why_stopped = ""
+        self.stopped_at: float | None = None
+        "The time at which the parent began to end it."
+        self._stack: StackTop | None = None
+        self._output = bytearray()
+        self._reader: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        return self.job.child
+
+    @property
+    def ended(self) -> Ended:
+        """How the child ended; to be asked when it has."""
+        assert self.end is not None
+        return self.end
+
+    @property
+    def told(self) -> Told:
+        """The answers of the child so far."""
+        return read_told(Path(self.job.folder), self.name)
+
+    @property
+    def phase(self) -> str:
+        """The child's latest phase."""
+        phases = read_phases(Path(self.job.folder), self.name)
+        return phases[-1].name if phases else "start"
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Seconds that the child took to `start`, on the target's `import`, `build` and `steps`, and to `wait` for
+        siblings."""
+        # An earlier run under the same name has written into the same file.
+        phases = [phase for phase in read_phases(Path(self.job.folder), self.name) if phase.began >= self._begun]
+        ends = [*(phase.began for phase in phases[1:]), self.started + self.seconds]
+        spent = {"start": max(phases[0].began - self.started, 0.0) if phases else self.seconds}
+        for phase, end in zip(phases, ends, strict=False):
+            part = _PART_OF.get(phase.name, "wait" if phase.name.startswith("wait ") else "steps")
+            spent[part] = spent.get(part, 0.0) + end - phase.began
+        return {part: round(seconds, 2) for part, seconds in spent.items()}
+
+    def last_lines(self, count: int = 20) -> list[str]:
+        """The last lines that the child printed, each cut to 400 characters."""
+        lines = bytes(self._output).decode(errors="replace").replace("\r", "\n").splitlines()
+        return [line[:400] for line in lines if line.strip()][-count:]
+
+    def _end_of(self, killed_as: Ending | None) -> Ended:
+        """Return how the child ended: by its own word, else by what the parent did to it, else by its status."""
+        told, complaint = self.told, self._complaint() if self.status == FAILED else None
+        if (fault := told.get(Fault)) is not None or complaint is not None:
+            return Ended("fault", fault.line if fault is not None else str(complaint))
+        if (failure := told.get(TargetFailure)) is not None:
+            return Ended("target", failure.line)
+        if (state := told.get(StateFailure)) is not None:
+            return Ended("state", state.line)
+        if Done in told:
+            return Ended("done")
+        if killed_as == "timeout":
+            return Ended("timeout", f"no end after {self.seconds:.0f} s, {self._where()}")
+        if killed_as == "stopped":
+            return Ended("stopped", f"ended because {self.why_stopped}, {self._where()}")
+        return Ended("crashed", self._why_it_died())
+
+    def _why_it_died(self) -> str:
+        if self.status is not None and self.status < 0:
+            with contextlib.suppress(ValueError):
+                return f"killed by {signal.Signals(-self.status).name}, {self._where()}"
+        if self.status == CHANGED and (changes := self._printed(CHANGES)) is not None:
+            return f"{changes}, and nothing more can be done in it, {self._where()}"
+        return f"the process exited with status {self.status}, {self._where()}"
+
+    def ask_for_its_stack(self) -> None:
+        """Ask the child to write its stack, before it is ended."""
+        if self.pid is not None and self.end is None:
+            self._stack = ask_stack(self.pid, Path(self.job.folder), self.name)
+
+    def _where(self) -> str:
+        folder = Path(self.job.folder)
+        top = self._stack or written_stack(folder, self.name)
+        where = f"in phase: {self.phase}{top.text()}"
+        issued = read_issued(folder, self.name) if top.line is None else []
+        return f"{where}, after {call_text(issued[-1])}" if issued else where
+
+    def _complaint(self) -> str | None:
+        """The line that a child prints if it cannot write its result, for example on a full disk."""
+        return self._printed(FAULT)
+
+    def _printed(self, beginning: str) -> str | None:
+        """Return the last line that the child printed if it begins so, without that beginning."""
+        return next((line for line in self.last_lines(1) if line.startswith(beginning)), None)
+
+    def drain(self, descriptor: int) -> None:
+        """Read a pipe in a thread and keep the end of the text, since a target may print without end."""
+        self._reader = threading.Thread(target=self._read, args=(descriptor,), daemon=True)
+        self._reader.start()
+
+    def _read(self, descriptor: int) -> None:
+        with open(descriptor, "rb", buffering=0) as pipe:
+            while chunk := pipe.read(65536):
+                self._output += chunk
+                if len(self._output) > 2 * _KEPT_BYTES:
+                    del self._output[:-_KEPT_BYTES]
+
+    def drained(self) -> None:
+        if self._reader is not None:
+            # A process that left the child's group may hold the pipe open for ever.
+            self._reader.join(timeout=1.0)
+
+    def has_ended(self, status: int | None, killed_as: Ending | None) -> None:
+        """Note that the process is gone. `killed_as` is the ending to record if graphsafe killed it."""
+        self.status = status
+        self.seconds = time.monotonic() - self.started
+        self.drained()
+        self.end = self._end_of(killed_as if status is None or status == -signal.SIGKILL else None)

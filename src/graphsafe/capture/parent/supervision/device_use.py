@@ -1,0 +1,106 @@
+"""Decides which children may use a GPU: side by side as far as its memory goes, and alone while times are measured."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+_SHARE = 0.8
+"The share of a device's memory that children of several targets may take together."
+_PATIENCE = 10.0
+"Seconds that a child waits to be alone on a device before no other child is let in."
+_LONGEST = 20.0
+"Seconds that it waits at most: another target may take minutes to build on the host."
+_OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
+
+
+@dataclass(eq=False, slots=True)
+class Stay:
+    """The stay of one child on a device, from before its start to its end."""
+
+    device: str
+    owner: object
+    "The owner of the child. Children of one owner are kept apart only if one of them is to be alone."
+    bytes: int | None
+    "Bytes that the child is known to take; None before the target has been built once."
+    total: int | None
+    "Bytes of memory that the device has, if known."
+    alone: bool = False
+    "Whether no other child may enter."
+    shared: bool = False
+    "Whether children of others go on while this one measures."
+    company: bool = False
+    "Whether a child of another owner was on the device at any time."
+    idle_since: float | None = None
+    "The time since which the child has only waited to have the device alone."
+
+
+class DeviceUse:
+    """The use of all devices, shared by the threads of a command."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stays: list[Stay] = []
+        self._next: dict[str, Stay] = {}
+        """The children that wait to be alone. No other child enters before they have measured, or they would wait
+        forever."""
+
+    def enter(self, stay: Stay) -> bool:
+        """Let a child in if there is room now, and return whether it entered. Ask again until it has."""
+        with self._lock:
+            others = self._others(stay)
+            if not self._has_room(stay, others):
+                return False
+            if self._next.get(stay.device) is stay:
+                del self._next[stay.device]
+            for other in others:
+                if other.owner is not stay.owner:
+                    other.company = stay.company = True
+            self._stays.append(stay)
+            return True
+
+    def have_alone(self, stay: Stay) -> bool:
+        """Return whether a child that has entered may measure now. Ask again until it may.
+
+        It may when all others on the device wait for the same. So children of several targets prepare side by side and
+        measure one after another. A child that has waited too long measures although others go on (`shared`).
+        """
+        with self._lock:
+            stay.idle_since = stay.idle_since or time.monotonic()
+            others = self._others(stay)
+            if any(other.alone for other in others):
+                return False
+            stay.shared = any(other.idle_since is None for other in others)
+            stay.alone = not stay.shared or time.monotonic() - stay.idle_since > _LONGEST
+            return stay.alone
+
+    def leave(self, stay: Stay) -> None:
+        """Take a child off the device, also one that gave up waiting."""
+        with self._lock:
+            if stay in self._stays:
+                self._stays.remove(stay)
+            if self._next.get(stay.device) is stay:
+                del self._next[stay.device]
+
+    def _others(self, stay: Stay) -> list[Stay]:
+        return [other for other in self._stays if other.device == stay.device and other is not stay]
+
+    def _has_room(self, stay: Stay, others: list[Stay]) -> bool:
+        if self._next.get(stay.device, stay) is not stay:
+            return False
+        if stay.alone and others:
+            self._next[stay.device] = stay
+            return False
+        latest = time.monotonic() - _PATIENCE
+        if any(other.alone or (other.idle_since or latest) < latest for other in others):
+            return False
+        total = stay.total or max((other.total or 0 for other in others), default=0)
+        taken = sum(other.bytes or 0 for other in [*others, stay])
+        return all(other.owner is stay.owner for other in others) or not total or taken <= _SHARE * total
+
+
+def ran_out_of_memory(reported: object) -> bool:
+    """Return whether the child's answer shows that it ran out of memory, perhaps because of others on the device."""
+    text = str(reported)
+    return any(words in text for words in _OUT_OF_MEMORY)

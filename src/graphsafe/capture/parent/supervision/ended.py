@@ -1,0 +1,33 @@
+"""How a child process ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from graphsafe.report.probes.probe import ProbeStatus
+
+Ending = Literal["done", "target", "state", "crashed", "timeout", "stopped", "fault"]
+"""`done`: it did all its work; `target`: the user's code raised an error; `state`: the target's state cannot be put
+back; `crashed`: it died; `timeout`: it took too long; `stopped`: another rank could not go on; `fault`: graphsafe's own
+code failed."""
+
+_STATUS: dict[Ending, ProbeStatus] = {"crashed": "crashed", "timeout": "timeout"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child process ended, and why in one line; empty for one that is done."""
+
+    how: Ending
+    why: str = ""
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether the child told how it ended; others died or were ended in the middle of their work."""
+        return self.how in ("done", "target", "state")
+
+    @property
+    def status(self) -> ProbeStatus:
+        """The status of a probe in whose middle the child ended."""
+        return _STATUS.get(self.how, "skipped")

@@ -1,0 +1,93 @@
+"""Holds the servers that all targets of one command fork from: torch is imported once, and each file of targets is."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from graphsafe.capture.parent.supervision.servers import Server
+from graphsafe.capture.shared.job import Job
+
+_POLL = 0.02
+
+
+@dataclass(slots=True)
+class _File:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    server: Server | None = None
+    refused: str | None = None
+
+
+class SharedServers:
+    """The servers of one command. Use it as a context manager: no server is left after it. Several threads, each with
+    its own supervisor, may use it."""
+
+    def __init__(self, folder: str, kept: Server | None = None) -> None:
+        """`folder` is where the children write. `kept` is a server that has imported torch and outlives this object."""
+        self.folder = folder
+        self._kept = kept
+        self._clean: Server | None = None
+        self._files: dict[tuple[str, str, int], _File] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> SharedServers:
+        if self._kept is not None:
+            self._clean = branch(self._kept, None, None)
+        else:
+            self._clean = Server.start(self.folder, with_torch=True) if sys.platform == "linux" else None
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for server in (*(file.server for file in self._files.values()), self._clean):
+            if server is not None:
+                server.close()
+
+    def clean(self) -> Server | None:
+        """Return a new server that has imported torch and none of the user's code; None where children cannot fork."""
+        return None if self._clean is None else branch(self._clean, None, None)
+
+    def with_file(self, job: Job, check: Callable[[], None], wait: Callable[[Server], bool]) -> Server | str | None:
+        """Return a new server that has imported the file of the job's target, or the reason not to share that; None
+        where children cannot fork.
+
+        The first caller has the file imported, and `wait` tells it whether its server became ready. Other callers wait
+        and call `check` now and then, which may raise.
+        """
+        if self._clean is None:
+            return None
+        with self._lock:
+            file = self._files.setdefault((job.where, job.imports_for, job.seed), _File())
+        with _patient(file.lock, check):
+            if file.server is None and file.refused is None:
+                server = branch(self._clean, "prepare", job)
+                if server is not None and wait(server):
+                    file.server = server
+                else:
+                    file.refused = (server and server.refused) or "the import did not end"
+                    if server is not None:
+                        server.close()
+        return file.refused if file.server is None else branch(file.server, None, None)
+
+
+@contextmanager
+def _patient(lock: threading.Lock, check: Callable[[], None]) -> Iterator[None]:
+    while not lock.acquire(timeout=_POLL):
+        check()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def branch(server: Server, what: Literal["prepare", "follow"] | None, job: Job | None) -> Server | None:
+    """Call `Server.branch` and discard what the new server prints."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        return server.branch(what, job, nothing)
+    finally:
+        os.close(nothing)

@@ -1,0 +1,380 @@
+"""Starts children, listens to them, stops them in time and leaves none behind.
+
+It never touches CUDA and never imports the user's code. On Linux children fork from a `server`; elsewhere each is a
+fresh interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from graphsafe import own_python
+from graphsafe.capture.answers.build import DeviceMemory
+from graphsafe.capture.parent.ranks.coordinator import Coordinator
+from graphsafe.capture.parent.supervision.child_process import Child
+from graphsafe.capture.parent.supervision.device_use import DeviceUse, Stay, ran_out_of_memory
+from graphsafe.capture.parent.supervision.ended import Ending
+from graphsafe.capture.parent.supervision.servers import Server
+from graphsafe.capture.parent.supervision.shared_servers import SharedServers, branch
+from graphsafe.capture.processes.descendants import kill, kill_group
+from graphsafe.capture.shared.job import IMPORTS, WAITS_ALONE, Job, forget, tell_alone
+
+_POLL = 0.02
+_FORKED = "forked subprocess"
+"torch's message where CUDA had been started before the fork."
+Key = tuple[str, str]
+"The key of shared imports: a target, and a simulated device or `cuda` for all others."
+
+
+class Supervisor:
+    """Runs the jobs of one target in children. Use as a context manager: nothing is left running after it.
+
+    Children fork from the process that saves them most: first one that has imported torch; then one that has also
+    imported the target's module, where that can be shared (`preparation`); after the build child one that has also
+    imported the factory's libraries.
+    """
+
+    def __init__(
+        self,
+        shared: SharedServers,
+        progress: Callable[[str], None] | None = None,
+        devices: DeviceUse | None = None,
+        interrupted: threading.Event | None = None,
+    ) -> None:
+        """`shared`, `progress` and `devices` may be used by supervisors of other threads too. Once `interrupted` is
+        set, waiting raises KeyboardInterrupt."""
+        self.timeout = 300.0
+        "Seconds allowed per child process."
+        self.not_shared: dict[Key, str] = {}
+        "The reason why children make their imports themselves."
+        self.coordinator = Coordinator(1)
+        "The ranks of the target, whose children wait for each other."
+        self._progress = progress
+        self._shared = shared
+        self._devices = devices or DeviceUse()
+        self._interrupted = interrupted or threading.Event()
+        self._servers: list[Server] = []
+        "Servers, each forked from the one before; the first has imported none of the user's code."
+        self._sources: dict[Key, Server] = {}
+        "The server to fork from, where it is not the first."
+        self._following: dict[Key, Server] = {}
+        "The servers that still import the libraries of the build child."
+        self._fresh = False
+        self._followed: set[Key] = set()
+        "Keys for which that was tried; the imports of one child are enough."
+        self._running: dict[int, Child] = {}
+        self._origins: dict[int, Server] = {}
+        self._stays: dict[int, Stay] = {}
+        self._memory: dict[str, tuple[int | None, int | None]] = {}
+        "Device -> bytes that the target takes and bytes that there are, as its build child reported."
+        self._crowded: list[Child] = []
+        "Children that ran out of memory while others were on their device."
+        self._given_alone: set[int] = set()
+        self._spawned: dict[int, subprocess.Popen[bytes]] = {}
+        self._next = 0
+        self._said: dict[int, str] = {}
+
+    def __enter__(self) -> Supervisor:
+        server = self._shared.clean()
+        self._servers += [server] if server is not None else []
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for child in self._running.values():
+            self._kill(child)
+        self._close_servers()
+        for stay in self._stays.values():
+            self._devices.leave(stay)
+        for process in self._spawned.values():
+            kill_group(process.pid)
+            process.wait()
+
+    def run(self, job: Job) -> Child:
+        child = self.start(job)
+        self.wait([child])
+        while child.name == "build" and self._may_be_due_to_forking(child):
+            forget(job)
+            child = self.start(job)
+            self.wait([child])
+        return child
+
+    def start(self, job: Job) -> Child:
+        key = _key(job)
+        if key in self._following:
+            self._adopt(key, self._following.pop(key), time.monotonic() + self.timeout)
+        child = Child(job)
+        may_share = bool(self._servers) and not self._fresh and key not in self._sources and key not in self.not_shared
+        self.coordinator.started(child)
+        if self.coordinator.size > 1:
+            # A module may ask for its rank when it is imported.
+            may_share, self.not_shared[key] = False, "each rank imports for itself"
+        if job.child == "build" and may_share:
+            self._import_once(key, child)
+        if child.end is None:
+            self._launch(child)
+        return child
+
+    def wait(self, children: Iterable[Child], ended: Callable[[Child], None] = lambda child: None) -> None:
+        """Wait until all of these children have ended, by themselves or at their time limit; `ended` is called for
+        each."""
+        waited = list(children)
+        while True:
+            for child in [child for child in waited if child.end is not None]:
+                if child in self._crowded:
+                    self._crowded.remove(child)
+                    forget(child.job)
+                    child.begin()
+                    self._launch(child, alone=True)
+                else:
+                    waited.remove(child)
+                    ended(child)
+            if not waited:
+                return
+            self._check()
+            self._listen()
+            for child in waited:
+                self._follow(child)
+            self._stop_late()
+
+    def stop(self, child: Child, ending: Ending = "stopped", why: str = "") -> None:
+        """Kill a child and its whole group; one that has ended already stays as it ended."""
+        child.why_stopped = why
+        child.stopped_at = time.monotonic()
+        child.ask_for_its_stack()
+        deadline = time.monotonic() + 10
+        while child.end is None and time.monotonic() < deadline:
+            self._kill(child)
+            self._listen(ending)
+        if child.end is None:
+            self._end(next(number for number, running in self._running.items() if running is child), None, ending)
+
+    def _kill(self, child: Child) -> None:
+        """Kill a child and its group. A forked child's keeper ends the group, after the child had time to clean up."""
+        if child.pid is not None and any(self._running.get(number) is child for number in self._origins):
+            kill(child.pid)
+        elif child.pid is not None:
+            kill_group(child.pid)
+
+    def use_fresh_interpreters(self) -> bool:
+        """Fork children from a process without torch from now on. Return whether that changes anything."""
+        if self._fresh or not self._servers:
+            return False
+        self._fresh = True
+        self._close_servers()
+        server = Server.start(self._shared.folder, with_torch=False) if sys.platform == "linux" else None
+        self._servers += [server] if server is not None else []
+        return True
+
+    def _launch(self, child: Child, *, alone: bool = False) -> None:
+        stay = self._enter(child, alone)
+        source = self._sources.get(_key(child.job), self._servers[0] if self._servers else None)
+        number = self._next = self._next + 1
+        if stay is not None:
+            self._stays[number] = stay
+        read, write = os.pipe()
+        self._running[number] = child
+        if source is not None and source.fork(number, child.job, write):
+            self._origins[number] = source
+        else:
+            self._spawned[number] = _spawn(child.job, write)
+            child.pid = self._spawned[number].pid
+        os.close(write)
+        child.drain(read)
+
+    def _enter(self, child: Child, alone: bool) -> Stay | None:
+        """Wait for room on the child's device; a simulated device always has room."""
+        if not child.job.device.startswith("cuda"):
+            return None
+        needed, total = self._memory.get(child.job.device, (None, None))
+        stay = Stay(child.job.device, self, needed, total, alone)
+        before = time.monotonic()
+        while not self._devices.enter(stay):
+            try:
+                self._check()
+            except KeyboardInterrupt:
+                self._devices.leave(stay)
+                raise
+            self._listen()
+            self._stop_late()
+        child.started += time.monotonic() - before
+        return stay
+
+    def _stop_late(self) -> None:
+        now = time.monotonic()
+        for number, child in list(self._running.items()):
+            if now - child.started > self.timeout and not self._waits_alone(number):
+                self.stop(child, "timeout")
+            elif (why := self.coordinator.why_lost(child)) is not None:
+                self.stop(child, "stopped", why)
+
+    def _waits_alone(self, number: int) -> bool:
+        stay = self._stays.get(number)
+        return stay is not None and stay.idle_since is not None and not stay.alone
+
+    def _give_alone(self, number: int, child: Child) -> None:
+        """Give the device to a child that is ready to measure. The time that it waits does not count against its
+        limit."""
+        if number in self._given_alone:
+            return
+        stay = self._stays.get(number)
+        if stay is None or stay.alone or self._devices.have_alone(stay):
+            if stay is not None and stay.idle_since is not None:
+                child.started += time.monotonic() - stay.idle_since
+            self._given_alone.add(number)
+            tell_alone(child.job, shared=stay is not None and stay.shared)
+
+    def _import_once(self, key: Key, child: Child) -> None:
+        """Import the target's module once for all later children. The build child's time limit applies, and a module
+        that exceeds it ends the build child."""
+        deadline = child.started + self.timeout
+        found = self._shared.with_file(child.job, self._check, lambda server: self._becomes_ready(server, deadline))
+        if isinstance(found, Server):
+            self._adopt(key, found, deadline)
+        elif found is not None:
+            self.not_shared[key] = found
+        if time.monotonic() - child.started > self.timeout:
+            child.has_ended(None, "timeout")
+        elif key not in self._sources:
+            forget(child.job)
+
+    def _follow(self, child: Child) -> None:
+        """While a build child goes on, import the libraries that its factory imported into a new server."""
+        key = _key(child.job)
+        source = self._sources.get(key)
+        imports = Path(child.job.folder, IMPORTS)
+        if child.name != "build" or source is None or key in self._followed or not imports.exists():
+            return
+        self._followed.add(key)
+        server = branch(source, "follow", child.job)
+        if server is not None:
+            self._following[key] = server
+
+    def _adopt(self, key: Key, server: Server, deadline: float) -> None:
+        """Fork from this server once it is ready; if it is of no use, from the one before."""
+        if self._becomes_ready(server, deadline):
+            self._servers.append(server)
+            self._sources[key] = server
+        else:
+            self.not_shared[key] = server.refused or "the import did not end"
+            server.close()
+
+    def _becomes_ready(self, server: Server, deadline: float) -> bool:
+        while not (server.ready or server.gone) and time.monotonic() < deadline:
+            self._check()
+            server.messages(_POLL)
+        return server.ready
+
+    def why_not_shared(self, job: Job) -> str | None:
+        """Return why this job's target is imported by each of its children; None if it is shared or nothing was
+        tried."""
+        return self.not_shared.get(_key(job))
+
+    def _may_be_due_to_forking(self, child: Child) -> bool:
+        """Return whether a build child failed in a way that the imports before its fork may explain. The next one then
+        starts without them."""
+        key, how = _key(child.job), None if child.end is None else child.end.how
+        if how not in ("fault", "target") and (how != "crashed" or child.phase.startswith("try")):
+            return False
+        self._followed.add(key)
+        if key in self._following:
+            self._following.pop(key).close()
+        if self._sources.pop(key, None) is not None:
+            self.not_shared[key] = "the build failed after it"
+            return True
+        return _FORKED in str(child.told) and self.use_fresh_interpreters()
+
+    def _check(self) -> None:
+        if self._interrupted.is_set():
+            raise KeyboardInterrupt
+
+    def _listen(self, killed_as: Ending | None = None) -> None:
+        """Handle what the servers and the children have reported; wait a moment for it."""
+        if self._servers:
+            select.select(self._servers, [], [], _POLL)
+        else:
+            time.sleep(_POLL)
+        for server in list(self._servers):
+            for message in server.messages():
+                child = self._running.get(message["id"])
+                if child is not None and "pid" in message:
+                    child.pid = message["pid"]
+                elif child is not None:
+                    self._end(message["id"], message["status"], killed_as)
+            if server.gone:
+                self._lose(server)
+        for number, process in list(self._spawned.items()):
+            status = process.poll()
+            if status is not None:
+                kill_group(process.pid)
+                del self._spawned[number]
+                self._end(number, status, killed_as)
+        for number, child in self._running.items():
+            phase = child.phase
+            if phase == WAITS_ALONE:
+                self._give_alone(number, child)
+            self._say(number, child, phase)
+
+    def _end(self, number: int, status: int | None, killed_as: Ending | None) -> None:
+        self._origins.pop(number, None)
+        child = self._running.pop(number)
+        child.has_ended(status, killed_as)
+        self.coordinator.ended(child)
+        stay = self._stays.pop(number, None)
+        if stay is None:
+            return
+        self._devices.leave(stay)
+        told = child.told
+        memory = told.get(DeviceMemory)
+        if memory is not None:
+            self._memory[stay.device] = memory.peak, memory.total
+        if stay.company and ran_out_of_memory(told):
+            self._crowded.append(child)
+
+    def _lose(self, server: Server) -> None:
+        """Handle a server that died. Its children died with it, as they ask the kernel to."""
+        for number in [number for number, origin in self._origins.items() if origin is server]:
+            self._end(number, None, None)
+        if server is self._servers[0] and self.use_fresh_interpreters():
+            return
+        self._servers.remove(server)
+        self._sources = {key: source for key, source in self._sources.items() if source is not server}
+        server.close()
+
+    def _close_servers(self) -> None:
+        for server in [*self._following.values(), *reversed(self._servers)]:
+            server.close()
+        self._servers.clear()
+        self._following.clear()
+        for key in self._sources:
+            self.not_shared[key] = "children are fresh interpreters"
+        self._sources.clear()
+
+    def _say(self, number: int, child: Child, phase: str) -> None:
+        if self._progress is not None and self._said.get(number) != phase:
+            self._said[number] = phase
+            axes = ",".join(f"{axis}={value}" for axis, value in child.job.axes.items())
+            where = " ".join(part for part in (child.job.device, axes, child.name) if part)
+            self._progress(f"{where}: {phase}")
+
+
+def _key(job: Job) -> Key:
+    return job.target, job.imports_for
+
+
+def _spawn(job: Job, output: int) -> subprocess.Popen[bytes]:
+    code = "from graphsafe.capture.child.main import Job, main; main(Job.from_json(sys.argv[1]))"
+    return subprocess.Popen(
+        own_python.command(code, job.to_json()),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        env={**os.environ, "GRAPHSAFE": "1"},
+    )

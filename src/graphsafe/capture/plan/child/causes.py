@@ -1,0 +1,151 @@
+"""Why a line has to run eagerly, gathered from the answers of earlier children."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from graphsafe.capture.answers.capture import Diagnosed, EscapedWork, Refused
+from graphsafe.capture.answers.reference import Reference
+from graphsafe.capture.answers.step import Ran, Watched
+from graphsafe.capture.plan.shared.parts import span_of
+from graphsafe.capture.plan.shared.regions import function_of, functions_in
+from graphsafe.capture.shared.classify import code_of
+from graphsafe.capture.shared.places import is_within
+from graphsafe.capture.shared.told import Told
+from graphsafe.optable import OpTable
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.capture import Capture
+from graphsafe.report.probes.state import Change, State
+
+_BREAKING = ("GS1", "GS2", "GS3", "GS5", "GS6")
+_HOST_STATE = ("host", "changes", "grows", "opaque")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    code: str
+    reason: str
+    frames: tuple[CallSite, ...]
+    "The user's calls, outermost first, to the line that is to blame."
+    derived: bool = False
+    "Whether it exists because of another cause: its line uses the result of a break."
+    guarded: bool = False
+    "Whether only some steps reach the line. The line that decides then runs eagerly with it."
+    span: Span | None = None
+    "The expression of the line, where it is known."
+
+    @property
+    def line(self) -> CallSite:
+        return self.frames[-1]
+
+
+def known_causes(told: Told, ops: OpTable) -> list[Cause]:
+    """Return the lines that the step child saw, the state that the first step fills in for all later ones, and the line
+    that broke the plain capture."""
+    found = [*_events(told, ops), *_host_state(told), *_filled(told), *_failure(told, ops)]
+    return list(dict.fromkeys(found))
+
+
+def _events(told: Told, ops: OpTable) -> Iterator[Cause]:
+    for event in told[Watched].events:
+        code = None if event.first_only or event.guarded else code_of(event, ops)
+        if code is None or not code.startswith(_BREAKING) or not event.frames:
+            continue
+        yield Cause(code, f"{event.via or event.op}", event.frames, span=event.span)
+
+
+def _host_state(told: Told) -> Iterator[Cause]:
+    for change in _changed(told):
+        if change.how in _HOST_STATE and change.frames:
+            code = "GS402" if change.how == "grows" else "GS702"
+            yield Cause(code, f"`{change.name}` changes in every step", change.frames)
+
+
+def _filled(told: Told) -> Iterator[Cause]:
+    changed = _changed(told)
+    growing = [change.name for change in changed if change.how == "grows"]
+    # A list that grows in every step gets its first element in step 1, which fills nothing in for later steps.
+    lazy = [path for path in told[Reference].lazy if not any(is_within(path, name) for name in growing)]
+    for change in changed:
+        name = change.name
+        if change.how == "born" and change.frames and any(is_within(path, name) for path in lazy):
+            yield Cause("GS701", f"`{name}` is filled in by the first step", change.frames, guarded=True)
+
+
+def without_line(told: Told) -> list[str]:
+    """Return host state that changes in every step by an unknown line."""
+    changed = _changed(told)
+    return [change.name for change in changed if change.how in ("host", "changes") and not change.frames]
+
+
+def unexplained(paths: Sequence[str], lines: Mapping[str, tuple[CallSite, ...]]) -> str | None:
+    """The first path whose line is unknown, and for which no other line of the same object is known either."""
+    known = {_object_of(path) for path, frames in lines.items() if frames}
+    return next((path for path in paths if not lines.get(path) and _object_of(path) not in known), None)
+
+
+def _object_of(path: str) -> str:
+    return path.partition("[")[0].rpartition(".")[0]
+
+
+def host_causes(lines: Mapping[str, tuple[CallSite, ...]]) -> list[Cause]:
+    return [Cause("GS702", f"`{path}` changes in every step", frames) for path, frames in lines.items() if frames]
+
+
+def readers(told: Told, paths: Iterable[str]) -> list[Cause]:
+    """Return a cause for every line that ran and reads state of these names. Its decision may change in a later step,
+    although it was the same in all steps that were looked at."""
+    names = {part for path in paths for part in re.findall(r"\w+", path)[-1:]}
+    found: list[Cause] = []
+    for path, lines in told[Ran].lines.items():
+        ran = set(lines)
+        for function in functions_in(path):
+            for node in ast.walk(function.node):
+                if isinstance(node, ast.expr) and _reads(node, names) and node.lineno in ran:
+                    site = CallSite(path, node.lineno, function.name)
+                    if function_of(site) is function:
+                        reason = "it reads what changes in every step"
+                        found.append(Cause("GS702", reason, (site,), derived=True, span=span_of(node)))
+    return list(dict.fromkeys(found))
+
+
+def _reads(node: ast.AST, names: Set[str]) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in names and isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Constant) and node.slice.value in names and isinstance(node.ctx, ast.Load)
+    return isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
+
+
+def changing(told: Told) -> list[str]:
+    """Return host state that every step changes, at known lines or not."""
+    changed = _changed(told)
+    return [change.name for change in changed if change.how in _HOST_STATE]
+
+
+def rebindings(told: Told) -> dict[str, tuple[CallSite, ...]]:
+    """State that every step binds to a new tensor -> the lines that bind it."""
+    changed = _changed(told)
+    return {change.name: change.frames for change in changed if change.how == "rebound"}
+
+
+def _changed(told: Told) -> tuple[Change, ...]:
+    return told[State].changed or ()
+
+
+def _failure(told: Told, ops: OpTable) -> Iterator[Cause]:
+    error, diagnosis = told[Capture].first_error, told[Diagnosed].diagnosis
+    event = diagnosis.event if diagnosis is not None else told[Refused].event
+    if event is not None and event.frames:
+        kind = "" if diagnosis is None else diagnosis.cause
+        code = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}.get(kind)
+        reason = event.op if error is None else error.message or event.op
+        yield Cause(code or code_of(event, ops) or "GS607", reason, event.frames, span=event.span)
+    elif error is not None and error.frames:
+        yield Cause("GS607", error.message, error.frames)
+    for escaped in told[EscapedWork].operations:
+        if escaped.frames:
+            yield Cause("GS604", f"{escaped.op} runs beside the capture", escaped.frames)

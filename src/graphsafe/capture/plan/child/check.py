@@ -1,0 +1,65 @@
+"""Checks emitted code, in a child: captures the step as the code does, replays it on changed inputs, and compares with
+the reference as the capture child does."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.plan import Checked
+from graphsafe.capture.child.probes.capture import Replays, given_reference
+from graphsafe.capture.child.session import FIRST_SEED, Session, opened
+from graphsafe.capture.child.targets import describe
+from graphsafe.capture.plan.shared.marks import CODE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from graphsafe.capture.shared.job import Channel, Job
+
+
+class _Emitted:
+    """A step that emitted code has captured, in the form that `Replays` needs."""
+
+    def __init__(self, planned: Any) -> None:
+        self._planned = planned
+        self.outputs = planned.outputs
+
+    def replay(self) -> None:
+        self._planned.replay()
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        given = given_reference(session)
+        if given is None:
+            channel.tell(Checked("there is no independent reference to compare with"))
+            return
+        built, reference = given
+        try:
+            planned = _captured(session, channel.folder / CODE)
+        except Exception as error:
+            channel.tell(Checked(f"emitted code fails: {describe(error)}"))
+            return
+        replays = Replays(session, _Emitted(planned), reference)  # type: ignore[arg-type]
+        # The first step is left out: only the plan is replayed from the state of construction, not its code.
+        replays.run(built, first_step=False)
+        channel.tell(Checked(replays.against("emitted code")))
+
+
+def _captured(session: Session, code: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("graphsafe_emitted", code)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    with session.device.capture_stream():
+        for k in range(session.job.warmup - 1):
+            session.seed(FIRST_SEED + k)
+            session.step()
+    session.seed(FIRST_SEED + session.job.warmup - 1)
+    subject = session.subject
+    planned = module.capture(subject.fn, subject.args, subject.kwargs, warmup=0)
+    session.device.synchronize()
+    return planned

@@ -1,0 +1,337 @@
+"""Emits the code that applies a plan, on `breakable-cuda-graphs`.
+
+Each function with breaks is written anew, with its eager statements in functions of their own, and followed by code
+that captures and replays the step.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import io
+import json
+import re
+import sys
+import textwrap
+import tokenize
+from collections.abc import Sequence
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.plan.child.plan_data import causes_in
+from graphsafe.capture.plan.child.rewrite import living
+from graphsafe.capture.plan.shared.regions import Function, Region, function_with
+from graphsafe.capture.plan.shared.statements import stores_in
+from graphsafe.capture.shared.places import shown
+from graphsafe.report.source import file_lines
+
+if TYPE_CHECKING:
+    from graphsafe.capture.child.session import Session
+    from graphsafe.capture.plan.child.search import Search
+
+_RUNTIME = ("surroundings.py", "emitted_runtime.py")
+"Emitted code begins with the code of these files and their imports."
+_TARGET = "graphsafe_target_"
+
+
+_APPLY = '''\
+def apply(fn: Callable[..., Any] | None = None) -> None:
+    """Put the functions with breaks in the place of those that they are made from; `fn` is the step."""'''
+_CAPTURE = '''\
+def capture(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    warmup: int = 2,
+) -> PlannedStep:
+    """The step `fn(*args, **kwargs)` in graphs; replays read the tensors that it is given here."""
+    apply(fn)
+    return PlannedStep(fn, args, kwargs, warmup=warmup)'''
+
+
+class Unemittable(Exception):
+    """No code can be written for this plan. The message is one sentence."""
+
+
+def emitted(session: Session, search: Search, headline: str) -> str:
+    """Return the text of a Python file, which compiles. Raises Unemittable."""
+    text = _Writer(session, search).text(headline)
+    try:
+        compile(text, "<emitted>", "exec")
+    except (SyntaxError, ValueError) as error:
+        raise Unemittable(f"the code for it does not compile: {error}") from error
+    return text
+
+
+class _Writer:
+    def __init__(self, session: Session, search: Search) -> None:
+        self._session = session
+        self._search = search
+        self._imports: dict[str, str] = {}
+        "Name -> the statement that binds it."
+        self._modules: set[str] = set()
+        self._own: set[tuple[str, str]] = set()
+        "Module and name of each module-level function that is written anew. Calls of it must reach the new one."
+        self._installed: list[str] = []
+        self._names: set[str] = set()
+        "Names of the functions with eager statements."
+        entered = {visit.number for visit in search.log.visits}
+        self._chosen = {number: region for number, region in enumerate(search.regions) if number in entered}
+
+    def text(self, headline: str) -> str:
+        by_function: dict[Function, list[int]] = {}
+        for number, region in self._chosen.items():
+            by_function.setdefault(function_with(region), []).append(number)
+        for source in by_function:
+            if "." not in source.name:
+                self._own.add((_module(self._function(source)), source.name))
+        written = [self._written(source, numbers) for source, numbers in by_function.items()]
+        imports, runtime = _runtime()
+        own = [f"import {name}" for name in sorted(self._modules)]
+        given = [line for line in sorted(set(self._imports.values())) if line not in imports.splitlines()]
+        top = [f'"""{_docstring(headline, self._session.job.target)}"""', "from __future__ import annotations", imports]
+        installed = "\n".join(f"    {line}" for line in self._installed)
+        parts = [*runtime, *written, f"{_APPLY}\n{installed}", _CAPTURE]
+        return "\n\n".join([*top, "\n".join([*own, *given])]) + "\n\n\n" + "\n\n\n".join(parts) + "\n"
+
+    def _function(self, source: Function) -> FunctionType:
+        found = living(source)
+        if not found:
+            raise Unemittable(f"no function object holds the code of {source.name}")
+        return found[0]
+
+    def _written(self, source: Function, numbers: Sequence[int]) -> str:
+        function = self._function(source)
+        shared = tuple(name for name in function.__code__.co_freevars if name != "__class__")
+        if any(isinstance(node, ast.Nonlocal) for node in ast.walk(source.node)):
+            raise Unemittable(f"{source.name} assigns a variable of the function around it")
+        name = source.name.replace(".", "_")
+        lines = list(file_lines(source.path) or ())
+        bodies: list[str] = []
+        starts = source.node.lineno - 1  # decorators stay where they are
+        for number in sorted(numbers, key=lambda number: -self._chosen[number].first):
+            body, call, first, last = self._break(source, number, lines)
+            bodies.insert(0, body)
+            lines[first - 1 : last] = call
+        end = (source.node.end_lineno or source.node.lineno) + len(lines) - len(file_lines(source.path) or ())
+        whole = textwrap.dedent("\n".join(lines[starts:end]))
+        whole = re.sub(rf"^(async )?def {source.node.name}\b", f"def {name}", whole, count=1, flags=re.M)
+        whole = self._outside_of_class(source, whole)
+        try:
+            tree = ast.parse("\n\n".join([*bodies, whole]))
+        except SyntaxError as error:
+            raise Unemittable(f"{source.name} cannot be taken apart: {error.msg}") from error
+        self._bind(tree, function)
+        if "<locals>" in function.__qualname__:
+            self._install_within(function, name, shared)
+        else:
+            self._install(source, function, name)
+        written = f"# {source.name} of {shown(self._search.split.path_of(source.path))}\n{whole}"
+        return "\n\n\n".join([*bodies, _with_variables(name, shared, written) if shared else written])
+
+    def _install_within(self, function: FunctionType, name: str, shared: Sequence[str]) -> None:
+        """A function that another one makes is found from the step."""
+        own = f"_within(fn, {json.dumps(function.__qualname__)})"
+        names = f"({', '.join(map(json.dumps, function.__code__.co_freevars))},)"
+        planned = f"{name}(**_shared({own}, {names}))" if shared else name
+        self._installed.append(f"if fn is not None:\n        _replace({own}, {planned})")
+
+    def _break(self, source: Function, number: int, lines: Sequence[str]) -> tuple[str, list[str], int, int]:
+        """Return the function with the eager statements, the lines that call it, and the range of lines that these
+        replace."""
+        region = self._chosen[number]
+        place = source.place(region)
+        if place is None:
+            raise Unemittable(f"the statements of {source.name} are not found")
+        visits = [visit for visit in self._search.log.visits if visit.number == number]
+        parameters = _bound(source, [{n: f.hosts for n, f in visit.entered.items()} for visit in visits])
+        outputs = () if source.ends(place) else source.outputs(place)
+        results = _bound(source, [{n: visit.left[n].hosts for n in outputs} for visit in visits])
+        line = self._search.split.location(region).line
+        own = f"{source.name.replace('.', '_')}_line_{line}"
+        if own in self._names:
+            own = f"{own}_{region.first}"
+        self._names.add(own)
+        last = place.statements[-1].end_lineno or region.last
+        text = lines[region.first - 1 : last]
+        indent = text[0][: len(text[0]) - len(text[0].lstrip())]
+        if not lines[region.first - 1].strip() or stores_in(place.statements) & _globals(source.node):
+            raise Unemittable(f"{source.name} assigns a global variable")
+        why = " ".join(self._why(region).split())
+        body = textwrap.indent(textwrap.dedent("\n".join(text)), "    ")
+        body = self._outside_of_class(source, body)
+        if results:
+            body += f"\n    return {', '.join(results)}"
+        call = f"eager({', '.join([own, *parameters, *self._options(source, number, results)])})"
+        if source.ends(place):
+            call = f"return {call}"
+        elif results:
+            call = f"{', '.join(results)} = {call}"
+        arguments = ", ".join(f"{parameter}: Any" for parameter in parameters)
+        head = f"def {own}({arguments}) -> Any:\n" + _comment(why, "    ")
+        return f"{head}\n{body}", [*_comment(f"Eager: {why}", indent).splitlines(), indent + call], region.first, last
+
+    def _why(self, region: Region) -> str:
+        causes = causes_in(self._search, region)
+        if not causes:
+            return "it uses what another break gives"
+        first = self._search.told(causes[0])
+        return f"{first.code}, {first.reason} ({shown(first.line.path)}:{first.line.line})"
+
+    def _options(self, source: Function, number: int, results: Sequence[str]) -> list[str]:
+        handed = self._search.handed[number]
+        found = []
+        private = [results.index(name) for name in sorted(handed.private) if name in results]
+        if private:
+            found.append(f"private=({', '.join(map(str, private))},)")
+        if handed.slots:
+            places = dict.fromkeys(self._place_of(source, path) for path in handed.slots)
+            found.append(f"state=({', '.join(places)},)")
+        return found
+
+    def _place_of(self, source: Function, path: str) -> str:
+        """Return a path from the target as code in the method that binds it: `(self.load, "mean")`."""
+        first = next(iter([*source.node.args.posonlyargs, *source.node.args.args]), None)
+        owner = source.name.rpartition(".")[0]
+        fn: Any = self._session.subject.fn
+        held = getattr(fn, "__self__", fn)
+        parts = path.split(".")
+        for at in range(len(parts)):
+            if type(held).__qualname__ == owner and first is not None and parts[-1].isidentifier():
+                return f'({".".join([first.arg, *parts[at:-1]])}, "{parts[-1]}")'
+            held = getattr(held, parts[at], None)
+        raise Unemittable(f"{source.name} binds `{path}` anew, which cannot be named from there")
+
+    def _outside_of_class(self, source: Function, text: str) -> str:
+        if source.owner is None:
+            return text
+        text = _with_mangled_names(text, source.owner)
+        if "super()" not in text:
+            return text
+        first = next(iter([*source.node.args.posonlyargs, *source.node.args.args]), None)
+        owner = source.name.rpartition(".")[0]
+        if "<locals>" in self._function(source).__qualname__:
+            raise Unemittable(f"{source.name} calls super() in a class that a function defines")
+        return text.replace("super()", f"super({owner}, {first.arg if first else 'self'})")
+
+    def _bind(self, tree: ast.Module, function: FunctionType) -> None:
+        """Add an import for each global name that the code uses. Raises Unemittable if two modules use one name for
+        different things."""
+        module = _module(function)
+        defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Name) or node.id in defined or node.id not in function.__globals__:
+                continue
+            value = function.__globals__[node.id]
+            if (module, node.id) in self._own or hasattr(builtins, node.id) or node.id in ("Any", "eager"):
+                continue
+            origin = getattr(value, "__module__", None)
+            if isinstance(value, FunctionType) and (origin, value.__name__) in self._own:
+                continue
+            line = _import(node.id, value, module)
+            if self._imports.setdefault(node.id, line) != line:
+                raise Unemittable(f"`{node.id}` means different things in {module} and in another module of the plan")
+
+    def _install(self, source: Function, function: FunctionType, name: str) -> None:
+        held: Any = sys.modules.get(function.__module__)
+        name_there = _with_mangled_names(source.name, source.owner) if source.owner else source.name
+        for part in name_there.split("."):
+            held = getattr(held, part, None)
+        if held is None or inspect.unwrap(getattr(held, "__func__", held)) is not function:
+            raise Unemittable(f"{source.name} cannot be reached by its name")
+        module = _module(function)
+        self._modules.add(module)
+        self._installed.append(f"_replace({module}.{name_there}, {name})")
+
+
+def _module(function: FunctionType) -> str:
+    return function.__module__.removeprefix(_TARGET)
+
+
+def _import(name: str, value: Any, module: str) -> str:
+    if isinstance(value, ModuleType):
+        return f"import {value.__name__}" + (f" as {name}" if value.__name__ != name else "")
+    origin = getattr(value, "__module__", None)
+    if isinstance(origin, str) and getattr(sys.modules.get(origin), name, None) is value:
+        module = origin.removeprefix(_TARGET)
+    return f"from {module} import {name}"
+
+
+def _runtime() -> tuple[str, list[str]]:
+    """Return the imports of the runtime's files, and the text after them in each."""
+    imports: list[str] = []
+    bodies: list[str] = []
+    for name in _RUNTIME:
+        head, _, body = Path(__file__).with_name(name).read_text(encoding="utf-8").partition("# -- begin --\n")
+        tree = ast.parse(head).body[2:]  # after the docstring and the import from __future__
+        imports += [ast.unparse(node) for node in tree if "graphsafe" not in ast.unparse(node)]
+        bodies.append(body.strip())
+    plain = {line for line in imports if line.startswith("import ")}
+    return "\n".join([*sorted(plain), *sorted(set(imports) - plain)]), bodies
+
+
+_WORDS = re.compile(r"(?<!\w)__\w*?[^\W_]\w*")
+
+
+def _with_mangled_names(text: str, owner: str) -> str:
+    """Private names as the class around the code makes them: emitted code stands outside of it."""
+
+    def mangled(word: re.Match[str]) -> str:
+        return word[0] if word[0].endswith("__") else f"_{owner.lstrip('_')}{word[0]}"
+
+    if "__" not in text:
+        return text
+    lines = text.splitlines(keepends=True)
+    dedented = textwrap.dedent(text)
+    indent = len(text.partition("\n")[0]) - len(dedented.partition("\n")[0])
+    for token in reversed(list(tokenize.generate_tokens(io.StringIO(dedented).readline))):
+        formatted = (
+            token.type == tokenize.STRING and "f" in token.string[: token.string.index(token.string[-1])].lower()
+        )
+        if token.start[0] == token.end[0] and (token.type == tokenize.NAME or formatted):
+            line, start, end = lines[token.start[0] - 1], token.start[1] + indent, token.end[1] + indent
+            lines[token.start[0] - 1] = line[:start] + _WORDS.sub(mangled, line[start:end]) + line[end:]
+    return "".join(lines)
+
+
+def _with_variables(name: str, shared: Sequence[str], written: str) -> str:
+    """Return the code of a function inside one that declares the variables which it shares with the function around
+    it."""
+    arguments = ", ".join(f"{variable}: Any" for variable in shared)
+    inner = textwrap.indent(written, "    ")
+    return f"def {name}({arguments}) -> Callable[..., Any]:\n{inner}\n\n    return {name}"
+
+
+def _bound(source: Function, visits: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the variables that have a value. Raises Unemittable if one has a value in some visits only."""
+    names = sorted({name for visit in visits for name in visit if name != "return"})
+    order = [argument.arg for argument in (*source.node.args.posonlyargs, *source.node.args.args)]
+    names.sort(key=lambda name: order.index(name) if name in order else len(order))
+    found = []
+    for name in names:
+        bound = {visit.get(name) != "unbound" for visit in visits}
+        if len(bound) > 1:
+            raise Unemittable(f"`{name}` of {source.name} has a value in some visits only")
+        if bound == {True}:
+            found.append(name)
+    return found
+
+
+def _globals(node: ast.FunctionDef) -> set[str]:
+    return {name for found in ast.walk(node) if isinstance(found, ast.Global) for name in found.names}
+
+
+def _comment(text: str, indent: str) -> str:
+    return "\n".join(textwrap.wrap(text, 110, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "))
+
+
+def _docstring(headline: str, target: str) -> str:
+    text = (
+        f"How {shown(target)} runs as CUDA graphs with eager breaks between them, as graphsafe found and verified it."
+    )
+    use = "Needs breakable-cuda-graphs 0.1. `step = capture(fn, args, kwargs)`, then `outputs = step(*args, **kwargs)`."
+    parts = ["\n".join(textwrap.wrap(part, 110)) for part in (text, f"{headline[:1].upper()}{headline[1:]}.", use)]
+    return "\n\n".join(parts) + "\n"

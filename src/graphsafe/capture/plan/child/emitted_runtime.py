@@ -1,0 +1,289 @@
+"""The runtime of emitted code, the same for every plan: `emit.py` copies it, and `surroundings.py` with it.
+
+A pass that captures is itself a step: each graph is replayed when it has been captured, so that the eager code after it
+sees real values. Results of eager code live in the tensors of that pass; later results are copied there.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import CellType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+from breakable_cuda_graphs import (
+    BreakableCUDAGraph,
+    breakable_graph,
+    is_in_breakable_graph,
+    no_graph,
+)
+from torch.utils._pytree import tree_flatten, tree_map
+
+from graphsafe.capture.plan.child.surroundings import surroundings
+
+# -- begin --
+
+
+class PlanBroken(RuntimeError):
+    """Eager code gave another number, structure or size than the graphs after it were captured for.
+
+    The step is half done; put its state back before you go on eagerly.
+    """
+
+
+_running: contextvars.ContextVar[bool] = contextvars.ContextVar("an eager break is running", default=False)
+
+
+@dataclass(eq=False)
+class _Visit:
+    """One visit of an eager break, with arguments that stay the same in every replay."""
+
+    body: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    private: tuple[int, ...]
+    state: tuple[tuple[Any, str], ...]
+    result: Any = None
+    captured: bool = False
+    surroundings: Callable[[], AbstractContextManager[Any]] = field(init=False)
+    held: list[Any] = field(default_factory=list)
+
+    def run(self) -> None:
+        token = _running.set(True)
+        try:
+            if not self.captured:
+                self.held = [getattr(owner, name, None) for owner, name in self.state]
+                self.surroundings = surroundings()
+            with self.surroundings():
+                new = self.body(*self.arguments)
+            if self.captured:
+                self.hand_over(new)
+            else:
+                self.keep(new)
+        finally:
+            _running.reset(token)
+
+    def keep(self, new: Any) -> None:
+        """Keep the first results: all later ones are copied into them. Views of state that moves get memory of their
+        own."""
+        if self.private:
+            parts = new if isinstance(new, tuple) else (new,)
+            parts = tuple(_cloned(part) if at in self.private else part for at, part in enumerate(parts))
+            new = parts if isinstance(new, tuple) else parts[0]
+        moving = {_storage(tensor) for tensor in self.held if isinstance(tensor, torch.Tensor)}
+        if any(_storage(tensor) in moving for tensor in _tensors(new)):
+            new = _cloned(new)
+        self.result, self.captured = new, True
+        self.hand_over(new)
+
+    def hand_over(self, new: Any) -> None:
+        if new is None and self.result is None and not self.state:
+            return
+        leaves, shape = _flat(self.result)
+        others, other_shape = _flat(new)
+        if shape != other_shape:
+            raise PlanBroken(f"{self.body.__name__} gave {other_shape} where {shape} was captured")
+        pairs = []
+        for leaf, other in zip(leaves, others, strict=True):
+            if isinstance(leaf, torch.Tensor) and isinstance(other, torch.Tensor):
+                fits = (leaf.shape, leaf.dtype) == (other.shape, other.dtype)
+                if not fits or not set(_repeated(leaf)) <= set(_repeated(other)):
+                    raise PlanBroken(f"{self.body.__name__} gave {tuple(other.shape)} for {tuple(leaf.shape)}")
+                if leaf is not other and (leaf.data_ptr(), leaf.stride()) != (other.data_ptr(), other.stride()):
+                    pairs.append((leaf, other))
+            elif isinstance(leaf, (bool, int, float, str, type(None))) and leaf != other:
+                raise PlanBroken(f"{self.body.__name__} gave {other!r} where {leaf!r} was captured")
+        bound = []
+        for (owner, name), held in zip(self.state, self.held, strict=True):
+            now = getattr(owner, name, None)
+            if isinstance(now, torch.Tensor) and held is not now and _is_like(held, now):
+                pairs.append((held, now))
+                bound.append((owner, name, held))
+        targets = {_storage(target) for target, _ in pairs}
+        # No copy may overwrite a tensor that it or a later copy reads.
+        pairs = [(target, source.clone() if _storage(source) in targets else source) for target, source in pairs]
+        for target, source in pairs:
+            _copy(target, source)
+        for owner, name, held in bound:
+            setattr(owner, name, held)
+
+
+def _flat(value: Any) -> tuple[list[Any], Any]:
+    """Flatten like `tree_flatten`, but quickly if there is nothing to flatten: that function is slow."""
+    return ([value], None) if isinstance(value, torch.Tensor) else tree_flatten(value)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def _cloned(value: Any) -> Any:
+    def cloned(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return leaf.clone(memory_format=torch.contiguous_format) if leaf.layout == torch.strided else leaf.clone()
+
+    return tree_map(cloned, value)
+
+
+def _repeated(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The dimensions along which a tensor is expanded, so that one element stands for all."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return tuple(at for at, (size, stride) in enumerate(sizes) if stride == 0 and size > 1)
+
+
+def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
+    with torch.no_grad(), torch.inference_mode(target.is_inference()):
+        target, source = target.detach(), source.detach()
+        for dimension in _repeated(target):
+            target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
+        target.copy_(source)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+@no_graph  # type: ignore[untyped-decorator, unused-ignore]
+def _eagerly(visit: _Visit) -> None:
+    visit.run()
+
+
+def eager(
+    body: Callable[..., Any],
+    *arguments: Any,
+    private: tuple[int, ...] = (),
+    state: tuple[tuple[Any, str], ...] = (),
+) -> Any:
+    """Run `body(*arguments)` eagerly in every step.
+
+    `private` names results that are views of memory which changes from step to step. `state` names attributes that it
+    binds to new tensors and that graphs read.
+    """
+    if _running.get() or not is_in_breakable_graph():
+        return body(*arguments)
+    visit = _Visit(body, arguments, private, state)
+    _eagerly(visit)
+    return visit.result
+
+
+class PlannedStep:
+    """A step as graphs with eager breaks between them. Inputs of other shapes, or with other values beside tensors, run
+    eagerly.
+
+    The outputs are the same tensors each time. Warm-up and capture are steps: they change the state that steps change.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        warmup: int = 2,
+    ) -> None:
+        self.fn, self.args, self.kwargs = fn, args, dict(kwargs or {})
+        leaves, self._shape = tree_flatten((self.args, self.kwargs))
+        self._leaves = leaves
+        device = next((leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_cuda), None)
+        self._graph = BreakableCUDAGraph()
+        stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        current = torch.cuda.current_stream(device)
+        stream.wait_stream(current)
+        with torch.cuda.stream(stream):
+            for _ in range(warmup):
+                fn(*self.args, **self.kwargs)
+            with breakable_graph(self._graph, stream=stream, barrier_fn=self._replay_last):
+                self.outputs = fn(*self.args, **self.kwargs)
+            self._replay_last()
+        current.wait_stream(stream)
+
+    def _replay_last(self) -> None:
+        # The package captures one graph after the other without running any, so the eager code between them would read
+        # memory that nothing has written yet. It has no public name for its last graph.
+        self._graph._segments[-1].replay()
+
+    def fits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Return whether the graphs hold for these inputs."""
+        leaves, shape = tree_flatten((args, dict(kwargs)))
+        return bool(shape == self._shape) and all(map(_is_like, self._leaves, leaves))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run one step on these inputs. Raises PlanBroken."""
+        if not self.fits(args, kwargs):
+            return self.fn(*args, **kwargs)
+        for own, new in zip(self._leaves, tree_flatten((args, kwargs))[0], strict=True):
+            if isinstance(own, torch.Tensor) and own is not new:
+                _copy(own, new)
+        self.replay()
+        return self.outputs
+
+    def replay(self) -> None:
+        """Run one step on the current values of the inputs. Raises PlanBroken."""
+        self._graph.replay()
+
+
+def _is_like(own: Any, other: Any) -> bool:
+    if isinstance(own, torch.Tensor):
+        if not isinstance(other, torch.Tensor):
+            return False
+        return (own.shape, own.dtype, own.device) == (other.shape, other.dtype, other.device)
+    return bool(type(own) is type(other) and own == other)
+
+
+def _within(fn: Any, name: str) -> Any:
+    """Return the function of this name that the step is, wraps, or reaches by its variables and attributes."""
+    left, seen = [fn], set[int]()
+    while left:
+        held = left.pop(0)
+        if id(held) in seen:
+            continue
+        seen.add(id(held))
+        if isinstance(held, FunctionType) and held.__qualname__ == name and not hasattr(held, "__wrapped__"):
+            return held
+        left += _held_by(held)
+    raise TypeError(f"{fn} is not the step that this plan was made for: it reaches no {name}")
+
+
+def _held_by(held: Any) -> list[Any]:
+    if isinstance(held, dict):
+        return list(held.values())
+    if isinstance(held, (list, tuple)):
+        return list(held)
+    if isinstance(held, (type, ModuleType, torch.Tensor)):
+        return []
+    found = [getattr(held, way, None) for way in ("__wrapped__", "__func__", "__self__", "func")]
+    found += [cell.cell_contents for cell in getattr(held, "__closure__", None) or () if cell != CellType()]
+    found += [value for base in type(held).__mro__ for value in vars(base).values() if isinstance(value, FunctionType)]
+    return [*found, *getattr(held, "__dict__", {}).values()]
+
+
+def _shared(function: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the values of the variables that a function shares with the function that made it."""
+    if function.__code__.co_freevars != names:
+        raise TypeError(f"{function} is not the function that this plan was made for")
+    cells = zip(names, function.__closure__ or (), strict=True)
+    return {name: cell.cell_contents for name, cell in cells if name != "__class__"}
+
+
+def _replace(original: Any, planned: Callable[..., Any]) -> None:
+    """Make every holder of the function `original` (its class, a registry, another module) run `planned` from now on.
+    Decorators of it stay."""
+    function = inspect.unwrap(getattr(original, "__func__", original))
+    name = f"_planned_{planned.__name__}_{id(function):x}"
+    function.__signature__ = inspect.signature(function)
+    function.__globals__[name] = planned
+    shared = ", ".join(function.__code__.co_freevars)  # code may only be replaced by code with the same free variables
+    made: dict[str, Any] = {}
+    exec(
+        f"def around({shared}):\n"
+        f"    def call(*args, **kwargs):\n"
+        f"        if False: {shared or None}\n"
+        f"        return {name}(*args, **kwargs)\n"
+        f"    return call\n",
+        made,
+    )
+    function.__code__ = made["around"](*function.__code__.co_freevars).__code__

@@ -1,0 +1,263 @@
+"""Finds in the logs of several steps what captured segments would freeze and what has to move into a break.
+
+Pure functions over logs. Each answer is a `Need`; the first kinds are answered before the later ones are asked, because
+a break that grows changes what follows.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from graphsafe.capture.plan.child.runtime import Handed
+from graphsafe.capture.plan.child.watch import Argument, Flow, Log, Op
+from graphsafe.capture.shared.places import is_within
+from graphsafe.report.model import CallSite
+
+NeedKind = Literal["statement", "block", "defined", "used", "around", "caller", "private", "slot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A change that the breaks need. `statement`, `block`: the statement of `frames`, or the one around it, runs
+    eagerly. `defined`, `used`: region number `region` grows to the statement that defines `name`, or to the one that
+    reads it. `around`, `caller`: it grows to the statement around it, or to the call of its function. `private`,
+    `slot`: it hands `name` over in another way."""
+
+    kind: NeedKind
+    code: str
+    reason: str
+    frames: tuple[CallSite, ...]
+    region: int | None = None
+    name: str | None = None
+
+
+def needs(
+    logs: Sequence[Log], handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
+) -> list[Need]:
+    """Give the changes that the breaks need; none if the segments would be the same in all these steps.
+
+    `assigned` is state that steps bind anew, with the lines that do.
+    """
+    base, *others = logs
+    for find in (_visits, _flows, _changed_containers):
+        found = [need for other in others for need in find(base, other, handed)]
+        if found:
+            return list(dict.fromkeys(found))
+    found = [need for other in others for need in _operations(base, other, handed, assigned)]
+    found += [need for log in logs for need in (*_unhanded(log, handed), *_beside(log))]
+    return list(dict.fromkeys(found))
+
+
+def _visits(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+    """Compare which breaks the steps visit. If some steps miss a break or reach it another way, the line that decides
+    has to run eagerly."""
+    one, two = ([(visit.number, visit.frames) for visit in log.visits] for log in (base, other))
+    if one == two:
+        return
+    for tag, begin, end, start, stop in _opcodes(one, two):
+        if tag == "equal":
+            continue
+        for number, frames in (*one[begin:end], *two[start:stop]):
+            yield Need("around", "GS102", "some steps take another way", frames, number)
+
+
+def _flows(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+    """Give the needs of variables that differ. The results of a break come first: the next one's inputs often follow
+    from them."""
+    given = list(_left(base, other, handed))
+    yield from given
+    for one, two in () if given else zip(base.visits, other.visits, strict=True):
+        for name, flow in one.entered.items():
+            if name in two.entered and not flow.persistent and _differs(flow, two.entered[name]):
+                yield Need("defined", "GS702", f"`{name}` changes", one.frames, one.number, name)
+
+
+def _left(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+    for one, two in zip(base.visits, other.visits, strict=True):
+        for name, flow in one.left.items():
+            later = two.left.get(name)
+            if later is None or flow.persistent:
+                continue
+            if flow.hosts != later.hosts or _sizes(flow) != _sizes(later):
+                kind: NeedKind = "caller" if name == "return" else "used"
+                yield Need(kind, "GS702", f"`{name}` changes", one.frames, one.number, name)
+            elif _moves(flow, later) or _strides(flow) != _strides(later):
+                if name == "return" or name in handed.get(one.number, Handed()).private:
+                    kind = "caller" if name == "return" else "used"
+                    yield Need(kind, "GS703", f"`{name}` is other memory", one.frames, one.number, name)
+                else:
+                    yield Need("private", "GS703", f"`{name}` is other memory", one.frames, one.number, name)
+
+
+def _differs(one: Flow, two: Flow) -> bool:
+    if one.hosts != two.hosts or len(one.arguments) != len(two.arguments):
+        return True
+    return any(
+        _changes(left, right) or left.values != right.values
+        for left, right in zip(one.arguments, two.arguments, strict=True)
+    )
+
+
+def _sizes(flow: Flow) -> list[str]:
+    return [argument.size for argument in flow.arguments]
+
+
+def _strides(flow: Flow) -> list[tuple[int, ...]]:
+    return [argument.strides for argument in flow.arguments]
+
+
+def _moves(one: Flow, two: Flow) -> bool:
+    pairs = list(zip(one.arguments, two.arguments, strict=True))
+    return any(_moved(left, right) for left, right in pairs)
+
+
+def _moved(one: Argument, two: Argument) -> bool:
+    """Return whether either is memory from before the step and both are not the same place in the same memory."""
+    if one.memory is None or two.memory is None:
+        return False
+    if one.memory.born is not None and two.memory.born is not None:
+        return False
+    return one.memory.address != two.memory.address or one.offset != two.offset
+
+
+def _same_memory(one: Argument, two: Argument) -> bool:
+    """Return whether both may be the same memory, as far as two steps can be compared: the same memory from before the
+    step, or memory of the step in both."""
+    if one.memory is None or two.memory is None:
+        return True
+    return one.memory.address == two.memory.address
+
+
+def _changes(one: Argument, two: Argument) -> bool:
+    return one.layout != two.layout or one.offset != two.offset or _moved(one, two)
+
+
+def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+    """A list that captured Python made and a break adds to would go on growing with each replay; an iterator that it
+    reads has nothing left in the second."""
+    for visit in base.visits:
+        for name in visit.changed:
+            yield Need("defined", "GS702", f"`{name}` is changed", visit.frames, visit.number, name)
+
+
+def _operations(
+    base: Log, other: Log, handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
+) -> Iterator[Need]:
+    """Give the operations between breaks that differ in another step, or have other arguments."""
+    one, two = ([op for op in log.ops if op.visit is None and op.on_device] for log in (base, other))
+    keys = [[(op.name, op.frames) for op in ops] for ops in (one, two)]
+    if keys[0] != keys[1]:
+        for tag, begin, end, start, stop in _opcodes(*keys):
+            if tag != "equal":
+                for op in (*one[begin:end], *two[start:stop]):
+                    yield Need("block", "GS102", "some steps take another way", op.frames)
+        return
+    # A view at another place comes first: its readers are right again when a break hands the view over.
+    views = [
+        before for before, after in zip(one, two, strict=True) if not before.launches and _other_view(before, after)
+    ]
+    for view in views:
+        yield Need("statement", "GS702", "a Python value changes", view.frames)
+    for before, after in () if views else zip(one, two, strict=True):
+        if not before.launches:
+            continue
+        if before.scalars != after.scalars or len(before.arguments) != len(after.arguments):
+            yield Need("statement", "GS702", "a Python value changes", before.frames)
+            continue
+        for left, right in zip(before.arguments, after.arguments, strict=True):
+            if left.layout != right.layout:
+                yield Need("statement", "GS201", "a size changes", before.frames)
+            elif left.values != right.values or (left.offset != right.offset and _same_memory(left, right)):
+                yield Need("statement", "GS702", "a Python value changes", before.frames)
+            elif _moved(left, right):
+                yield from _rebound(base, before, left, right, assigned)
+
+
+def _other_view(one: Op, two: Op) -> bool:
+    return one.scalars != two.scalars and [a.layout for a in one.arguments] == [a.layout for a in two.arguments]
+
+
+def _rebound(
+    log: Log, op: Op, left: Argument, right: Argument, assigned: Mapping[str, tuple[CallSite, ...]]
+) -> Iterator[Need]:
+    """Give the lines that bind memory from before the step anew in each step: they have to run eagerly, into a fixed
+    buffer."""
+    path = (left.memory.path if left.memory else None) or (right.memory.path if right.memory else None)
+    reason = f"`{path}` is bound to other memory" if path else "it reads other memory in each step"
+    if path is None:
+        yield Need("statement", "GS703", reason, op.frames)
+        return
+    holder = next((key for key, held in log.paths.items() if held == path), None)
+    born = None if holder is None else log.births.get(holder)
+    frames = next((frames for name, frames in assigned.items() if is_within(path, name)), ())
+    if born is not None and log.ops[born].visit is not None:
+        number = log.visits[log.ops[born].visit or 0].number
+        yield Need("slot", "GS703", reason, op.frames, number, path)
+        return
+    writer = next((visit for visit in log.visits if frames and visit.frames[: len(frames)] == frames), None)
+    if writer is not None:
+        yield Need("slot", "GS703", reason, op.frames, writer.number, path)
+        return
+    if born is not None:
+        yield Need("statement", "GS703", reason, log.ops[born].frames)
+    if frames:
+        yield Need("statement", "GS703", reason, frames)
+    if born is None and not frames:
+        yield Need("statement", "GS703", reason, op.frames)
+
+
+def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+    """Give the tensors of a break that a later operation reads although the break does not hand them over: through an
+    object's state."""
+    given = {key for visit in log.visits for key in visit.handed}
+    for op in log.ops:
+        if op.visit is not None or not op.on_device:
+            continue
+        for key in op.reads:
+            born = log.births.get(key)
+            visit = None if born is None else log.ops[born].visit
+            if visit is None or key in given:
+                continue
+            number, path = log.visits[visit].number, log.paths.get(key)
+            if path is not None and path not in handed.get(number, Handed()).slots:
+                yield Need("slot", "GS703", f"`{path}` is bound to other memory", op.frames, number, path)
+            else:
+                yield Need("statement", "GS703", "it reads what a break made", op.frames)
+    private = {key for visit in log.visits for key in visit.private}
+    for op in log.ops:
+        if op.visit is None and private.intersection(op.writes):
+            yield Need("statement", "GS703", "it writes through a view that a break made", op.frames)
+
+
+def _beside(log: Log) -> Iterator[Need]:
+    """Give the work that a capture leaves out: on other GPUs, random numbers of the host, and writes to host
+    tensors."""
+    for op in log.ops:
+        if op.visit is None and op.elsewhere:
+            yield Need("statement", "GS604", "it works on another device", op.frames)
+        elif op.visit is None and not op.on_device and (op.random or (op.writes and _from_before(op, log))):
+            code = "GS504" if op.random else "GS702"
+            yield Need("statement", code, "it works on the host", op.frames)
+
+
+def _from_before(op: Op, log: Log) -> bool:
+    return any(key not in log.births for key in op.writes)
+
+
+def _opcodes(one: Sequence[object], two: Sequence[object]) -> list[tuple[str, int, int, int, int]]:
+    """Return opcodes like difflib's, after a common beginning and end are taken off."""
+    head = 0
+    while head < min(len(one), len(two)) and one[head] == two[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(one), len(two)) - head and one[-1 - tail] == two[-1 - tail]:
+        tail += 1
+    left, right = (list(map(hash, sequence[head : len(sequence) - tail])) for sequence in (one, two))
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    return [
+        (tag, begin + head, end + head, start + head, stop + head)
+        for tag, begin, end, start, stop in matcher.get_opcodes()
+    ]

@@ -1,0 +1,78 @@
+"""Finds the module of the target that an operation belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+if TYPE_CHECKING:
+    from graphsafe.capture.child.targets import Subject
+
+
+class ModuleStack:
+    """Follows the running `forward` calls of modules."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._names = names_of(subject)
+        self._running: list[str] = []
+
+    @property
+    def current(self) -> str:
+        """The name of the innermost running module of the target; empty outside of all modules."""
+        return self._running[-1] if self._running else ""
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        def enter(module: Any, args: Any) -> None:
+            self._running.append(self._names.get(id(module), self.current))
+
+        def leave(module: Any, args: Any, result: Any) -> None:
+            if self._running:
+                self._running.pop()
+
+        self._running.clear()
+        hooks = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave, always_call=True)]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+def names_of(subject: Subject) -> dict[int, str]:
+    """Module -> its name: as `named_modules` gives it; with several roots, under the name that leads to it."""
+    found: dict[int, str] = {}
+    for prefix, root in _roots(subject):
+        for name, module in root.named_modules():
+            found.setdefault(id(module), ".".join(part for part in (prefix, name) if part))
+    return found
+
+
+def _roots(subject: Subject) -> Iterator[tuple[str, torch.nn.Module]]:
+    fn: Any = subject.fn
+    owner = getattr(fn, "__self__", None)
+    for held in (fn, owner):
+        if isinstance(held, torch.nn.Module):
+            yield "", held
+    named = {**getattr(owner, "__dict__", {}), **_closure(fn)}
+    named |= {f"args[{index}]": value for index, value in enumerate(subject.args)} | dict(subject.kwargs)
+    for name, value in named.items():
+        if isinstance(value, torch.nn.Module):
+            yield str(name), value
+
+
+def _closure(fn: Any) -> dict[str, Any]:
+    code, closure = getattr(fn, "__code__", None), getattr(fn, "__closure__", None)
+    if code is None or closure is None:
+        return {}
+    found = {}
+    for name, cell in zip(code.co_freevars, closure, strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return found

@@ -1,0 +1,167 @@
+"""The plan as the planning child reports it: its pieces in order, modules, times, and what each fix would gain."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.child.probes.timing import eager_times, in_turn, times_of
+from graphsafe.capture.child.state import Snapshot
+from graphsafe.capture.plan.child.causes import Cause
+from graphsafe.capture.plan.child.cost import grouped, in_region
+from graphsafe.capture.plan.child.fixes import fixes
+from graphsafe.capture.plan.child.runtime import Graph
+from graphsafe.capture.plan.shared.regions import Region, function_with
+
+if TYPE_CHECKING:
+    from graphsafe.capture.child.session import Session
+    from graphsafe.capture.plan.child.runtime import PlannedRecording
+    from graphsafe.capture.plan.child.search import Search
+    from graphsafe.capture.plan.child.watch import Log
+
+Data = dict[str, Any]
+
+
+def planned(search: Search, recording: PlannedRecording | None, times: Data | None = None) -> Data:
+    """Return the plan's data. `recording` is None if nothing was captured."""
+    log = search.log
+    total = sum(op.launches for op in log.ops)
+    captured = sum(op.launches and op.visit is None for op in log.ops)
+    times = times or {}
+    segments = _segments(search, recording, times.get("pieces") or ())
+    eager, took = times.get("eager_ms"), times.get("planned_ms")
+    graphs_ms = [segment["ms"] for segment in segments if segment["kind"] == "graph"]
+    a_captured = sum(graphs_ms) / captured if captured and None not in graphs_ms else None
+    ideal = None if took is None or a_captured is None else min(took, a_captured * total)
+    return {
+        "verified": False,
+        "coverage": captured / total if total else 0.0,
+        "operations": total,
+        "eager_ms": eager,
+        "planned_ms": took,
+        "ideal_ms": ideal,
+        "pool_bytes": None if recording is None else recording.pool_bytes(),
+        "segments": segments,
+        "modules": _modules(log),
+        "fixes": fixes(search, _linear(captured, total, segments, took, a_captured)),
+        "guards": _guards(search),
+    }
+
+
+def _linear(
+    captured: int, total: int, segments: Sequence[Data], took: float | None, a_captured: float | None
+) -> Callable[[float], float | None]:
+    """Return the milliseconds of a plan by its coverage, if further operations take as long as the captured ones."""
+    if took is None or a_captured is None or captured == total:
+        return lambda coverage: None
+    an_eager = sum(one["ms"] or 0.0 for one in segments if one["kind"] == "eager") / (total - captured)
+    return lambda coverage: max(
+        took - (coverage * total - captured) * max(an_eager - a_captured, 0.0), a_captured * total
+    )
+
+
+def timed(session: Session, search: Search, recording: PlannedRecording | None = None) -> Data:
+    """Measure the milliseconds of an eager step, of the planned step and of each of its pieces. From here on this
+    process has the device to itself. Raises GuardBroken and TargetError."""
+    session.channel.wait_to_be_alone()
+    session.channel.phase("time eager steps")
+    reported: Data = {"eager_ms": eager_times(session, search.start).median}
+    if recording is not None:
+        session.channel.phase("time the plan")
+        search.start.put_back()
+        recording.settle()
+        state = Snapshot(session.device, session.subject)
+        reported["planned_ms"] = times_of(session, recording.replay, state).median
+        reported["pieces"] = [
+            times.median for times in in_turn(session, [item.replay for item in recording.items], state)
+        ]
+    return reported
+
+
+def _segments(search: Search, recording: PlannedRecording | None, times: Sequence[float | None]) -> list[Data]:
+    log = search.log
+    reported: list[Data] = []
+    pieces = itertools.groupby(
+        ((group, op) for group, op in grouped(log) if op is None or op.launches), key=lambda pair: pair[0]
+    )
+    for group, pairs in pieces:
+        ops = [op for _, op in pairs if op is not None]
+        number = log.visits[int(str(group[1]))].number if group else None
+        region = None if number is None else search.regions[number]
+        causes = [] if region is None else causes_in(search, region)
+        reported.append(
+            {
+                "kind": "eager" if group else "graph",
+                "operations": len(ops),
+                "kernels": None,
+                "ms": None,
+                "module": _common([op.module for op in ops]),
+                "location": None if region is None else asdict(search.split.location(region)),
+                "code": causes[0].code if causes else None,
+                "reason": causes[0].reason if causes else None,
+                "causes": [asdict(search.told(cause)) for cause in causes],
+            }
+        )
+    items = () if recording is None else recording.items
+    if [isinstance(item, Graph) for item in items] == [one["kind"] == "graph" for one in reported]:
+        for one, item, taken in itertools.zip_longest(reported, items, times):
+            one["ms"] = taken
+            if isinstance(item, Graph):
+                one["kernels"] = item.nodes
+    return reported
+
+
+def causes_in(search: Search, region: Region) -> list[Cause]:
+    """Return the causes whose line, or a call on the way to it, lies in the region; only the first cause of each
+    line."""
+    found: dict[Any, Cause] = {}
+    for cause in search.causes:
+        if any(in_region(frame, region) for frame in cause.frames):
+            found.setdefault(cause.line, cause)
+    return sorted(found.values(), key=lambda cause: cause.derived)
+
+
+def _common(names: Sequence[str]) -> str | None:
+    """The innermost module that contains all of them."""
+    if not names:
+        return None
+    parts = [name.split(".") if name else [] for name in names]
+    shared = [one[0] for one in itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))]
+    return ".".join(shared)
+
+
+def _modules(log: Log) -> list[Data]:
+    """Return every module in which operations run, with the number of all and of captured operations, submodules
+    included."""
+    counts: dict[str, list[int]] = {}
+    for op in log.ops:
+        if not op.launches:
+            continue
+        parts = op.module.split(".") if op.module else []
+        for length in range(len(parts) + 1):
+            count = counts.setdefault(".".join(parts[:length]), [0, 0])
+            count[0] += 1
+            count[1] += op.visit is None
+    return [
+        {"module": name, "state": _state(captured, total), "operations": total, "captured": captured}
+        for name, (total, captured) in counts.items()
+    ]
+
+
+def _state(captured: int, total: int) -> str:
+    return "captured" if captured == total else "mixed" if captured else "eager"
+
+
+def _guards(search: Search) -> list[str]:
+    """The conditions that must stay as at capture for the plan to hold."""
+    found: dict[str, None] = {"shapes, dtypes and places of the step's inputs": None}
+    for visit in search.log.visits:
+        function = search.regions[visit.number].function
+        for name, flow in visit.left.items():
+            kept = [text for path, text in flow.hosts if text not in ("tensor", "NoneType None")] if flow.hosts else []
+            if name != "return" and kept and flow.hosts != "unbound":
+                text = search.split.named(function_with(search.regions[visit.number]), name)
+                found[f"`{text}` of {function} stays {kept[0] if len(kept) == 1 else 'as it is'}"] = None
+    return list(found)

@@ -1,0 +1,202 @@
+"""Plans, in a child: finds breaks, captures what is between them, replays the whole on changed inputs, and compares
+with the reference as the capture child does. One failed attempt ends the child; the next child starts from its lessons.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.build import Varied
+from graphsafe.capture.answers.own_graphs import Marks, Missing
+from graphsafe.capture.answers.plan import Emitted, Learned, Planned, SegmentFailure
+from graphsafe.capture.answers.reference import Reference
+from graphsafe.capture.child.own_graphs import plain
+from graphsafe.capture.child.own_graphs.marks import eager_marks, judged, mark_of
+from graphsafe.capture.child.probes.capture import Replays, given_reference
+from graphsafe.capture.child.session import FIRST_SEED, Session, opened
+from graphsafe.capture.child.state import Snapshot
+from graphsafe.capture.child.targets import TargetError
+from graphsafe.capture.plan.child.causes import (
+    Cause,
+    changing,
+    host_causes,
+    known_causes,
+    readers,
+    rebindings,
+    unexplained,
+    without_line,
+)
+from graphsafe.capture.plan.child.emit import Unemittable, emitted
+from graphsafe.capture.plan.child.freezes import Need
+from graphsafe.capture.plan.child.host_lines import lines_that_change
+from graphsafe.capture.plan.child.plan_data import planned, timed
+from graphsafe.capture.plan.child.runtime import GuardBroken, PlannedRecording, record
+from graphsafe.capture.plan.child.search import Search, Unplannable
+from graphsafe.capture.plan.child.split import Split
+from graphsafe.capture.plan.shared.regions import function_with
+from graphsafe.capture.shared.job import read_told
+from graphsafe.capture.shared.told import Told
+from graphsafe.report.model import CallSite
+from graphsafe.report.plan_text import headline
+from graphsafe.rulebook import load_rulebook
+
+if TYPE_CHECKING:
+    from graphsafe.capture.shared.job import Channel, Job
+
+_MOST_ATTEMPTS = 6
+"Number of captures in this process that were replayed and then found to freeze something."
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        given = given_reference(session)
+        if given is None:
+            channel.tell(Planned({"reason": "there is no independent reference to verify a plan with"}))
+            return
+        built, reference = given
+        split = Split(channel.folder)
+        try:
+            _plan(session, channel, reference, built, split)
+        except Unplannable as error:
+            channel.tell(Planned({"reason": split.in_words(str(error))}))
+        except TargetError as error:
+            error.line = split.in_words(error.line)
+            raise
+
+
+def _plan(session: Session, channel: Channel, reference: Any, built: Any, split: Split) -> None:
+    folder = channel.folder
+    told = Told()
+    for child in ("build", "step", "reference", "capture", "diagnose", "learned"):
+        told |= read_told(folder, child)
+    table = load_rulebook().ops
+    start = Snapshot(session.device, session.subject)
+    with session.device.capture_stream():
+        session.warm_up()
+    causes = known_causes(told, table)
+    unknown = without_line(told)
+    if unknown:
+        lines = lines_that_change(session, unknown)
+        lost = unexplained(unknown, lines)
+        if lost is not None:
+            raise Unplannable(f"`{lost}` changes in every step, and no line is known that does it")
+        causes += host_causes(lines)
+    causes += readers(told, changing(told))
+    failed = _learned(told[Learned])
+    if not eager_marks() and not plain.graphed:  # marks are lines of the target's own functions
+        split.take_apart(causes, failed)
+    search = Search(session, Snapshot(session.device, session.subject), table, rebindings(told), split)
+    search.blame([*causes, *failed])
+    for attempt in range(_MOST_ATTEMPTS):
+        search.find()
+        if not any(op.visit is None and op.launches for op in search.log.ops):
+            reason = "every operation of the step has to run eagerly"
+            plan = {**planned(search, None, timed(session, search)), "reason": reason}
+            channel.tell(Planned(plan), _judged(search))
+            return
+        channel.phase(f"capture segments, attempt {attempt + 1}")
+        recording = _record(session, channel, search, start)
+        if recording is None:
+            return
+        replays = Replays(session, recording, reference, partial(_restart, start, recording))
+        # The plan cannot make the first step: the result says that this is open.
+        with contextlib.suppress(TargetError):
+            replays.run(built)
+        broken = replays.error
+        reported = planned(search, recording)
+        if not isinstance(broken, GuardBroken):
+            against = _against(replays)
+            against = _untested(told) if against is None else split.in_words(against)
+            reported |= {"checks": replays.result.checks, "reason": against}
+            channel.tell(Planned(reported), _judged(search))
+            if reported["reason"] is not None:
+                return
+            try:
+                reported |= {**planned(search, recording, timed(session, search, recording)), "verified": True}
+                channel.tell(Planned(reported), _code(session, search, reported))
+                return
+            except GuardBroken as error:
+                broken = error
+        name = split.named(function_with(search.regions[broken.number]), broken.name)
+        channel.tell(Planned({**reported, "reason": f"what a break gives changes: {name}: {broken.why}"}))
+        recording.release()
+        search.widen(_need(search, broken))
+
+
+def _judged(search: Search) -> Marks:
+    """Judge the target's own marks: what they leave to graphs and must not, and what they break out without need."""
+    running = [op.frames for op in search.log.ops] + [visit.frames for visit in search.log.visits]
+    running, causes = list(map(search.split.original, running)), list(map(search.told, search.causes))
+    graphed = [mark for mark in map(mark_of, plain.graphed) if mark is not None]
+    missing, needless = judged(causes, list(dict.fromkeys(running)), eager_marks(), graphed)
+    return Marks(
+        tuple(Missing(cause.code, cause.reason, cause.frames) for cause in missing),
+        tuple(CallSite(mark.path, mark.line, mark.function) for mark in needless),
+    )
+
+
+def _code(session: Session, search: Search, reported: dict[str, Any]) -> Emitted:
+    """Return the code that applies the plan, or the reason why there is none."""
+    try:
+        return Emitted(emitted(session, search, headline(reported)))
+    except Unemittable as error:
+        return Emitted(why_not=str(error))
+
+
+def _restart(start: Snapshot, recording: PlannedRecording) -> None:
+    start.put_back()
+    recording.settle()
+
+
+def _against(replays: Replays) -> str | None:
+    """The reason why the replays disprove the plan, or None."""
+    reason = replays.against("the plan")
+    if reason is None and replays.result.first_step not in ("pass", "skipped"):
+        return "the plan leaves out what the first step fills in"
+    return reason
+
+
+def _untested(told: Told) -> str | None:
+    """The reason why replays that equal the reference prove too little, or None."""
+    reference, unvaried = told[Reference], told[Varied].unvaried_host
+    if reference.differs:
+        return "while it is captured, the step computes something else than an eager step does"
+    if not reference.varied:
+        return "no changed input changed the reference, so the plan was not put to the test"
+    # Breaks alone read values of the device, and each checks that a number it gives is the captured one.
+    if unvaried:
+        return f"{', '.join(unvaried[:3])} could not be varied: give a refresh that does"
+    return None
+
+
+def _record(session: Session, channel: Channel, search: Search, start: Snapshot) -> PlannedRecording | None:
+    """Capture the plan, in the last step of the warm-up. A failure is told, for the next child."""
+    start.put_back()
+    with session.device.capture_stream():
+        for k in range(session.job.warmup - 1):
+            session.seed(FIRST_SEED + k)
+            session.step()
+    session.seed(FIRST_SEED + session.job.warmup - 1)
+    gc.collect()
+    recording = record(session, search.regions, search.handed)
+    if isinstance(recording, PlannedRecording):
+        return recording
+    reason = f"a segment cannot be captured: {recording.message}"
+    channel.tell(
+        SegmentFailure(recording.message, search.split.original(recording.frames)), Planned({"reason": reason})
+    )
+    return None
+
+
+def _need(search: Search, broken: GuardBroken) -> Need:
+    visit = next(visit for visit in search.log.visits if visit.number == broken.number)
+    kind: Any = "caller" if broken.name == "return" else "used"
+    return Need(kind, "GS702", f"`{broken.name}` changes", visit.frames, broken.number, broken.name)
+
+
+def _learned(learned: Learned) -> list[Cause]:
+    """Return the causes at which captures of segments failed in earlier children."""
+    return [Cause("GS607", failure.message, failure.frames) for failure in learned.failures if failure.frames]

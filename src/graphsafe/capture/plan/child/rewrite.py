@@ -1,0 +1,245 @@
+"""Rewrites functions so that regions become breaks: the same code, with each region moved into a nested function.
+
+The nested function shares its variables with the function around it (`nonlocal`). So it does what the statements did,
+and its closure shows what flows in and out. Line numbers stay those of the file.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import copy
+import gc
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from types import CodeType, FunctionType
+from typing import Any
+
+from graphsafe.capture.plan.shared.regions import Function, Place, Region, function_with
+from graphsafe.capture.plan.shared.statements import stores_in
+from graphsafe.capture.shared.frames import absolute, function_name
+
+HOOK = "_graphsafe_break"
+EAGER = "_graphsafe_eager"
+_FACTORY = "_graphsafe_factory"
+_NEWER: dict[str, Any] = {"type_params": []} if sys.version_info >= (3, 12) else {}
+"Fields of a definition in newer versions of Python."
+
+Hook = Callable[[int, Callable[[], Any], tuple[str, ...]], Any]
+"""Called in place of region number `n`. It is given the function that runs the region's statements and the names of its
+variables that are read later, and returns that function's result."""
+
+
+class Uncuttable(Exception):
+    """The code of this region cannot be changed. The message says why."""
+
+    def __init__(self, region: Region, why: str) -> None:
+        super().__init__(f"{region.function} cannot be cut: {why}")
+        self.region = region
+
+
+@contextmanager
+def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
+    """Call `hook(n, ...)` each time the code of `regions[n]` would run. Raises Uncuttable."""
+    originals: list[tuple[FunctionType, CodeType]] = []
+    spaces: list[dict[str, Any]] = []
+    try:
+        by_function = _by_function(regions)
+        for source, chosen in by_function:
+            functions = living(source, *(other for other, _ in by_function))
+            if not functions:
+                raise Uncuttable(next(iter(chosen.values())), "no function object holds its code")
+            for function in functions:
+                code = _rewritten(source, chosen, function.__code__)
+                originals.append((function, function.__code__))
+                spaces.append(function.__globals__)
+                function.__globals__[HOOK] = hook
+                function.__code__ = code
+        yield
+    finally:
+        for function, code in originals:
+            function.__code__ = code
+        for space in spaces:
+            space.pop(HOOK, None)
+
+
+def _by_function(regions: Sequence[Region]) -> list[tuple[Function, dict[int, Region]]]:
+    found: dict[Function, dict[int, Region]] = {}
+    for number, region in enumerate(regions):
+        found.setdefault(function_with(region), {})[number] = region
+    return list(found.items())
+
+
+_living: dict[Function, tuple[FunctionType, ...]] = {}
+"Function objects that were found. A search through all objects takes a tenth of a second."
+
+
+def living(source: Function, *others: Function) -> tuple[FunctionType, ...]:
+    """Return every function object that runs this code. Objects for `others` are looked up in the same search and kept
+    for later calls."""
+    if source not in _living:
+        _living.update({one: held for one, held in _found({source, *others} - _living.keys()).items() if held})
+    return _living.get(source, ())
+
+
+def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
+    wanted: dict[tuple[int, str], list[Function]] = {}
+    for source in sources:
+        wanted.setdefault((source.line, source.node.name), []).append(source)
+    found: dict[Function, list[FunctionType]] = {source: [] for source in sources}
+    gc.unfreeze()  # otherwise objects that were imported before this process was forked are not listed
+    for held in gc.get_objects():
+        if type(held) is not FunctionType:
+            continue
+        code = held.__code__
+        for source in wanted.get((code.co_firstlineno, code.co_name), ()):
+            same_file = absolute(code.co_filename) == source.path
+            if same_file and function_name(code) in (source.name, source.node.name):
+                found[source].append(held)
+    return {source: tuple(functions) for source, functions in found.items()}
+
+
+def put_in_place(source: Function, written: Function) -> None:
+    """Every function object that runs the code of `source` runs that of `written` from now on: the same, elsewhere.
+    Raises Uncuttable."""
+    functions = living(source)
+    codes = [_rewritten(written, {}, function.__code__) for function in functions]
+    for function, code in zip(functions, codes, strict=True):
+        function.__code__ = code
+    _living[written] = functions
+
+
+def _rewritten(source: Function, regions: Mapping[int, Region], original: CodeType) -> CodeType:
+    some = next(iter(regions.values()), source.whole())
+    changed = copy.deepcopy(source.node)
+    twin = Function(source.path, source.name, changed, source.owner)
+    declared = _declared(changed, ast.Global) | _declared(changed, ast.Nonlocal)
+    places = [(number, twin.place(region), region) for number, region in regions.items()]
+    moved: set[str] = set()
+    for number, place, region in sorted(places, key=lambda item: -item[2].first):
+        if place is None:
+            raise Uncuttable(region, "its statements are not found")
+        moved |= stores_in(place.statements)
+        place.block[place.start : place.stop] = _break(twin, number, place)
+    _bind(changed, moved - declared)
+    changed.decorator_list = []
+    _Mangled(source.owner).visit(changed)
+    tree = ast.Module([_factory(changed, original.co_freevars)], [])
+    try:
+        flags = original.co_flags & __future__.annotations.compiler_flag
+        made = compile(ast.fix_missing_locations(tree), source.path, "exec", flags, dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise Uncuttable(some, str(error)) from error
+    code = _inner(_inner(made, _FACTORY), changed.name)
+    if code.co_freevars != original.co_freevars:
+        raise Uncuttable(some, "its closure would change")
+    return code.replace(co_qualname=original.co_qualname) if hasattr(code, "co_qualname") else code
+
+
+def _break(source: Function, number: int, place: Place) -> list[ast.stmt]:
+    """Return `def eager(): nonlocal ...; statements` and the call of the hook."""
+    statements, ends = place.statements, source.ends(place)
+    outputs = () if ends else source.outputs(place)
+    own = _declared(source.node, ast.Global)
+    stored = stores_in(statements)
+    head: list[ast.stmt] = []
+    if stored & own:
+        head.append(ast.Global(sorted(stored & own)))
+    if stored - own:
+        head.append(ast.Nonlocal(sorted(stored - own)))
+    arguments = ast.arguments([], [], None, [], [], None, [])
+    first_argument = next(iter([*source.node.args.posonlyargs, *source.node.args.args]), None)
+    moved = [
+        _Moved(None if first_argument is None else first_argument.arg).visit(copy.deepcopy(one)) for one in statements
+    ]
+    eager = ast.FunctionDef(name=EAGER, args=arguments, body=[*head, *moved], decorator_list=[], **_NEWER)
+    call = ast.Call(
+        ast.Name(HOOK, ast.Load()),
+        [
+            ast.Constant(number),
+            ast.Name(EAGER, ast.Load()),
+            ast.Tuple([ast.Constant(name) for name in outputs], ast.Load()),
+        ],
+        [],
+    )
+    made: list[ast.stmt] = [eager, ast.Return(call) if ends else ast.Expr(call)]
+    return [ast.fix_missing_locations(ast.copy_location(node, statements[0])) for node in made]
+
+
+def _bind(node: ast.FunctionDef, names: set[str]) -> None:
+    """Bind variables that only nested functions assign, so that they stay variables of this function."""
+    if names:
+        targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in sorted(names)]
+        never = ast.If(ast.Constant(False), [ast.Assign(targets, ast.Constant(None))], [])
+        at = 1 if isinstance(node.body[0], (ast.Global, ast.Nonlocal)) else 0
+        node.body.insert(at, ast.fix_missing_locations(ast.copy_location(never, node.body[0])))
+
+
+def _declared(node: ast.AST, kind: type[ast.Global] | type[ast.Nonlocal]) -> set[str]:
+    return {name for found in ast.walk(node) if isinstance(found, kind) for name in found.names}
+
+
+def _factory(node: ast.FunctionDef, free: Sequence[str]) -> ast.FunctionDef:
+    targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in free]
+    body: list[ast.stmt] = [ast.Assign(targets, ast.Constant(None))] if targets else []
+    arguments = ast.arguments([], [], None, [], [], None, [])
+    made = ast.FunctionDef(name=_FACTORY, args=arguments, body=[*body, node], decorator_list=[], **_NEWER)
+    return ast.copy_location(made, node)
+
+
+def _inner(code: CodeType, name: str) -> CodeType:
+    return next(found for found in code.co_consts if isinstance(found, CodeType) and found.co_name == name)
+
+
+class _Moved(ast.NodeTransformer):
+    """Rewrites syntax that means something else in a nested function: `super()`, annotated variables, declarations."""
+
+    def __init__(self, first_argument: str | None) -> None:
+        self._first_argument = first_argument
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        bare = isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
+        if bare and self._first_argument is not None:
+            node.args = [ast.Name("__class__", ast.Load()), ast.Name(self._first_argument, ast.Load())]
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    def visit_Global(self, node: ast.Global) -> ast.AST:
+        return ast.copy_location(ast.Pass(), node)
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
+        return ast.copy_location(ast.Pass(), node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return node
+
+
+class _Mangled(ast.NodeTransformer):
+    """Mangles private names as the class around them would: the class is missing when the function is compiled
+    alone."""
+
+    def __init__(self, owner: str | None) -> None:
+        self._prefix = None if owner is None else f"_{owner.lstrip('_')}"
+
+    def _name(self, name: str) -> str:
+        private = name.startswith("__") and not name.endswith("__") and self._prefix is not None
+        return f"{self._prefix}{name}" if private else name
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        node.attr = self._name(node.attr)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        node.id = self._name(node.id)
+        return node

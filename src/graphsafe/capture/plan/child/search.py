@@ -1,0 +1,211 @@
+"""Finds the breaks: starts from lines known to fail, and goes outward until several eager steps on changed inputs do
+the same between the breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphsafe.capture.child.session import FIRST_SEED, REPLAYS
+from graphsafe.capture.plan.child.causes import Cause
+from graphsafe.capture.plan.child.cost import cheaper
+from graphsafe.capture.plan.child.freezes import Need, needs
+from graphsafe.capture.plan.child.rewrite import Uncuttable
+from graphsafe.capture.plan.child.runtime import Handed
+from graphsafe.capture.plan.child.split import Split
+from graphsafe.capture.plan.child.watch import Log, watched
+from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, merged, region_of
+from graphsafe.report.model import CallSite
+
+if TYPE_CHECKING:
+    from graphsafe.capture.child.session import Session
+    from graphsafe.capture.child.state import Snapshot
+    from graphsafe.optable import OpTable
+
+_MOST_ROUNDS = 24
+
+
+class Unplannable(Exception):
+    """No plan is possible. The message is one sentence."""
+
+
+class Search:
+    """The search. `find()` settles the breaks; `widen(...)` adds what a replay has shown, after which `find()` can be
+    called again."""
+
+    def __init__(
+        self,
+        session: Session,
+        start: Snapshot,
+        table: OpTable,
+        assigned: Mapping[str, tuple[CallSite, ...]],
+        split: Split,
+    ) -> None:
+        self._session = session
+        self.split = split
+        self.start = start
+        "The state in which each look at the segments begins."
+        self._table = table
+        self._assigned = assigned
+        self.regions: tuple[Region, ...] = ()
+        self._handed: dict[Region, Handed] = {}
+        self.causes: list[Cause] = []
+        self.parts: list[tuple[Region, frozenset[CallSite]]] = []
+        "Each region that has had to become eager, and the lines that are to blame for it."
+        self.log = Log()
+        "The log of an eager step with these breaks: the one with the most operations."
+        self.bare = Log()
+        "The log of an eager step without a break."
+        self._closed: set[Function] = set()
+        "Functions whose code cannot be changed."
+        self._rounds = 0
+
+    @property
+    def handed(self) -> dict[int, Handed]:
+        """Number of a region -> what it hands over, with all regions that have become part of it."""
+        found = {}
+        for number, region in enumerate(self.regions):
+            parts = [handed for inner, handed in self._handed.items() if _holds(region, inner)]
+            private = frozenset(name for part in parts for name in part.private)
+            found[number] = Handed(private, tuple(dict.fromkeys(slot for part in parts for slot in part.slots)))
+        return found
+
+    def blame(self, causes: Sequence[Cause]) -> None:
+        """Make the line of each cause run eagerly. Raises Unplannable if one cannot be cut out, and TargetError."""
+        self.start.put_back()
+        self.bare = watched(self._session, (), {}, self._table)()
+        for cause in self.split.moved(causes, [op.frames for op in self.bare.ops]):
+            self.causes.append(cause)
+            self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
+
+    def _to_blame(self, cause: Cause) -> frozenset[CallSite]:
+        """Return its own line, or the lines of the causes that it follows from, those in its function first."""
+        if not cause.derived:
+            return frozenset([cause.line])
+        roots = [one.line for one in self.causes if not one.derived]
+        near = [line for line in roots if (line.path, line.function) == (cause.line.path, cause.line.function)]
+        return frozenset(near or roots)
+
+    def told(self, cause: Cause) -> Cause:
+        """Return the cause at the target's own lines."""
+        return replace(cause, frames=self.split.original(cause.frames))
+
+    def find(self) -> None:
+        """Settle the breaks. Raises Unplannable and TargetError."""
+        while True:
+            try:
+                logs = self._logs()
+            except Uncuttable as error:
+                self._close(error)
+                continue
+            self.log = max(logs, key=lambda log: sum(op.launches for op in log.ops))
+            found = needs(logs, self.handed, self._assigned)
+            before = (self.regions, self.handed)
+            if found:
+                regions = self.regions
+                for need in found:
+                    self._answer(need, regions)
+                if before == (self.regions, self.handed):
+                    raise Unplannable(f"{found[0].reason}, which no break mends ({_line(found[0].frames)})")
+            elif not self._cheaper():
+                return
+            self._rounds += 1
+            if self._rounds > _MOST_ROUNDS:
+                raise Unplannable(f"the breaks did not settle in {_MOST_ROUNDS} rounds")
+
+    def widen(self, need: Need) -> None:
+        """Widen a break. Raises Unplannable if the break is the whole step already."""
+        before = (self.regions, self.handed)
+        self._answer(need, self.regions)
+        if before == (self.regions, self.handed):
+            raise Unplannable(need.reason)
+
+    def _logs(self) -> list[Log]:
+        session = self._session
+        self.start.put_back()
+        session.channel.phase(f"look at segments, round {self._rounds + 1}")
+        step = watched(session, self.regions, self.handed, self._table)
+        session.seed(FIRST_SEED)
+        session.step()
+        logs = []
+        for k in range(1, REPLAYS + 1):
+            session.put_inputs(k)
+            logs.append(step())
+        return logs
+
+    def _answer(self, need: Need, regions: Sequence[Region]) -> None:
+        region = None if need.region is None else regions[need.region]
+        if need.kind in ("private", "slot") and region is not None and need.name is not None:
+            known = self._handed.get(region, Handed())
+            if need.kind == "private":
+                self._handed[region] = Handed(known.private | {need.name}, known.slots)
+            else:
+                self._handed[region] = Handed(known.private, tuple(dict.fromkeys((*known.slots, need.name))))
+            return
+        cause = Cause(need.code, need.reason, need.frames, derived=True)
+        self.causes.append(cause)
+        if region is None:
+            self._add(need.frames, need.reason, self._to_blame(cause), block=need.kind == "block")
+            return
+        roots = frozenset(line for part, lines in self.parts if _holds(region, part) for line in lines)
+        function = function_with(region)
+        grown: Region | None = None
+        if need.kind == "defined" and need.name is not None:
+            grown = function.defined(region, need.name)
+        elif need.kind == "used" and need.name is not None:
+            grown = function.used(region, need.name)
+        elif need.kind == "around":
+            grown = function.around(region)
+        legal = None if grown is None else function.legal(grown)
+        if legal is None or legal == region:
+            self._add(need.frames[:-1], need.reason, roots)
+        else:
+            self._take(legal)
+            self.parts.append((legal, roots))
+
+    def _close(self, error: Uncuttable) -> None:
+        """Make the calls of a function run eagerly whose code cannot be changed, because it is made anew in every
+        step."""
+        function = function_with(error.region)
+        if function in self._closed:
+            raise Unplannable(str(error))
+        self._closed.add(function)
+        self.regions = tuple(region for region in self.regions if function_with(region) is not function)
+        self.parts = [part for part in self.parts if function_with(part[0]) is not function]
+        for cause in self.causes:
+            if any(function_of(frame) is function for frame in cause.frames):
+                self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
+
+    def _add(self, frames: Sequence[CallSite], reason: str, roots: frozenset[CallSite], block: bool = False) -> None:
+        found = region_of(frames, self._closed)
+        if found is None:
+            raise Unplannable(f"{reason}, and no statement of the step can be cut out for it")
+        region, _ = found
+        if block:
+            function = function_with(region)
+            around = function.around(region)
+            region = (None if around is None else function.legal(around)) or region
+        self._take(region)
+        self.parts.append((region, roots))
+
+    def _take(self, region: Region) -> None:
+        self.regions = merged((*self.regions, region))
+
+    def _cheaper(self) -> bool:
+        """Take wider breaks that cost less; return whether there were any."""
+        chosen = cheaper(self.log, self.regions)
+        for region in chosen:
+            self._take(region)
+        return bool(chosen)
+
+
+def _holds(outer: Region, inner: Region) -> bool:
+    same = (outer.path, outer.function, outer.line) == (inner.path, inner.function, inner.line)
+    return same and outer.first <= inner.first and inner.last <= outer.last
+
+
+def _line(frames: Sequence[CallSite]) -> str:
+    from graphsafe.capture.shared.places import shown
+
+    return f"{shown(frames[-1].path)}:{frames[-1].line}" if frames else "no line"

@@ -1,0 +1,171 @@
+"""Files in which statements are taken apart (`shared/parts.py`), and the way from their lines to those of the target.
+
+Search, captures and emitted code work on these files; the report of a plan has the target's own lines.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from graphsafe.capture.plan.child.causes import Cause
+from graphsafe.capture.plan.child.rewrite import Uncuttable, living, put_in_place
+from graphsafe.capture.plan.shared.parts import calls_on, edits, expression_at, holds, len_of, span_of
+from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, functions_in
+from graphsafe.capture.plan.shared.statements import own_stores
+from graphsafe.capture.shared.places import location, shown
+from graphsafe.report.model import CallSite, Location, Span
+from graphsafe.report.source import file_lines
+
+Frames = tuple[CallSite, ...]
+
+
+def _blamed(function: Function, span: Span) -> Iterator[ast.expr]:
+    """Yield the expression, and if a statement assigns its value to a name, each use of that name: a break that returns
+    a number grows over its uses."""
+    found = expression_at(function, span)
+    if found is None:
+        return
+    yield found
+    for statement in ast.walk(function.node):
+        if isinstance(statement, ast.Assign) and statement.value is found:
+            names = own_stores(statement)
+            for node in ast.walk(function.node):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+                    yield node
+
+
+class Split:
+    """The functions that causes pass through, with the statements on the way taken apart."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._origins: dict[str, tuple[str, tuple[Span, ...]]] = {}
+        "Written file -> the file that it is made from, and the origin of each of its lines."
+        self._written: dict[Function, Function] = {}
+
+    def take_apart(self, causes: Iterable[Cause], whole: Iterable[Cause]) -> None:
+        """Take the statements apart. Functions in `whole` stay as they are, because a capture of a part of them has
+        failed."""
+        marks: dict[Function, set[ast.expr]] = {}
+        for cause in causes:
+            for frame in cause.frames:
+                function = function_of(frame)
+                if function is None:
+                    continue
+                of_function = marks.setdefault(function, set())
+                if frame is not cause.line:
+                    of_function |= set(calls_on(function, frame.line))
+                elif cause.span is not None:
+                    of_function |= set(_blamed(function, cause.span))
+        for cause in whole:
+            for frame in cause.frames:
+                marks.pop(function_of(frame), None)  # type: ignore[arg-type]
+        for path in dict.fromkeys(function.path for function in marks):
+            self._write(path, {one: nodes for one, nodes in marks.items() if one.path == path and living(one, *marks)})
+
+    def _write(self, path: str, marks: Mapping[Function, Set[ast.expr]]) -> None:
+        lines = list(file_lines(path) or ())
+        changes = {function: edits(function, nodes, lines) for function, nodes in marks.items()}
+        changes = {function: found for function, found in changes.items() if found}
+        if not changes:
+            return
+        origins: list[Span] = [(at, 0, at, len(line.encode())) for at, line in enumerate(lines, 1)]
+        for edit in sorted((one for found in changes.values() for one in found), key=lambda one: -one.first):
+            lines[edit.first - 1 : edit.last] = [line.text for line in edit.lines]
+            origins[edit.first - 1 : edit.last] = [line.origin for line in edit.lines]
+        file = self._folder / f"split-{len(self._origins)}" / Path(path).name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogatepass")
+        self._origins[str(file)] = path, tuple(origins)
+        for before, after in zip(functions_in(path), functions_in(str(file)), strict=False):
+            if before in changes and before.name == after.name:
+                with suppress(Uncuttable):
+                    put_in_place(before, after)
+                    self._written[before] = after
+
+    def moved(self, causes: Iterable[Cause], running: Iterable[Frames]) -> list[Cause]:
+        """Return the causes at the lines of the written files. `running` holds the frames of a step's operations there,
+        which show the calls that led to them."""
+        ways: dict[Frames, Frames] = {}
+        for frames in running:
+            for length in range(1, len(frames) + 1):
+                ways.setdefault(self.original(frames[:length]), frames[:length])
+        return [self._moved(cause, ways) for cause in causes]
+
+    def _moved(self, cause: Cause, ways: Mapping[Frames, Frames]) -> Cause:
+        above = cause.frames[:-1]
+        way = ways.get(cause.frames)
+        outer = ways.get(above, tuple(self._place(frame, None) for frame in above)) if way is None else way[:-1]
+        return replace(cause, frames=(*outer, self._place(cause.line, cause.span)), span=None)
+
+    def _place(self, frame: CallSite, span: Span | None) -> CallSite:
+        function = function_of(frame)
+        written = None if function is None else self._written.get(function)
+        if function is None or written is None:
+            return frame
+        origins = self._origins[written.path][1]
+        lines = range(written.line, (written.node.end_lineno or written.line) + 1)
+        expression = None if span is None else expression_at(function, span)
+        if expression is None:  # the statement itself, which follows its parts
+            inside = [line for line in lines if origins[line - 1][0] <= frame.line <= origins[line - 1][2]][-1:]
+        else:
+            inside = [line for line in lines if holds(origins[line - 1], span_of(expression))]
+        line = min(inside, key=lambda line: (len_of(origins[line - 1]), line), default=written.line)
+        return CallSite(written.path, line, frame.function)
+
+    def original(self, frames: Sequence[CallSite]) -> Frames:
+        """Return the frames at the target's own lines."""
+        return tuple(
+            frame
+            if frame.path not in self._origins
+            else CallSite(self._origins[frame.path][0], self._origins[frame.path][1][frame.line - 1][0], frame.function)
+            for frame in frames
+        )
+
+    def path_of(self, path: str) -> str:
+        return self._origins[path][0] if path in self._origins else path
+
+    def location(self, region: Region) -> Location:
+        """Return the place of the statements in the target's file, or of the parts of one."""
+        function = function_with(region)
+        place = function.place(region)
+        statements = [function.node] if place is None else place.statements
+        first, start, last, end = span_of(statements[0])[:2] + span_of(statements[-1])[2:]
+        if region.path in self._origins:
+            path, origins = self._origins[region.path]
+            spans = [origins[line - 1] for line in range(first, last + 1)]
+            head, tail = min(spans)[:2], max(span[2:] for span in spans)
+            text = (file_lines(path) or ("",))[head[0] - 1]
+            start = head[1] or len(text) - len(text.lstrip())
+            first, last, end = head[0], *tail
+        site = CallSite(self.path_of(region.path), region.line, region.function)
+        return location(site, (first, start, last, end))
+
+    def in_words(self, text: str) -> str:
+        """Return a message with the target's lines in place of those of the written files."""
+        for file, (path, origins) in self._origins.items():
+            for name in dict.fromkeys((file, shown(file))):
+                head, *rest = re.split(rf"{re.escape(name)}:(\d+)", text)
+                lines = (origins[int(number) - 1][0] for number in rest[::2])
+                text = head + "".join(
+                    f"{shown(path)}:{line}{after}" for line, after in zip(lines, rest[1::2], strict=True)
+                )
+        return text
+
+    def named(self, function: Function, name: str) -> str:
+        """Return a variable, or the expression of the target's file that it stands for."""
+        if function.path not in self._origins:
+            return name
+        path, origins = self._origins[function.path]
+        made = re.compile(rf"\s*{re.escape(name)} = ")
+        lines = file_lines(function.path) or ()
+        for number in range(function.line, (function.node.end_lineno or function.line) + 1):
+            first, start, last, end = origins[number - 1]
+            if made.match(lines[number - 1]) and name.startswith("part_") and first == last:
+                return (file_lines(path) or ())[first - 1].encode()[start:end].decode()
+        return name

@@ -1,0 +1,106 @@
+"""Describes the values that flow in and out of a break: tensors, and host values that can be compared."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass
+from types import CellType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+UNBOUND = object()
+"The value of a variable that has none."
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """A value as its tensors, in order, and everything else of it that can be compared."""
+
+    tensors: tuple[torch.Tensor, ...]
+    hosts: tuple[Any, ...]
+    """`(path, text)` of plain values and of the structure. Other objects are compared by type only."""
+
+
+def flat(value: Any) -> Flat:
+    tensors: list[torch.Tensor] = []
+    hosts: list[Any] = []
+    for path, leaf in _leaves("", value, 0):
+        if _is_tensor(leaf):
+            tensors.append(leaf)
+            hosts.append((path, "tensor"))
+        elif isinstance(leaf, _PLAIN):
+            hosts.append((path, f"{type(leaf).__name__} {leaf!r}"))
+        elif type(leaf).__module__ == "torch" and type(leaf).__name__ in ("Size", "dtype", "device", "layout"):
+            hosts.append((path, str(leaf)))
+        elif type(leaf).__module__ == "numpy":
+            hosts.append((path, _numpy_text(leaf)))
+        else:
+            hosts.append((path, type(leaf).__qualname__))
+    return Flat(tuple(tensors), tuple(hosts))
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return issubclass(type(value), torch.Tensor)
+
+
+def _numpy_text(value: Any) -> str:
+    try:
+        return f"{value.dtype} {value.shape} {value.tobytes()!r}"
+    except Exception:  # an object array, a module
+        return type(value).__qualname__
+
+
+_DEPTH = 6
+
+
+def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    kind = type(value)
+    if depth < _DEPTH and issubclass(kind, (list, tuple)):
+        yield path, (kind.__name__, len(value)).__repr__()
+        for index, item in enumerate(tuple.__iter__(value) if issubclass(kind, tuple) else list.__iter__(value)):
+            yield from _leaves(f"{path}[{index}]", item, depth + 1)
+    elif depth < _DEPTH and issubclass(kind, dict):
+        yield path, (kind.__name__, len(value)).__repr__()
+        for key, item in list(dict.items(value)):
+            yield from _leaves(f"{path}[{key!r}]" if isinstance(key, _PLAIN) else f"{path}[...]", item, depth + 1)
+    else:
+        yield path, value
+
+
+def cells_of(function: Callable[[], Any], beyond: Set[str] = frozenset()) -> dict[str, CellType]:
+    """The variables that a nested function shares, by name; without `__class__` and those in `beyond`."""
+    code: Any = function.__code__
+    closure: Any = function.__closure__ or ()
+    names = zip(code.co_freevars, closure, strict=True)
+    return {name: cell for name, cell in names if name != "__class__" and name not in beyond}
+
+
+def content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return UNBOUND
+
+
+def put(cell: CellType, value: Any) -> None:
+    if value is not UNBOUND:
+        cell.cell_contents = value
+        return
+    with contextlib.suppress(ValueError):  # it had none
+        del cell.cell_contents
+
+
+def shallow(value: Any) -> Any:
+    """The content of one of the user's containers, to see whether it is changed; None for any other value."""
+    kind = type(value)
+    if kind in (list, set):
+        return kind, tuple(map(id, value))
+    if issubclass(kind, dict):
+        return kind, tuple((id(key), id(item)) for key, item in list(dict.items(value)))
+    return None

@@ -1,0 +1,314 @@
+"""Runs steps eagerly with breaks in place and logs every operation, to find what a capture of the segments would
+freeze.
+
+`freezes.py` compares several such steps on changed inputs. A dispatch mode changes what compiled code launches, so
+nothing here decides; the capture that follows does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphsafe.capture.child.state import reach_of
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.plan.child.modules import ModuleStack
+from graphsafe.capture.plan.child.rewrite import cut
+from graphsafe.capture.plan.child.runtime import Call, Handed
+from graphsafe.capture.plan.child.values import UNBOUND, cells_of, content, flat, shallow
+from graphsafe.capture.plan.shared.regions import function_with
+from graphsafe.capture.shared.frames import frames_under
+from graphsafe.report.model import CallSite
+
+if TYPE_CHECKING:
+    from graphsafe.capture.child.session import Session
+    from graphsafe.capture.plan.shared.regions import Region
+    from graphsafe.optable import OpTable
+
+_SHOWN_VALUES = 64
+"Number of elements up to which the values of a host tensor are compared."
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The place of a tensor, as far as it can be compared with another step."""
+
+    born: int | None
+    "The number of the operation of this step that made it; None for memory from before."
+    address: int | None
+    path: str | None
+    "The path of the state that held it when the step began."
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    size: str
+    "The size and the dtype."
+    strides: tuple[int, ...]
+    offset: int
+    memory: Memory | None
+    values: str | None = None
+    "The values of a small host tensor."
+
+    @property
+    def layout(self) -> tuple[str, tuple[int, ...]]:
+        return self.size, self.strides
+
+
+@dataclass(slots=True)
+class Op:
+    number: int
+    name: str
+    frames: tuple[CallSite, ...]
+    visit: int | None
+    "The visit of a break in which it ran; None for an operation that would be captured."
+    after: int
+    "Number of visits before it."
+    scalars: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+    module: str
+    launches: bool
+    on_device: bool
+    elsewhere: bool
+    "Whether it ran on another GPU."
+    reads: tuple[int, ...]
+    "The storages that it writes."
+    writes: tuple[int, ...]
+    random: bool
+
+
+@dataclass(slots=True)
+class Flow:
+    """A variable of a break, before or after it."""
+
+    hosts: Any
+    arguments: tuple[Argument, ...]
+    persistent: bool
+    "Whether it is a container that the target's state holds, which a break finds again by itself."
+
+
+@dataclass(slots=True)
+class Visit:
+    number: int
+    "The number of the region."
+    frames: tuple[CallSite, ...]
+    "The calls that lead to the break."
+    entered: Mapping[str, Flow]
+    left: Mapping[str, Flow] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+    "Containers among the variables that the break changed, and iterators, which it uses up."
+    handed: frozenset[int] = frozenset()
+    "Storages that it hands over."
+    private: frozenset[int] = frozenset()
+    "Those of them that are copies of the target's own memory."
+
+
+@dataclass
+class Log:
+    """The log of one step."""
+
+    ops: list[Op] = field(default_factory=list)
+    visits: list[Visit] = field(default_factory=list)
+    paths: Mapping[int, str] = field(default_factory=dict)
+    "Storage -> path of the state that holds it at the end of the step."
+    births: dict[int, int] = field(default_factory=dict)
+    "Storage -> number of the operation that made it."
+
+
+def watched(
+    session: Session, regions: Sequence[Region], handed: Mapping[int, Handed], ops: OpTable
+) -> Callable[[], Log]:
+    """Return a function that runs one step on the current inputs and returns its log."""
+
+    def run() -> Log:
+        return _Watch(session, handed, ops).run(regions)
+
+    return run
+
+
+class _Watch:
+    def __init__(self, session: Session, handed: Mapping[int, Handed], ops: OpTable) -> None:
+        self._session = session
+        self._handed = handed
+        self._table = ops
+        self.log = Log()
+        self._inside: int | None = None
+        self._is_handing = False
+        self._alive: list[Any] = []
+        self._modules = ModuleStack(session.subject)
+        self._before: dict[int, str] = {}
+        self._containers: set[int] = set()
+        self._regions: Sequence[Region] = ()
+        self._thread = threading.get_ident()
+
+    def run(self, regions: Sequence[Region]) -> Log:
+        session = self._session
+        self._regions = regions
+        with outside_modes():
+            reach = reach_of(session.subject)
+            self._before = {key: path for path, tensor in reach.tensors.items() for key in self._keys(tensor)}
+            self._containers = {id(held) for held in (*reach.sized.values(), *reach.tuples.values())}
+        with session.device.capture_stream(), cut(regions, self._visit), self._modules.watched(), _Ops(self):
+            session.step()
+        with outside_modes():
+            after = reach_of(session.subject)
+            self.log.paths = {key: path for path, tensor in after.tensors.items() for key in self._keys(tensor)}
+        self._alive.clear()
+        return self.log
+
+    def _visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
+        if self._inside is not None:
+            return eager()
+        beyond = function_with(self._regions[number]).nonlocals
+        cells = cells_of(eager, beyond)
+        before = {name: content(cell) for name, cell in cells.items()}
+        frames = frames_under(self._thread)
+        read = {name: value for name, value in before.items() if self._reads(number, name)}
+        visit = Visit(number, frames, {name: self._flow(value) for name, value in read.items()})
+        shapes = {name: shallow(value) for name, value in before.items() if id(value) not in self._containers}
+        self._inside = len(self.log.visits)
+        self.log.visits.append(visit)
+        try:
+            call = Call(number, eager, outputs, self._handed.get(number, Handed()), self._session, beyond)
+            result = call.run(self._handing)
+        finally:
+            self._inside, self._is_handing = None, False
+        visit.changed = tuple(
+            name
+            for name, shape in shapes.items()
+            if shape != shallow(before[name]) or isinstance(before[name], Iterator)
+        )
+        results = {**{name: content(cells[name]) for name in outputs if name in cells}, "return": result}
+        visit.left = {name: self._flow(value) for name, value in results.items()}
+        kept = [tensor for value in results.values() for tensor in flat(value).tensors]
+        kept += [tensor for tensor in call.held.values() if tensor is not None]
+        with outside_modes():
+            visit.handed = frozenset(key for tensor in kept for key in self._keys(tensor))
+            own = [tensor for name in call.handed.private for tensor in flat(results.get(name)).tensors]
+            visit.private = frozenset(key for tensor in own for key in self._keys(tensor))
+        return result
+
+    def _reads(self, number: int, name: str) -> bool:
+        region = self._regions[number]
+        return function_with(region).reads(region, name)
+
+    def _handing(self) -> None:
+        """Stop logging while the break hands values over: those copies are no work of the step."""
+        self._is_handing = True
+
+    def _flow(self, value: Any) -> Flow:
+        if value is UNBOUND:
+            return Flow("unbound", (), False)
+        parts = flat(value)
+        with outside_modes():
+            arguments = tuple(self.argument(tensor) for tensor in parts.tensors)
+        return Flow(parts.hosts, arguments, id(value) in self._containers)
+
+    def note(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """Log an operation. Its results are kept alive until the step ends, so that no address occurs twice."""
+        name = func._schema.name
+        inputs = flat((args, kwargs))
+        outputs = flat(result).tensors
+        device = self._session.device
+        tensors = (*inputs.tensors, *outputs)
+        on_device = any(device.is_on_device(tensor) for tensor in tensors)
+        elsewhere = any(device.is_on_another(tensor) for tensor in tensors)
+        with torch._C.DisableTorchFunction():
+            reads = tuple(key for tensor in inputs.tensors for key in self._keys(tensor))
+            number = len(self.log.ops)
+            arguments = tuple(self.argument(tensor) for tensor in inputs.tensors)
+            for tensor in outputs:
+                for key in self._keys(tensor):
+                    if key not in reads and key not in self._before:
+                        self.log.births.setdefault(key, number)
+        frames = frames_under(self._thread)
+        entry = self._table.aten(name, func._overloadname)
+        views = bool(outputs) and all(key in reads for tensor in outputs for key in self._keys(tensor))
+        mutable = func._schema.is_mutable
+        launches = (entry is None or entry.launches) and (mutable or not views)
+        self.log.ops.append(
+            Op(
+                number=number,
+                name=name,
+                frames=frames,
+                visit=self._inside,
+                after=len(self.log.visits),
+                scalars=tuple(f"{path}={text}" for path, text in inputs.hosts),
+                arguments=arguments,
+                module=self._modules.current,
+                launches=launches and (on_device or elsewhere) and not self._is_handing,
+                on_device=on_device,
+                elsewhere=elsewhere,
+                reads=reads,
+                writes=self._written(func, args, kwargs) if mutable else (),
+                random=torch.Tag.nondeterministic_seeded in func.tags,
+            )
+        )
+
+    def _written(self, func: Any, args: Any, kwargs: Any) -> tuple[int, ...]:
+        found: list[int] = []
+        for position, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                value = args[position] if position < len(args) else kwargs.get(argument.name)
+                found += [key for tensor in flat(value).tensors for key in self._keys(tensor)]
+        return tuple(found)
+
+    def argument(self, tensor: torch.Tensor) -> Argument:
+        try:
+            offset, strides = int(tensor.storage_offset()), tensor.stride()
+        except RuntimeError:  # sparse or nested
+            offset, strides = 0, ()
+        size = f"{tensor.dtype} {tuple(tensor.shape)}"
+        keys = self._keys(tensor)
+        if not self._session.device.is_on_device(tensor):
+            small = tensor.numel() <= _SHOWN_VALUES and not tensor.is_meta and tensor.layout == torch.strided
+            from_before = bool(keys) and keys[0] in self._before
+            values = str(tensor.detach().tolist()) if small and not from_before and _is_host(tensor) else None
+            return Argument(size, strides, offset, None, values)
+        if not keys:
+            return Argument(size, strides, offset, None)
+        born = self.log.births.get(keys[0])
+        address = None if born is not None else _address(tensor)
+        return Argument(size, strides, offset, Memory(born, address, self._before.get(keys[0])))
+
+    def _keys(self, tensor: torch.Tensor) -> tuple[int, ...]:
+        try:
+            storage = tensor.untyped_storage()
+        except (RuntimeError, NotImplementedError):
+            return ()
+        self._alive.append(storage)
+        return (int(storage._cdata),)
+
+
+def _address(tensor: torch.Tensor) -> int | None:
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except RuntimeError:
+        return None
+
+
+def _is_host(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    supports_higher_order_operators = True
+
+    def __init__(self, watch: _Watch) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._watch = watch
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(func, torch._ops.OpOverload):
+            self._watch.note(func, args, kwargs or {}, result)
+        return result

@@ -1,0 +1,95 @@
+"""Runs children until a plan is verified or proven impossible, and puts the answer into the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from graphsafe.capture.answers.plan import SegmentFailure
+from graphsafe.capture.shared.places import location, shown, site
+from graphsafe.report.probes import Probes
+
+Data = Mapping[str, Any]
+
+KEYS = (
+    "verified",
+    "reason",
+    "coverage",
+    "operations",
+    "eager_ms",
+    "planned_ms",
+    "ideal_ms",
+    "pool_bytes",
+    "segments",
+    "modules",
+    "fixes",
+    "guards",
+)
+
+
+def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
+    """The failures that the next child starts from: a repeated failure is blamed one call further out."""
+    frames = failure.frames
+    while frames and any(one.frames == frames for one in known):
+        frames = frames[:-1]
+    return [*known, SegmentFailure(failure.message, frames)]
+
+
+def reported(reported: Data) -> dict[str, Any]:
+    """Return a planning child's answer in the form of the report."""
+    plan: dict[str, Any] = {
+        **dict.fromkeys(KEYS),
+        "verified": False,
+        "segments": [],
+        "modules": [],
+        "fixes": [],
+        "guards": [],
+    }
+    plan |= {key: reported[key] for key in KEYS if key in reported}
+    plan["segments"] = [_segment(segment) for segment in plan["segments"]]
+    plan["fixes"] = [_fix(fix) for fix in plan["fixes"]]
+    return plan
+
+
+def whole(probes: Probes) -> dict[str, Any]:
+    """The plan of a step that is ready: one graph."""
+    took = probes.timing.graph_ms
+    segment = {
+        "kind": "graph",
+        "operations": None,
+        "kernels": sum((probes.capture.nodes or {}).values()),
+        "ms": took,
+        "module": "",
+        "location": None,
+        "code": None,
+        "reason": None,
+    }
+    plan: dict[str, Any] = {
+        **dict.fromkeys(KEYS),
+        "verified": True,
+        "reason": "the step is ready: one graph",
+        "coverage": 1.0,
+    }
+    plan |= {"eager_ms": probes.timing.eager_ms, "planned_ms": took, "ideal_ms": took, "segments": [segment]}
+    plan |= {"pool_bytes": probes.memory.pool_bytes, "modules": [], "fixes": [], "guards": []}
+    return plan
+
+
+def _segment(segment: Data) -> dict[str, Any]:
+    keys = ("kind", "operations", "kernels", "ms", "module", "code")
+    cause = next(iter(segment["causes"]), None)
+    where = "" if cause is None else f" ({_at(cause)})"
+    reason = None if segment["reason"] is None else f"{segment['reason']}{where}"
+    return {**{key: segment[key] for key in keys}, "location": segment["location"], "reason": reason}
+
+
+def _at(cause: Data) -> str:
+    frame = cause["frames"][-1]
+    return f"{shown(frame['path'])}:{frame['line']}"
+
+
+def _fix(fix: Data) -> dict[str, Any]:
+    place = asdict(location(site(fix["cause"]["frames"][-1]), None))
+    keys = ("coverage", "together", "planned_ms")
+    return {"code": fix["code"], "location": place, **{key: fix[key] for key in keys}}

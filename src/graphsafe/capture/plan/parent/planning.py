@@ -1,0 +1,170 @@
+"""Plans one step: which children search, what they learn from each other, and the code that applies the plan."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.answers.own_graphs import Marks
+from graphsafe.capture.answers.plan import Checked, Emitted, Learned, Planned, SegmentFailure
+from graphsafe.capture.parent.attempts import until_nothing_is_learned
+from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
+from graphsafe.capture.plan.parent.answer import learned, reported, whole
+from graphsafe.capture.plan.shared.marks import CODE, marks
+from graphsafe.capture.shared.job import Job, forget, write_told
+from graphsafe.capture.shared.places import listed_places
+from graphsafe.files import write_atomically
+from graphsafe.report.model import CallSite, Limit
+from graphsafe.report.probes import Probes
+from graphsafe.report.probes.step import Compiled
+from graphsafe.report.text import count
+from graphsafe.report.verdict import verdict
+
+if TYPE_CHECKING:
+    from graphsafe.capture.parent.supervision.child_process import Child
+    from graphsafe.capture.request import CaptureRequest
+
+Data = Mapping[str, Any]
+
+_MOST_CHILDREN = 8
+"Number of children that plan in turn, each from the failures of captures before it."
+
+
+class Planning:
+    """The planning of one step. `plan()` returns the plan as a report has it, or None if nothing was planned; `limits`
+    then says why."""
+
+    def __init__(
+        self,
+        request: CaptureRequest,
+        folder: Path,
+        job: Callable[[str], Job],
+        run: Callable[[Job], Child],
+        probes: Probes,
+        own_replays: Sequence[Sequence[CallSite]],
+        unvaried: Sequence[str],
+    ) -> None:
+        """`run` runs a child and notes how it ended; `own_replays`: the calls at which the step replays graphs of its
+        own; `unvaried`: inputs that keep their values."""
+        self._request = request
+        self._folder = folder
+        self._job = job
+        self._run = run
+        self._probes = probes
+        self._own_replays = own_replays
+        self._unvaried = unvaried
+        self.limits: list[Limit] = []
+        self.judged = verdict(probes)
+        self.marks = Marks()
+        "The plan's judgement of the target's marks."
+
+    def plan(self) -> dict[str, Any] | None:
+        judged = self.judged
+        if judged == "ready":
+            return self._without_code(whole(self._probes))
+        if judged == "inconclusive" or self._request.warmup < 2:
+            why = "it needs two steps of warm-up" if judged == "not-ready" else "whether the step is ready is not known"
+            self._limit("plan", f"nothing was planned: {why}")
+            return self._without_code(None)
+        if self._own_replays:
+            places = listed_places(self._own_replays)
+            why = f"the step replays graphs of its own ({places}), which no reference checks: give what they capture"
+            return self._without_code(reported({"reason": why}))
+        child = self._search()
+        told, end = child.told, child.ended
+        plan = dict(told[Planned].plan)
+        if not end.by_itself:
+            plan["reason"] = f"planning: {end.why}"
+        elif end.how == "target":
+            plan["reason"] = f"planning failed: {end.why}"
+        self.marks = told[Marks]
+        found = reported(plan)
+        found["guards"] += [f"`{path}` kept its values in all steps that were tried" for path in self._unvaried]
+        if not plan.get("verified"):
+            return self._without_code(found)
+        if self._request.emit is not None or self._request.check:
+            self._emit(found, told[Emitted])
+        return found
+
+    def _without_code(self, plan: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return the plan; a limit says why there is no code for it, if code was asked for."""
+        if self._request.emit is not None:
+            why = "there is no plan" if plan is None else str(plan["reason"])
+            self._limit("emit", f"no code was written: {why}")
+        return plan
+
+    def _search(self) -> Child:
+        def plan(failures: Sequence[SegmentFailure]) -> Child:
+            known: list[SegmentFailure] = []
+            for failure in failures:
+                known = learned(known, failure)
+            write_told(self._folder, "learned", Learned(tuple(known)))
+            forget(self._job("plan"))
+            return self._run(self._job("plan"))
+
+        return until_nothing_is_learned(_MOST_CHILDREN, plan, _taught_by)
+
+    def _emit(self, plan: Data, code: Emitted) -> None:
+        """Write the code that applies the plan, once it has run. A limit says why it is not written."""
+        request = self._request
+        text = code.text if request.emit_for is None else marks(plan, request.emit_for)
+        if text is None:
+            self._limit("emit", f"no code was written: {code.why_not}")
+            return
+        if request.emit_for is None:
+            why = self._checked(text)
+            if why is not None:
+                self._limit("emit", why if request.emit is None else f"no code was written: {why}")
+                return
+        if request.emit is not None:
+            write_atomically(request.emit, text)
+
+    def _checked(self, text: str) -> str | None:
+        """Return the reason against the code, or None. The code is run if breakable-cuda-graphs is installed."""
+        if importlib.util.find_spec("breakable_cuda_graphs") is None:
+            why = "the code was compiled and not run: breakable-cuda-graphs is not installed"
+            self._limit("emit", f'{why} (pip install "graphsafe[plan]")')
+            return None
+        (self._folder / CODE).write_text(text, encoding="utf-8")
+        child = self._run(self._job("check"))
+        checked = child.told.get(Checked)
+        return child.ended.why if checked is None else checked.reason
+
+    def _limit(self, kind: str, why: str) -> None:
+        self.limits.append(Limit(kind, self._request.called, why))
+
+
+def _taught_by(child: Child) -> SegmentFailure | None:
+    """Return the failed capture of a segment; None if there is a plan, or nothing that another child could use."""
+    failure = child.told.get(SegmentFailure)
+    return None if failure is None or not failure.frames or ran_out_of_memory(failure) else failure
+
+
+def of_plain_step(plan: dict[str, Any] | None, what: str) -> dict[str, Any] | None:
+    """The plan of the step without its own graphs, in the words of a plan beside another step."""
+    if plan is None:
+        return None
+    reason = plan["reason"]
+    return {**plan, "reason": f"of the step without {what}" + (f": {reason}" if reason else "")}
+
+
+def compiled_text(compiled: Compiled, plan: Data | None) -> str:
+    """Say in one sentence what ran from Inductor's graphs, and what a plan covers beside it."""
+    parts = []
+    if compiled.kernels and compiled.from_graphs is not None:
+        share = compiled.from_graphs / compiled.kernels
+        parts.append(f"{share:.0%} of the compiled step's {compiled.kernels} kernels ran from CUDA graphs")
+    counters: Mapping[str, Any] = compiled.counters
+    parts.append(f"Inductor skipped {count(counters['cudagraph_skips'], 'graph')}")
+    if counters["cudagraph_partitions"]:
+        parts.append(f"made {count(counters['cudagraph_partitions'], 'partition')}")
+    if compiled.captures_after_warmup:
+        parts.append(f"recorded {count(compiled.captures_after_warmup, 'graph')} anew after the warm-up")
+    if compiled.sizes:
+        parts.append(f"recorded for {count(len(compiled.sizes), 'size')} of dynamic shapes")
+    if plan is not None and plan["coverage"] is not None:
+        state = "verified" if plan["verified"] else "not verified"
+        parts.append(f"a plan of the plain step covers {plan['coverage']:.0%} of its operations, {state}")
+    return ", ".join(parts)

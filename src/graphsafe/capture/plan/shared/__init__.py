@@ -1,0 +1,1 @@
+"""Functions, statements and marks in source, for both sides of planning."""

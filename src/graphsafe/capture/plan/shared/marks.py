@@ -1,0 +1,42 @@
+"""Writes a plan as marks in an engine's own terms: which functions to decorate, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+CODE = "emitted.py"
+"The file with emitted code, in the folder that the children share."
+
+ENGINES: Mapping[str, tuple[str, str, str]] = {
+    "vllm": (
+        "vLLM, with VLLM_USE_BREAKABLE_CUDAGRAPH=1",
+        "from vllm.compilation.breakable_cudagraph import eager_break_during_capture",
+        "@eager_break_during_capture",
+    ),
+    "sglang": (
+        "SGLang, with the breakable backend of its CUDA graphs",
+        "from sglang.srt.model_executor.runner_backend_utils.breakable_cuda_graph import eager_on_graph",
+        "@eager_on_graph(True)",
+    ),
+}
+"Engine -> its title, the import, and the mark."
+
+
+def marks(plan: Mapping[str, Any], engine: str) -> str:
+    """Return the marks to set, as text. Marked functions must not return a tensor that a graph goes on using."""
+    name, line, mark = ENGINES[engine]
+    code = [f"# For {name}", "#", f"# {line}", "#"]
+    code.append("# Functions so marked have to write their results into tensors that they are given.")
+    seen = set()
+    for segment in plan["segments"]:
+        place = segment["location"]
+        if place is None or (place["path"], place["line"]) in seen:
+            continue
+        seen.add((place["path"], place["line"]))
+        lines = f"line {place['line']}"
+        if place["end_line"] != place["line"]:
+            lines = f"lines {place['line']} to {place['end_line']}"
+        code += ["", f"# {segment['code']}: {segment['reason']}", f"{mark}  # {place['path']}, {lines} of"]
+        code.append(f"# {place['function']}: the function if that is all of it, else a function of its own for them")
+    return "\n".join(code) + "\n"

@@ -1,0 +1,263 @@
+"""Statements taken apart: each operation on the way to a marked expression gets a line of its own, in the order in
+which they run, so that a break can be a part of a statement.
+
+`return self.head(x * scale_of(x))` with `scale_of(x)` marked becomes `part_1 = scale_of(x)`, `part_2 = x * part_1` and
+`return self.head(part_2)`. A branch or the body of a comprehension stays in the line that decides whether it runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+
+from graphsafe.capture.plan.shared.regions import Function
+from graphsafe.capture.plan.shared.statements import blocks_of, jumps, within
+from graphsafe.report.model import Span
+
+_INDENT = "    "
+_WORK = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.IfExp, ast.BoolOp)
+_TRANSPARENT = (ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.keyword, ast.Slice)
+"Expressions whose parts are operands of the expression around them."
+_OPERANDS: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.Call: ("func", "args", "keywords"),
+    ast.Subscript: ("value", "slice"),
+    ast.BinOp: ("left", "right"),
+    ast.UnaryOp: ("operand",),
+    ast.Compare: ("left", "comparators"),
+    ast.IfExp: ("test",),
+    ast.Attribute: ("value",),
+    ast.Tuple: ("elts",),
+    ast.List: ("elts",),
+    ast.Starred: ("value",),
+    ast.keyword: ("value",),
+    ast.Slice: ("lower", "upper", "step"),
+}
+"The fields that always run before the expression itself, in the order in which they run."
+_ORDERED = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    text: str
+    origin: Span
+    "The expression or statement that the line comes from."
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A replacement of the lines `first` to `last` of a file."""
+
+    first: int
+    last: int
+    lines: tuple[Line, ...]
+
+
+def span_of(node: ast.stmt | ast.expr) -> Span:
+    return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+
+
+def holds(outer: Span, inner: Span) -> bool:
+    return outer[:2] <= inner[:2] and inner[2:] <= outer[2:]
+
+
+def expression_at(function: Function, span: Span) -> ast.expr | None:
+    """Return the smallest expression of the function that holds the span; for an `if` or `assert` its condition."""
+    held = [node for node in ast.walk(function.node) if isinstance(node, ast.expr) and holds(span_of(node), span)]
+    tests = [
+        node.test
+        for node in ast.walk(function.node)
+        if isinstance(node, (ast.If, ast.While, ast.Assert)) and span_of(node) == span
+    ]
+    return min([*held, *tests], key=lambda node: len_of(span_of(node)), default=None)
+
+
+def len_of(span: Span) -> tuple[int, int]:
+    return span[2] - span[0], span[3] - span[1]
+
+
+def calls_on(function: Function, line: int) -> Iterator[ast.expr]:
+    """The calls of the innermost statement that runs this line, those of the blocks in it left out."""
+    region = function.statement_at(line)
+    place = None if region is None else function.place(region)
+    for statement in () if place is None else place.statements:
+        inner = {id(node) for block in blocks_of(statement) for node in within(block)}
+        yield from (node for node in within([statement]) if isinstance(node, ast.Call) and id(node) not in inner)
+
+
+def edits(function: Function, marked: Set[ast.expr], lines: Sequence[str]) -> list[Edit]:
+    """Return the changes to the function's file, whose lines these are. Statements that share a line get one each."""
+    return list(_Apart(function, marked, lines).of_block(function.node, function.body))
+
+
+class _Apart:
+    def __init__(self, function: Function, marked: Set[ast.expr], lines: Sequence[str]) -> None:
+        self._function = function
+        self._marked = {id(node) for node in marked}
+        self._lines = lines
+        self._taken = {node.id for node in ast.walk(function.node) if isinstance(node, ast.Name)}
+        self._parts: list[tuple[str, ast.expr]] = []
+        "The parts of the statement that is being written."
+
+    def of_block(self, owner: ast.stmt, block: Sequence[ast.stmt]) -> Iterator[Edit]:
+        groups: list[list[ast.stmt]] = []
+        "Statements that share lines."
+        for statement in block:
+            if groups and (groups[-1][-1].end_lineno or 0) >= statement.lineno:
+                groups[-1].append(statement)
+            else:
+                groups.append([statement])
+        for group in groups:
+            before = _cut(self._lines[group[0].lineno - 1], 0, group[0].col_offset)
+            if before.strip():
+                if not self._has_mark(_head_of(owner)):  # otherwise it is written with its head
+                    yield self._beside_head(group, before)
+            elif len(group) > 1:
+                written = [line for statement in group for line in self._written(statement, before)]
+                yield Edit(group[0].lineno, _end(group[-1]), tuple(written))
+            else:
+                yield from self._of_statement(group[0], before)
+
+    def _beside_head(self, group: Sequence[ast.stmt], before: str) -> Edit:
+        indent = before[: len(before) - len(before.lstrip())]
+        first = group[0].lineno
+        head = Line(before.rstrip(), (first, len(indent), first, len(before.rstrip())))
+        body = [line for statement in group for line in self._written(statement, indent + _INDENT)]
+        return Edit(first, _end(group[-1]), (head, *body))
+
+    def _of_statement(self, statement: ast.stmt, indent: str) -> Iterator[Edit]:
+        blocks = blocks_of(statement)
+        if not blocks:
+            written = self._written(statement, indent)
+            if self._parts:
+                yield Edit(statement.lineno, _end(statement), tuple(written))
+            return
+        head = _head_of(statement)
+        # There is no room for lines before an `elif`.
+        is_elif = self._lines[statement.lineno - 1].lstrip().startswith("elif")
+        if head is not None and not is_elif and self._has_mark(head):
+            yield from self._of_head(statement, head, blocks[0], indent)
+        for block in blocks:
+            yield from self.of_block(statement, block)
+
+    def _of_head(self, statement: ast.stmt, head: ast.expr, body: Sequence[ast.stmt], indent: str) -> Iterator[Edit]:
+        self._parts = []
+        residual = self._residual(head)
+        if isinstance(statement, ast.If):
+            ends = self._function.body[-1] is statement
+            leaves = jumps([statement]) or any(isinstance(node, ast.Return) for node in within([statement]))
+            if leaves and not ends:
+                # The rest of the function is the other branch, so the break is the decision alone.
+                residual = self._hoisted(ast.copy_location(_truth_of(residual), head))
+            top: ast.stmt = ast.If(residual, [ast.Pass()], [])
+        else:
+            assert isinstance(statement, ast.For)
+            top = ast.For(statement.target, residual, [ast.Pass()], [])
+        if not self._parts:
+            return
+        text = ast.unparse(ast.fix_missing_locations(top)).partition("\n")[0]
+        written = [*self._part_lines(indent), Line(indent + text, span_of(statement))]
+        last = body[0].lineno - 1
+        if _cut(self._lines[last], 0, body[0].col_offset).strip():
+            written += [line for inner in body for line in self._as_it_stands(inner, indent + _INDENT)]
+            last = _end(body[-1])
+        yield Edit(statement.lineno, last, tuple(written))
+
+    def _has_mark(self, node: ast.AST | None) -> bool:
+        return node is not None and any(id(one) in self._marked for one in within([node]))
+
+    def _written(self, statement: ast.stmt, indent: str) -> list[Line]:
+        """Return the lines of a statement without blocks."""
+        self._parts = []
+        field = "test" if isinstance(statement, ast.Assert) else "value"
+        value: ast.expr | None = getattr(statement, field, None)
+        if (
+            value is None
+            or not self._has_mark(value)
+            or any(isinstance(node, _ORDERED) for node in ast.walk(statement))
+        ):
+            return self._as_it_stands(statement, indent)
+        changed = copy.copy(statement)
+        setattr(changed, field, self._residual(value))
+        try:
+            text = ast.unparse(ast.fix_missing_locations(changed))
+            return [*self._part_lines(indent), Line(indent + text, span_of(statement))]
+        except ValueError:  # an f-string that cannot be written in one line
+            self._parts = []
+            return self._as_it_stands(statement, indent)
+
+    def _as_it_stands(self, statement: ast.stmt, indent: str) -> list[Line]:
+        first, start, last, end = span_of(statement)
+        texts = [self._lines[line - 1] for line in range(first, last + 1)]
+        texts[-1] = _cut(texts[-1], 0, end)
+        texts[0] = indent + _cut(texts[0], start, None)
+        return [Line(text, span_of(statement)) for text in texts]
+
+    def _part_lines(self, indent: str) -> list[Line]:
+        return [Line(f"{indent}{name} = {ast.unparse(node)}", span_of(node)) for name, node in self._parts]
+
+    def _hoisted(self, node: ast.expr) -> ast.expr:
+        name = next(f"part_{number}" for number in range(1, 10**6) if f"part_{number}" not in self._taken)
+        self._taken.add(name)
+        self._parts.append((name, node))
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def _residual(self, node: ast.expr) -> ast.expr:
+        """Return the expression over the names of its hoisted operands, or itself if nothing in it is marked."""
+        if not self._has_mark(node):
+            return node
+        # The operation that asks for the truth of an operand reads it, so the operand stays in its line.
+        truth = isinstance(node, ast.IfExp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
+        changed = copy.copy(node)
+        if isinstance(node, ast.Compare) and len(node.comparators) > 1:
+            return node
+        if isinstance(node, ast.BoolOp):
+            changed.values = [self._residual(node.values[0]), *node.values[1:]]  # type: ignore[attr-defined]
+        for field in _OPERANDS.get(type(node), ()):
+            held = getattr(node, field)
+            if isinstance(held, list):
+                setattr(changed, field, [self._operand(one) for one in held])
+            elif held is not None:
+                setattr(changed, field, self._residual(held) if truth else self._operand(held))
+        return changed
+
+    def _operand(self, node: ast.expr) -> ast.expr:
+        if isinstance(node, _TRANSPARENT):
+            changed = copy.copy(node)
+            for field in _OPERANDS[type(node)]:
+                held = getattr(node, field)
+                if isinstance(held, list):
+                    setattr(changed, field, [self._operand(one) for one in held])
+                elif held is not None:
+                    setattr(changed, field, self._operand(held))
+            return changed
+        if not any(map(_works, within([node]))):
+            return node
+        residual = self._residual(node)
+        return self._hoisted(residual) if isinstance(node, _WORK) or residual is node else residual
+
+
+def _works(node: ast.AST) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return not isinstance(node.operand, ast.Constant)
+    return isinstance(node, _WORK) and not (isinstance(node, ast.Call) and ast.unparse(node) == "super()")
+
+
+def _truth_of(test: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name("bool", ast.Load()), [test], [])
+
+
+def _head_of(statement: ast.stmt) -> ast.expr | None:
+    if isinstance(statement, ast.If):
+        return statement.test
+    return statement.iter if isinstance(statement, ast.For) else None
+
+
+def _end(statement: ast.stmt) -> int:
+    return statement.end_lineno or statement.lineno
+
+
+def _cut(text: str, start: int, end: int | None) -> str:
+    """Return a part of a line, by columns as `ast` counts them, in UTF-8 bytes."""
+    return text.encode("utf-8", "surrogatepass")[start:end].decode("utf-8", "surrogatepass")

@@ -1,0 +1,353 @@
+"""Ranges of statements that can be cut out of a function and run eagerly, as a person would choose them.
+
+A region is one or several whole statements of one block. It only ever grows: over the statement around it, up to the
+whole body of its function.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+
+from graphsafe.capture.plan.shared.statements import (
+    LOOPS,
+    begin,
+    blocks_of,
+    covers,
+    jumps,
+    own_loads,
+    own_stores,
+    stores_in,
+    within,
+)
+from graphsafe.report.model import CallSite
+from graphsafe.report.source import file_lines
+
+_UNCUTTABLE = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
+_INLINED = (".<listcomp>", ".<genexpr>", ".<dictcomp>", ".<setcomp>")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Region:
+    path: str
+    function: str
+    "The function's qualified name, without `<locals>`."
+    line: int
+    "The line where the function begins, decorators included, as its code object says."
+    first: int
+    "The first line of the first statement."
+    last: int
+    "The first line of the last one."
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of a region in the tree of its file."""
+
+    block: list[ast.stmt]
+    start: int
+    stop: int
+
+    @property
+    def statements(self) -> list[ast.stmt]:
+        return self.block[self.start : self.stop]
+
+
+class Function:
+    """One function of a source file."""
+
+    def __init__(self, path: str, name: str, node: ast.FunctionDef, owner: str | None) -> None:
+        self.path = path
+        self.name = name
+        self.node = node
+        self.owner = owner
+        "The class around it, or None."
+        self._read: dict[tuple[Region, str], bool] = {}
+        self.line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+    @functools.cached_property
+    def _outer(self) -> dict[int, tuple[list[ast.stmt], int, ast.stmt | None]]:
+        """Statement -> its block, its index there, and the statement around that block."""
+        found: dict[int, tuple[list[ast.stmt], int, ast.stmt | None]] = {}
+        left: list[tuple[list[ast.stmt], ast.stmt | None]] = [(self.body, None)]
+        while left:
+            block, around = left.pop()
+            for index, statement in enumerate(block):
+                found[id(statement)] = (block, index, around)
+                left += [(inner, statement) for inner in blocks_of(statement)]
+        return found
+
+    @functools.cached_property
+    def nonlocals(self) -> frozenset[str]:
+        """Variables of an enclosing function that it assigns: state that a break finds again by itself."""
+        found = [node.names for node in ast.walk(self.node) if isinstance(node, ast.Nonlocal)]
+        return frozenset(name for names in found for name in names)
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        return self.node.body
+
+    def whole(self) -> Region:
+        return self._region(Place(self.body, 0, len(self.body)))
+
+    def is_whole(self, region: Region) -> bool:
+        return region == self.whole()
+
+    def _region(self, place: Place) -> Region:
+        chosen = place.statements
+        return Region(self.path, self.name, self.line, begin(chosen[0]), begin(chosen[-1]))
+
+    def place(self, region: Region) -> Place | None:
+        for statement_block in self._blocks():
+            starts = [begin(statement) for statement in statement_block]
+            if region.first in starts and region.last in starts:
+                return Place(statement_block, starts.index(region.first), _last_index(starts, region.last) + 1)
+        return None
+
+    def _blocks(self) -> Iterator[list[ast.stmt]]:
+        left = [self.body]
+        while left:
+            block = left.pop(0)
+            yield block
+            left += [inner for statement in block for inner in blocks_of(statement)]
+
+    def statement_at(self, line: int) -> Region | None:
+        """The innermost statement that runs this line. For a line in the head of an `if` or a loop this is the whole
+        statement."""
+        block, found = self.body, None
+        while block:
+            held = next((s for s in block if begin(s) <= line <= (s.end_lineno or s.lineno)), None)
+            if held is None:
+                break
+            index = block.index(held)
+            found = Place(block, index, index + 1)
+            block = next((inner for inner in blocks_of(held) if covers(inner, line)), [])
+        return None if found is None else self._region(found)
+
+    def around(self, region: Region) -> Region | None:
+        """The statement around the region's block; the function's whole body at its outermost block; None beyond
+        that."""
+        place = self.place(region)
+        if place is None or self.is_whole(region):
+            return None
+        around = self._outer[id(place.statements[0])][2]
+        if around is None:
+            return self.whole()
+        block, index, _ = self._outer[id(around)]
+        return self._region(Place(block, index, index + 1))
+
+    def hull(self, one: Region, other: Region) -> Region:
+        """The smallest range of one block that holds both."""
+        ways = [self._way(region) for region in (one, other)]
+        for block, start, stop in ways[0]:
+            for second, head, end in ways[1]:
+                if second is block:
+                    return self._region(Place(block, min(start, head), max(stop, end)))
+        return self.whole()
+
+    def _way(self, region: Region) -> list[tuple[list[ast.stmt], int, int]]:
+        place = self.place(region)
+        if place is None:
+            return [(self.body, 0, len(self.body))]
+        way = [(place.block, place.start, place.stop)]
+        around = self._outer[id(place.statements[0])][2]
+        while around is not None:
+            block, index, outer = self._outer[id(around)]
+            way.append((block, index, index + 1))
+            around = outer
+        return way
+
+    def legal(self, region: Region) -> Region | None:
+        """The region, grown until no jump leaves it; None if the function cannot be cut there at all."""
+        while True:
+            place = self.place(region)
+            if place is None:
+                return None
+            inside = list(within(place.statements))
+            if any(isinstance(node, _UNCUTTABLE) for node in inside):
+                return None
+            if jumps(place.statements):
+                wider = self.around(region)
+            elif any(isinstance(node, ast.Return) for node in inside) and not self.ends(place):
+                at_top = place.block is self.body
+                wider = self._region(Place(self.body, place.start, len(self.body))) if at_top else self.around(region)
+            else:
+                return region
+            if wider is None:
+                return None
+            region = wider
+
+    def ends(self, place: Place) -> bool:
+        """Return whether the function ends with this range."""
+        return place.block is self.body and place.stop == len(self.body)
+
+    def defined(self, region: Region, name: str) -> Region | None:
+        """The region grown to the last statement before it that assigns `name`; None if `name` is an argument."""
+        return self._with_last(region, lambda one: name in own_stores(one), lambda one: begin(one) < region.first)
+
+    def used(self, region: Region, name: str) -> Region | None:
+        """The region grown to the last statement after it that reads `name`; None if there is none."""
+        return self._with_last(region, lambda one: name in own_loads(one), lambda one: begin(one) > region.last)
+
+    def _with_last(
+        self, region: Region, wanted: Callable[[ast.stmt], bool], preferred: Callable[[ast.stmt], bool]
+    ) -> Region | None:
+        """The region grown to the last wanted statement outside of it, a preferred one if there is any."""
+        place = self.place(region)
+        if place is None:
+            return None
+        chosen = {id(node) for node in within(place.statements)}
+        found = [
+            statement
+            for block in self._blocks()
+            for statement in block
+            if id(statement) not in chosen and wanted(statement)
+        ]
+        found = list(filter(preferred, found)) or found
+        if not found:
+            return None
+        block, index, _ = self._outer[id(max(found, key=begin))]
+        return self.hull(region, self._region(Place(block, index, index + 1)))
+
+    def reads(self, region: Region, name: str) -> bool:
+        """Return whether the range may read the variable before it assigns it."""
+        if (region, name) not in self._read:
+            self._read[region, name] = self._may_read(region, name)
+        return self._read[region, name]
+
+    def _may_read(self, region: Region, name: str) -> bool:
+        place = self.place(region)
+        for statement in () if place is None else place.statements:
+            first: list[ast.AST] = [statement]
+            if isinstance(statement, LOOPS) and not isinstance(statement, ast.While):
+                first = [statement.iter]
+            elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+                first = [statement.value]
+            if any(
+                isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+                for part in first
+                for node in ast.walk(part)
+            ):
+                return True
+            if isinstance(statement, (ast.For, ast.Assign, ast.AnnAssign)) and name in own_stores(statement):
+                return False
+        return True
+
+    def outputs(self, place: Place) -> tuple[str, ...]:
+        """Variables that the range assigns and that are read elsewhere, or again in the next turn of a loop."""
+        inside = {id(node) for node in within(place.statements)}
+        stored = stores_in(place.statements)
+        read = {
+            node.id
+            for node in ast.walk(self.node)
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store) and id(node) not in inside
+        }
+        around: ast.stmt | None = self._outer[id(place.statements[0])][2]
+        while around is not None:
+            if isinstance(around, LOOPS):
+                read |= {
+                    node.id
+                    for node in within(place.statements)
+                    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
+                }
+            around = self._outer[id(around)][2]
+        return tuple(sorted(stored & read))
+
+
+def function_of(frame: CallSite) -> Function | None:
+    """The function that a frame runs; None for lambdas, module level and code without source."""
+    name = frame.function or ""
+    while name.endswith(_INLINED):
+        name = name.rpartition(".")[0]
+    held = [
+        function
+        for function in functions_in(frame.path)
+        if function.line <= frame.line <= (function.node.end_lineno or 0)
+        and (function.name == name or function.node.name == name)
+    ]
+    return max(held, key=lambda function: function.line, default=None)
+
+
+def function_with(region: Region) -> Function:
+    return next(
+        function
+        for function in functions_in(region.path)
+        if (function.line, function.name) == (region.line, region.function)
+    )
+
+
+def region_of(frames: Sequence[CallSite], closed: Set[Function] = frozenset()) -> tuple[Region, int] | None:
+    """The statement of the innermost function that can be cut and is not in `closed`, and the index of its frame; or
+    None."""
+    for at in reversed(range(len(frames))):
+        function = function_of(frames[at])
+        if function is None or function in closed:
+            continue
+        statement = function.statement_at(frames[at].line)
+        region = None if statement is None else function.legal(statement)
+        if region is not None:
+            return region, at
+    return None
+
+
+def merged(regions: Sequence[Region]) -> tuple[Region, ...]:
+    """Join overlapping regions of one function."""
+    found: list[Region] = []
+    left = list(dict.fromkeys(regions))
+    while left:
+        region = left.pop()
+        function = function_with(region)
+        other = next((one for one in found if _same_function(one, region) and _overlap(function, one, region)), None)
+        if other is None:
+            found.append(region)
+            continue
+        found.remove(other)
+        hull = function.legal(function.hull(region, other))
+        left.append(function.whole() if hull is None else hull)
+    return tuple(sorted(found))
+
+
+def _overlap(function: Function, one: Region, other: Region) -> bool:
+    places = [function.place(region) for region in (one, other)]
+    if places[0] is None or places[1] is None:
+        return True
+    # Only some nodes: parts such as `ast.Load()` are one object for the whole tree.
+    first, second = (
+        {id(node) for node in within(place.statements) if isinstance(node, ast.stmt)}
+        for place in places
+        if place is not None
+    )
+    return bool(first & second)
+
+
+def _same_function(one: Region, other: Region) -> bool:
+    return replace(one, first=0, last=0) == replace(other, first=0, last=0)
+
+
+@functools.cache
+def functions_in(path: str) -> tuple[Function, ...]:
+    try:
+        tree = ast.parse("\n".join(file_lines(path) or ()))
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    found: list[Function] = []
+
+    def visit(node: ast.AST, names: tuple[str, ...], owner: str | None) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                if isinstance(child, ast.FunctionDef):
+                    found.append(Function(path, ".".join((*names, child.name)), child, owner))
+                visit(child, (*names, child.name), owner)
+            elif isinstance(child, ast.ClassDef):
+                visit(child, (*names, child.name), child.name)
+            else:
+                visit(child, names, owner)
+
+    visit(tree, (), None)
+    return tuple(found)
+
+
+def _last_index(starts: Sequence[int], line: int) -> int:
+    return max(index for index, start in enumerate(starts) if start == line)

@@ -1,0 +1,97 @@
+"""Finds what statements assign, read and contain, in the tree of a file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def blocks_of(statement: ast.stmt) -> list[list[ast.stmt]]:
+    if isinstance(statement, _SCOPES):
+        return []
+    found = [getattr(statement, name) for name in ("body", "orelse", "finalbody") if getattr(statement, name, None)]
+    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        found.append(part.body)
+    return found
+
+
+def stores_in(statements: Sequence[ast.stmt]) -> set[str]:
+    return {name for node in within(statements) for name in _stored_by(node)}
+
+
+def own_stores(statement: ast.stmt) -> set[str]:
+    """The names that a statement assigns itself, in its head but not in its blocks."""
+    return {name for node in _head(statement) for name in _stored_by(node)}
+
+
+def own_loads(statement: ast.stmt) -> set[str]:
+    return {
+        node.id
+        for top in _head(statement)
+        for node in ast.walk(top)
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
+    }
+
+
+def _stored_by(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        for alias in node.names:
+            yield (alias.asname or alias.name).partition(".")[0]
+    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+        yield node.name
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        yield node.rest
+
+
+def _head(statement: ast.stmt) -> list[ast.AST]:
+    inner = {id(one) for block in blocks_of(statement) for one in block}
+    found: list[ast.AST] = []
+    left: list[ast.AST] = [statement]
+    while left:
+        node = left.pop()
+        found.append(node)
+        left += [child for child in _children(node) if id(child) not in inner]
+    return found
+
+
+def within(statements: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """Give the nodes of these statements, without functions or classes that they define."""
+    left = list(statements)
+    while left:
+        node = left.pop()
+        yield node
+        left += _children(node)
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    return [] if isinstance(node, _SCOPES) else list(ast.iter_child_nodes(node))
+
+
+def jumps(statements: Sequence[ast.stmt]) -> bool:
+    """Return whether a `break` or `continue` leaves the range for a loop around it."""
+    left: list[ast.AST] = list(statements)
+    while left:
+        node = left.pop()
+        if isinstance(node, (ast.Break, ast.Continue)):
+            return True
+        if isinstance(node, LOOPS):
+            left += node.orelse
+        else:
+            left += _children(node)
+    return False
+
+
+def covers(block: Sequence[ast.stmt], line: int) -> bool:
+    return begin(block[0]) <= line <= (block[-1].end_lineno or block[-1].lineno)
+
+
+def begin(statement: ast.stmt) -> int:
+    decorators = getattr(statement, "decorator_list", ())
+    return min([statement.lineno, *(int(decorator.lineno) for decorator in decorators)])

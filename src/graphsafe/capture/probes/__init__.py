@@ -1,1 +1,0 @@
-"""One module a probe: each runs in a child and says what it saw as plain data."""

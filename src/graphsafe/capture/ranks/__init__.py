@@ -1,1 +1,0 @@
-"""Several ranks of one target: which processes they are, how they keep in step, and what they tell of each other."""

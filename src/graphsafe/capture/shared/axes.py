@@ -1,0 +1,32 @@
+"""Reads bucket axes by the names that engines give them: how many requests, and how many tokens each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+BATCH = ("batch", "batch_size", "bs", "num_reqs", "num_requests", "num_seqs")
+QUERY = ("q_len", "query_len", "qlen", "max_query_len", "tokens_per_request", "num_tokens_per_req", "max_seqlen_q")
+
+Query = int | Literal["mixed"] | None
+
+
+def batch_axis(axes: Mapping[str, Any]) -> str | None:
+    """The axis that gives the number of requests, or None."""
+    return next((name for name in BATCH if _is_count(axes.get(name))), None)
+
+
+def query_of(axes: Mapping[str, Any]) -> Query:
+    """Return how many tokens each request of the bucket has.
+
+    Returns `mixed` where the axis has a text for a value (`q_len=mixed`), one where there is a batch and no such axis,
+    as in decoding, and None where no axis says it.
+    """
+    for name in QUERY:
+        if name in axes:
+            return axes[name] if _is_count(axes[name]) else "mixed"
+    return 1 if batch_axis(axes) is not None else None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

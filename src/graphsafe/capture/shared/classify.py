@@ -1,0 +1,149 @@
+"""Finds the rule that an event of a step falls under: by its operation, the torch call around it, and its expression.
+
+Pure functions over events and the user's source; the parent applies them to the children's answers.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Mapping, Sequence
+
+from graphsafe.capture.answers.events import StepEvent
+from graphsafe.optable import OpTable
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.source import file_lines
+
+_FORMATS = ("__format__", "__repr__", "__str__")
+_EXTENT_CALLS = frozenset({"range", "islice"})
+
+
+def code_of(event: StepEvent, ops: OpTable) -> str | None:
+    """Return the rule's code, or None for an event that breaks no rule (a registered draw)."""
+    kind, data = event.kind, event.data
+    via = event.via or ""
+    method = via.rpartition(".")[2] if via.startswith("torch.Tensor.") else ""
+    if method in _FORMATS:
+        return "GS104"
+    if kind in ("wait", "query"):
+        return "GS105"
+    if kind == "read":
+        return _read(event, via, method, ops)
+    if kind == "extent":
+        if data.get("mask") or method in ("__getitem__", "__setitem__"):
+            return "GS203" if method == "__getitem__" and _in_slice(event) else "GS202"
+        return _tabled(event, ops, ("dynamic-shape",)) or "GS201"
+    if kind == "copy-to-host":
+        return "GS101" if method in ("item", "tolist") else "GS103"
+    if kind == "copy-to-device":
+        return _to_device(event, via, method, ops)
+    if kind == "allocation":
+        return "GS403" if data.get("pinned") else "GS401"
+    if kind == "random":
+        return {"reseed": "GS503", "state": "GS503", "private-generator": "GS502", "host-random": "GS504"}.get(
+            data.get("how", "")
+        )
+    return _tabled(event, ops, ("hidden-sync", "waits", "dynamic-shape", "reads-host", "branches")) or "GS106"
+
+
+def _read(event: StepEvent, via: str, method: str, ops: OpTable) -> str:
+    node = node_at(event.frames, event.span)
+    if method in ("__bool__", "__contains__"):
+        casts = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool"
+        return "GS101" if casts else "GS102"
+    if method in ("__index__", "__getitem__"):
+        if _in_slice(event):
+            return "GS203"
+        return "GS101" if method == "__getitem__" or node is None or isinstance(node, ast.Subscript) else "GS203"
+    if method in ("item", "tolist", "__int__", "__float__", "__complex__"):
+        return "GS203" if isinstance(node, ast.Call) and _called(node) in _EXTENT_CALLS else "GS101"
+    if method in ("numpy", "__array__", "cpu"):
+        return "GS103"
+    return _tabled(event, ops, ("dynamic-shape", "hidden-sync", "reads-host", "branches")) or "GS101"
+
+
+def _to_device(event: StepEvent, via: str, method: str, ops: OpTable) -> str:
+    data = event.data
+    if method == "__getitem__" or data.get("index"):
+        return "GS302"
+    if method == "__setitem__":
+        return "GS303"
+    if data.get("literal"):
+        return "GS301"
+    found = _tabled(event, ops, ("copies",))
+    return found if found in ("GS301", "GS302", "GS303") else "GS304"
+
+
+def _tabled(event: StepEvent, ops: OpTable, kinds: tuple[str, ...]) -> str | None:
+    """The op table's code for the torch call, else for the aten op."""
+    entries = (ops.python(event.via or ""), ops.aten(event.op), ops.python(event.op))
+    for kind in kinds:
+        for entry in entries:
+            for effect in entry.effects if entry is not None else ():
+                if effect.kind == kind and effect.rule is not None:
+                    return effect.rule
+    return None
+
+
+def _in_slice(event: StepEvent) -> bool:
+    node = node_at(event.frames, event.span)
+    if isinstance(node, ast.Slice):
+        return True
+    return isinstance(node, ast.Subscript) and any(isinstance(part, ast.Slice) for part in ast.walk(node.slice))
+
+
+def _called(node: ast.Call) -> str:
+    return (
+        node.func.id
+        if isinstance(node.func, ast.Name)
+        else node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else ""
+    )
+
+
+def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:
+    """Return the expression that ran at a place; before Python 3.11 only if its line has a single candidate."""
+    if not frames:
+        return None
+    nodes = nodes_of(frames[-1].path)
+    if span is not None:
+        return nodes.get(span)
+    candidates = [node for place, node in nodes.items() if place[0] == frames[-1].line]
+    wanted = [node for node in candidates if isinstance(node, (ast.Subscript, ast.Call))]
+    return wanted[0] if len(wanted) == 1 else None
+
+
+@functools.lru_cache(maxsize=256)
+def _tree(path: str) -> tuple[ast.AST, ...]:
+    """Return every node of a file, outermost first; empty if the file cannot be read."""
+    try:
+        return tuple(ast.walk(ast.parse("\n".join(file_lines(path) or ()))))
+    except (SyntaxError, ValueError):
+        return ()
+
+
+@functools.lru_cache(maxsize=256)
+def nodes_of(path: str) -> Mapping[tuple[int, ...], ast.AST]:
+    """Span -> the outermost expression that has it; empty if the file cannot be read."""
+    found: dict[tuple[int, ...], ast.AST] = {}
+    for node in _tree(path):
+        if isinstance(node, (ast.expr, ast.stmt)) and node.end_lineno is not None and node.end_col_offset is not None:
+            place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+            if place not in found or isinstance(found[place], ast.stmt):
+                found[place] = node
+    return found
+
+
+def functions_of(path: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in _tree(path) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+def statement_span(path: str, line: int) -> Span | None:
+    """The smallest statement that begins on a line or spans it."""
+    best: Span | None = None
+    for place, node in nodes_of(path).items():
+        first, column, last, end = place
+        if isinstance(node, (ast.expr, ast.stmt)) and first <= line <= last and (best is None or first > best[0]):
+            best = (first, column, last, end)
+    return best

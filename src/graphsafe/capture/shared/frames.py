@@ -1,0 +1,157 @@
+"""Tells which lines of the live stack are the user's.
+
+A user's frame is outside of torch, graphsafe and the standard library. A library that the step calls (transformers, an
+engine) counts as the user's code, because its lines are the ones to change.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import sys
+import sysconfig
+import threading
+from types import CodeType, FrameType, TracebackType
+
+from graphsafe.report.model import CallSite, Span
+from graphsafe.version import PACKAGE
+
+_GRAPHSAFE = PACKAGE + os.sep
+_STANDARD = tuple(
+    os.path.realpath(path) + os.sep for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")} if path
+)
+_SITES = ("site-packages", "dist-packages")
+_MACHINERY = ("torch", "torchgen", "triton", "functorch", "breakable_cuda_graphs.py", "typing_extensions.py")
+
+
+def absolute(filename: str) -> str:
+    """The absolute file name; unchanged if the working directory has been removed."""
+    try:
+        return os.path.abspath(filename)
+    except OSError:
+        return filename
+
+
+def is_graphsafe_file(filename: str) -> bool:
+    return absolute(filename).startswith(_GRAPHSAFE)
+
+
+@functools.cache
+def is_user_file(filename: str) -> bool:
+    if filename.startswith("<"):
+        return filename.startswith("<ipython-input")
+    path = absolute(filename)
+    if path.startswith(_GRAPHSAFE):
+        return False
+    parts = path.split(os.sep)
+    if _is_written_by_inductor(path, parts):
+        return False
+    for site in _SITES:
+        if site in parts:
+            rest = parts[len(parts) - parts[::-1].index(site) :]
+            return bool(rest) and rest[0] not in _MACHINERY
+    return not os.path.realpath(path).startswith(_STANDARD)
+
+
+def _is_written_by_inductor(path: str, parts: list[str]) -> bool:
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    return any(part.startswith("torchinductor_") for part in parts) or bool(
+        folder and path.startswith(absolute(folder))
+    )
+
+
+def written_at(code: CodeType | None) -> CallSite | None:
+    """Return the place where a function is written; None for one that is not the user's."""
+    if code is None or not is_user_file(code.co_filename):
+        return None
+    return CallSite(absolute(code.co_filename), code.co_firstlineno, function_name(code))
+
+
+def function_name(code: CodeType) -> str | None:
+    """The qualified name without `<locals>`; the bare name before Python 3.11."""
+    name: str = getattr(code, "co_qualname", code.co_name)
+    return None if name == "<module>" else name.replace("<locals>.", "")
+
+
+@functools.lru_cache(maxsize=4096)
+def _position(code: CodeType, instruction: int) -> Span | None:
+    if sys.version_info < (3, 11) or instruction < 0:
+        return None
+    for line, end_line, column, end_column in itertools.islice(code.co_positions(), instruction // 2, None):
+        if line is None or end_line is None or column is None or end_column is None:
+            return None
+        return line, column, end_line, end_column
+    return None
+
+
+def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], Span | None]:
+    """The user's frames of the running stack, outermost first, and the span that the last one is running."""
+    found: list[CallSite] = []
+    span: Span | None = None
+    frame = frame or sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if is_user_file(code.co_filename):
+            if not found:
+                span = _position(code, frame.f_lasti)
+            found.append(CallSite(absolute(code.co_filename), frame.f_lineno, function_name(code)))
+        frame = frame.f_back
+    return tuple(reversed(found)), span
+
+
+def frames_under(thread: int) -> tuple[CallSite, ...]:
+    """The user's frames of the running stack, below those of `thread` if that is another thread: autograd's own threads
+    run work that it waits for."""
+    frames, _ = user_frames(sys._getframe(1))
+    if threading.get_ident() == thread:
+        return frames
+    outer, _ = user_frames(sys._current_frames()[thread])
+    return (*outer, *frames)
+
+
+def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, ...], Span | None]:
+    """The user's frames of an exception's traceback, outermost first, without those above the frame that caught it; and
+    the span that the last one is running."""
+    found: list[CallSite] = []
+    span: Span | None = None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if is_user_file(code.co_filename):
+            span = _position(code, traceback.tb_lasti)
+            found.append(CallSite(absolute(code.co_filename), traceback.tb_lineno, function_name(code)))
+        traceback = traceback.tb_next
+    return tuple(found), span
+
+
+def root_error(error: BaseException) -> tuple[BaseException, tuple[BaseException, ...]]:
+    """The first error of a chain, and the whole chain from first to last.
+
+    The error that reaches the user ("operation failed due to a previous error during capture") hides its cause in
+    `__context__`.
+    """
+    chain = [error]
+    while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and all(
+        earlier is not known for known in chain
+    ):
+        chain.append(earlier)
+    return chain[-1], tuple(reversed(chain))
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error; empty if the error cannot give one. Lone surrogates become escapes."""
+    try:
+        text = str(error)
+    except Exception:
+        return ""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def error_frames(error: BaseException | None) -> tuple[CallSite, ...]:
+    """The user's calls from where the error was caught to where the first error of its chain was raised."""
+    if error is None:
+        return ()
+    root, _ = root_error(error)
+    outer, _ = traceback_frames(error.__traceback__)
+    inner, _ = traceback_frames(root.__traceback__)
+    return tuple(dict.fromkeys((*outer, *inner)))

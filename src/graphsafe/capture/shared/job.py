@@ -1,0 +1,200 @@
+"""Passes a job from the parent to a child, and the answer back, through files in a folder of their own.
+
+Files work alike for a forked and a spawned child, outlive a child that dies, and can be read while the child runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.processes.originals import (
+    decode,
+    encode,
+    leave,
+    monotonic,
+    process_id,
+    read_text,
+    rename,
+    sleep,
+    write_bytes,
+)
+from graphsafe.capture.shared.told import Told, plain, written
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+FAILED = 70
+"The exit status of a child in which graphsafe itself failed."
+CAPTURE = "capture"
+"The phase of a child that captures the step."
+WAITS_FOR_RANKS = "wait for the other ranks"
+"The phase of a child that has made all its steps so far and waits for the results of other ranks."
+GONE = "reference.gone"
+"The file by which the parent tells the capture child that there will be no reference."
+OWN_INPUTS = "the step's own inputs"
+"The name under which a build child tries the step unchanged."
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    child: str
+    "The child to run: a name in `graphsafe.capture.child.main.CHILDREN`."
+    folder: str
+    "The folder in which this child and its siblings write; `share` files go there under the names of their makers."
+    target: str
+    device: str
+    "`cuda:1`, `sim:0`; empty for the child that only lists devices."
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    warmup: int = 3
+    seed: int = 0
+    replays: int | None = None
+    plain: bool = False
+    "Whether to switch off the target's own CUDA graphs; see `graphsafe.capture.child.own_graphs.plain`."
+    shapes: bool = False
+    "Whether to run on a simulated device that computes no values."
+    captured: bool = False
+    "Whether a capture of the step is known to work."
+    unvaried: tuple[str, ...] = ()
+    "Inputs that must keep their values, because new ones broke the process in an earlier attempt."
+
+    buckets: tuple[Mapping[str, Any], ...] = ()
+    "The `axes` and the `folder` of each bucket, in order, for the child that captures several in one pool."
+
+    rank: int = 0
+    ranks: int = 1
+    rendezvous: str = ""
+    "The file by which the same children of all ranks find each other; a new one each time they run."
+    variables: Mapping[str, str] = field(default_factory=dict)
+    "Environment variables for this rank."
+
+    @property
+    def where(self) -> str:
+        """The target's file or module."""
+        return self.target.rpartition(":")[0]
+
+    @property
+    def first_seed(self) -> int:
+        """The seed that is set when the target is imported and built."""
+        return self.seed * 1_000_003
+
+    @property
+    def imports_for(self) -> str:
+        """The device for which imports are made: imports run outside of CUDA, so one answer serves all real devices; a
+        simulated device is part of the imports."""
+        return self.device if self.device.startswith("sim") else "cuda"
+
+    def to_json(self) -> str:
+        return encode(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Job:
+        data = decode(text)
+        return Job(**{**data, **{name: tuple(data[name]) for name in ("inputs", "unvaried", "buckets")}})
+
+
+IMPORTS = "imports"
+"The file in which a build child lists its imports."
+WAITS_ALONE = "wait to have the device alone"
+"The phase of a child that is ready to measure."
+_ALONE, _SHARED = "alone", "shared"
+_POLL = 0.005
+
+
+class Channel:
+    """A child's side: writes phases as they change, results as they are known, and files for its siblings."""
+
+    def __init__(self, job: Job) -> None:
+        self.folder = Path(job.folder)
+        self.name = job.child
+        self.now = "start"
+        "The latest phase."
+        self._result: dict[str, Any] = {}
+        self._process = process_id()
+
+    def phase(self, text: str) -> None:
+        self._end_a_copy()
+        self.now = text
+        write_bytes(f"{self.folder}/{self.name}.phases", _line(text), append=True)
+
+    def tell(self, *answers: DataclassInstance) -> None:
+        """Add answers, or replace those of the same kind; they survive the child's death."""
+        self._end_a_copy()
+        self._result |= written(*answers)
+        write_json(self.folder / f"{self.name}.result", self._result)
+
+    def wait_to_be_alone(self) -> bool:
+        """Wait until no other child of this command uses the device. Return False if it did not become free in time."""
+        self.phase(WAITS_ALONE)
+        alone, shared = (self.folder / f"{self.name}.{how}" for how in (_ALONE, _SHARED))
+        while not (alone.exists() or shared.exists()):
+            sleep(_POLL)
+        return alone.exists()
+
+    def share(self, name: str) -> Path:
+        """The path under which to write a file for siblings, with `publish` when it is complete."""
+        self._end_a_copy()
+        return self.folder / f"{name}.part"
+
+    def publish(self, name: str) -> None:
+        self._end_a_copy()
+        rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
+
+    def _end_a_copy(self) -> None:
+        """End this process if the target has forked it from the child: it would answer a second time."""
+        if process_id() != self._process:
+            leave(0)
+
+
+def tell_alone(job: Job, *, shared: bool) -> None:
+    """Tell a child that waits in `wait_to_be_alone` to go on; `shared` says that other children use the device too."""
+    Path(job.folder, f"{job.child}.{_SHARED if shared else _ALONE}").touch()
+
+
+def forget(job: Job) -> None:
+    """Remove the answers of a child, before it runs again."""
+    for kind in ("result", "phases", _ALONE, _SHARED):
+        Path(job.folder, f"{job.child}.{kind}").unlink(missing_ok=True)
+
+
+def _line(phase: str) -> bytes:
+    return f"{monotonic():.3f} {' '.join(phase.splitlines())}\n".encode(errors="replace")
+
+
+def read_told(folder: Path, child: str) -> Told:
+    """Return what a child has told so far."""
+    try:
+        return Told(decode(read_text(f"{folder}/{child}.result")))
+    except (OSError, ValueError):
+        return Told()
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    began: float
+    "The time at which the phase began, by the clock that `time.monotonic` reads in every process."
+    name: str
+
+
+def read_phases(folder: Path, child: str) -> list[Phase]:
+    try:
+        lines = read_text(f"{folder}/{child}.phases").splitlines()
+    except OSError:
+        return []
+    parts = [line.partition(" ") for line in lines]
+    return [Phase(float(began), name) for began, _, name in parts if name]
+
+
+def write_told(folder: Path, name: str, *answers: DataclassInstance) -> None:
+    """Write answers where `read_told` finds them."""
+    write_json(folder / f"{name}.result", written(*answers))
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write to a new file and rename it, so that a reader never sees half a file."""
+    beside = f"{path}.part"
+    write_bytes(beside, encode(plain(data)).encode())
+    rename(beside, str(path))

@@ -1,0 +1,96 @@
+"""Turns a child's absolute lines into a report's locations: paths from the working directory, columns in code points.
+
+Also compares paths from a target to its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphsafe.capture.shared.classify import statement_span
+from graphsafe.files import from_here
+from graphsafe.report.model import CallSite, Location, Span
+from graphsafe.report.source import file_lines
+
+
+def site(frame: Mapping[str, Any]) -> CallSite:
+    """Return a frame from the data of a child."""
+    return CallSite(frame["path"], frame["line"], frame["function"])
+
+
+def sites(frames: Sequence[Mapping[str, Any]]) -> tuple[CallSite, ...]:
+    """Return frames from the data of a child."""
+    return tuple(map(site, frames))
+
+
+def location(frame: CallSite, span: Sequence[int] | None) -> Location:
+    """The location of the expression that ran in a frame's line; without a span, of the whole statement."""
+    path, line = frame.path, frame.line
+    place: Span | None = None if span is None else (span[0], span[1], span[2], span[3])
+    place = place or statement_span(path, line) or (line, 0, line, 0)
+    lines = _lines(path)
+    first, column, last, end = place
+    return Location(
+        path=shown(path),
+        line=first,
+        column=_code_points(lines, first, column) + 1,
+        end_line=last,
+        end_column=max(_code_points(lines, last, end), 0) + 1,
+        function=frame.function,
+    )
+
+
+def chain(frames: Sequence[CallSite]) -> tuple[CallSite, ...]:
+    """The calls from the root to the caller of the function that holds the line."""
+    return tuple(CallSite(shown(frame.path), frame.line, frame.function) for frame in frames[:-1])
+
+
+def call_lines(frames: Sequence[CallSite]) -> list[str]:
+    """The calls that led to an error, outermost first, as reports show them: `model.py:12 in build_layer`."""
+    return [f"{shown(frame.path)}:{frame.line} in {frame.function or 'module level'}" for frame in frames]
+
+
+def listed_places(calls: Sequence[Sequence[CallSite]], most: int = 3) -> str:
+    """The places of these calls as text: `model.py:12, model.py:40`."""
+    found = dict.fromkeys(f"{shown(frames[-1].path)}:{frames[-1].line}" for frames in calls if frames)
+    return ", ".join(list(found)[:most]) or "a line that is not known"
+
+
+def text_at(frame: CallSite, span: Sequence[int] | None, most: int = 60) -> str:
+    """The source of the expression, on one line."""
+    at = location(frame, span)
+    lines = _lines(frame.path)
+    if not 0 < at.line <= len(lines):
+        return f"line {at.line}"
+    if at.line == at.end_line:
+        text = lines[at.line - 1][at.column - 1 : at.end_column - 1]
+    else:
+        text = " ".join([lines[at.line - 1][at.column - 1 :], *lines[at.line : at.end_line]])
+    text = " ".join(text.split()) or lines[at.line - 1].strip()
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def shown(path: str) -> str:
+    """The path relative to the working directory if it lies below it; a library's path from its site-packages."""
+    parts = Path(path).parts
+    for site in ("site-packages", "dist-packages"):
+        if site in parts:
+            return "/".join(parts[len(parts) - parts[::-1].index(site) :])
+    return from_here(path)
+
+
+def _lines(path: str) -> Sequence[str]:
+    return file_lines(path) or ()
+
+
+def _code_points(lines: Sequence[str], line: int, column: int) -> int:
+    if not 0 < line <= len(lines):
+        return column
+    return len(lines[line - 1].encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
+
+
+def is_within(path: str, outer: str) -> bool:
+    """Return whether `path` names the same state as `outer`, or a part of it: `cache.keys[0]` lies in `cache`."""
+    return path == outer or path.startswith((f"{outer}.", f"{outer}["))

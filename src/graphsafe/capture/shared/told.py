@@ -1,0 +1,68 @@
+"""Answers of children: frozen dataclasses, written as JSON by the child and read by their kind in the parent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from graphsafe.report.probes.reading import read
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Answer = TypeVar("Answer", bound="DataclassInstance")
+
+
+class Told:
+    """The answers that were told, at most one of each kind."""
+
+    def __init__(self, data: Mapping[str, Any] | None = None) -> None:
+        self._data = data or {}
+        self._read: dict[type, Any] = {}
+
+    def get(self, kind: type[Answer]) -> Answer | None:
+        """Return the answer of this kind, or None."""
+        if kind not in self._read:
+            data = self._data.get(_name_of(kind))
+            self._read[kind] = None if data is None else read(kind, data)
+        found: Answer | None = self._read[kind]
+        return found
+
+    def __getitem__(self, kind: type[Answer]) -> Answer:
+        """Return the answer of this kind, or an empty one."""
+        found = self.get(kind)
+        return kind() if found is None else found
+
+    def __contains__(self, kind: type[DataclassInstance]) -> bool:
+        return _name_of(kind) in self._data
+
+    def __or__(self, later: Told) -> Told:
+        """Return all answers; of two of one kind, the later one."""
+        return Told({**self._data, **later._data})
+
+    def __str__(self) -> str:
+        return str(self._data)
+
+
+def written(*answers: DataclassInstance) -> dict[str, Any]:
+    """Return answers as the JSON values of a child's file."""
+    return {_name_of(type(one)): plain(one) for one in answers}
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def plain(value: Any) -> Any:
+    """Return JSON values. NaN and infinity, which JSON lacks, become None: a report has no number there."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    return value

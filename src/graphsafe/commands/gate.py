@@ -1,0 +1,108 @@
+"""Runs `graphsafe capture --all` as a gate: compares with the lock, and spreads over machines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphsafe.console import complain, say
+from graphsafe.errors import RequestError
+from graphsafe.report.text import count
+
+if TYPE_CHECKING:
+    from graphsafe.capture.request import CaptureRequest
+    from graphsafe.lock.file import Lock
+    from graphsafe.report.model import Report
+
+_SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
+OF_TESTS = "::"
+"A mark in the names of targets that lie in test files; pytest writes their entries."
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The part `number` of `of` of all targets."""
+
+    number: int = 1
+    of: int = 1
+
+    @staticmethod
+    def parsed(text: str | None) -> Shard:
+        """Parse `number/of`. Raises RequestError."""
+        if text is None:
+            return Shard()
+        match = _SHARD.fullmatch(text)
+        if match is None or int(match[1]) > int(match[2]):
+            raise RequestError(f"--shard {text}: expected K/N with K from 1 to N, for example 2/8")
+        return Shard(int(match[1]), int(match[2]))
+
+    def part_of(self, requests: Sequence[CaptureRequest]) -> list[CaptureRequest]:
+        """Return every N-th target, so that neighbours, which are similar, run on different machines."""
+        return list(requests[self.number - 1 :: self.of])
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The treatment of the lock when the targets have been proven."""
+
+    path: Path
+    is_updated: bool
+    "Whether the lock is written anew; otherwise it is compared."
+    is_whole: bool
+    "Whether all targets have run, so that entries without a target can be removed."
+
+    def passes(self, requests: Sequence[CaptureRequest], reports: Sequence[Report]) -> dict[str, bool]:
+        """Compare, write, and report it on stderr; return for each target in the lock whether nothing got worse.
+
+        Targets without an entry for the devices here are left out. Raises RequestError.
+        """
+        from graphsafe.lock import file
+        from graphsafe.lock.proven import proven_by
+
+        before = file.read(self.path)
+        named = [(request.name or request.target, report) for request, report in zip(requests, reports, strict=True)]
+        gone = sorted(name for name in before if OF_TESTS not in name and name not in dict(named))
+        if self.is_updated:
+            now = {name: proven_by(report) for name, report in named if not _is_unfit(report)}
+            file.write(self.path, file.joined(before, now, gone if self.is_whole else ()))
+            for name, report in named:
+                if _is_unfit(report):
+                    complain(f"{self.path.name}: {name} could not be run, and stays as it was")
+            say(f"{self.path.name}: {count(len(now), 'target')} written", err=True)
+            return {}
+        return self._compared(before, named, gone if self.is_whole else [])
+
+    def _compared(self, before: Lock, named: Sequence[tuple[str, Report]], gone: Sequence[str]) -> dict[str, bool]:
+        from graphsafe.lock.introduced import introduced_since
+        from graphsafe.lock.proven import proven_by
+        from graphsafe.lock.regressions import compared
+
+        introduced = introduced_since(self.path)
+        outcome: dict[str, bool] = {}
+        entries = worse = 0
+        for name, report in named:
+            found = compared(name, before.get(name, {}), proven_by(report), report, introduced)
+            for line in (
+                *found.worse,
+                *found.skipped,
+                *(f"{better}; --update-lock keeps it" for better in found.better),
+            ):
+                complain(line)
+            entries += found.compared
+            worse += len(found.worse)
+            if found.compared or found.worse:
+                outcome[name] = not found.worse
+        for name in gone:
+            complain(f"{name}: in the lock, and no target any more; --update-lock takes it out")
+        say(f"{self.path.name}: {count(entries, 'entry')} compared, {count(worse, 'change')} for the worse", err=True)
+        return outcome
+
+
+def _is_unfit(report: Report) -> bool:
+    """Return whether the target gave no answer about its code: its failure must not be written into the lock."""
+    from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED
+
+    return any(limit.kind in (BAD_REQUEST, INTERNAL, INTERRUPTED) for limit in report.limits)

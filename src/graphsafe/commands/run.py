@@ -1,0 +1,87 @@
+"""`graphsafe run` on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from graphsafe.commands.options import (
+    FINDINGS,
+    Output,
+    check_outputs,
+    config_here,
+    form_option,
+    outputs_option,
+    own_output,
+    put_outputs,
+    rule_texts,
+)
+from graphsafe.errors import RequestError
+
+LEDGER_FILE = "graphsafe-ledger.json"
+
+
+@click.command(
+    short_help="Run a program and watch its CUDA graphs.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("program", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--device", default="cuda", show_default=True, metavar="DEVICE", help="cuda, or sim or sim:N without a GPU."
+)
+@click.option("--waits", is_flag=True, help="Also lines that wait for the device between replays, and how long.")
+@click.option("--stacks", is_flag=True, help="Also the lines that allocate; costs an eager step a fifth of its time.")
+@click.option("--fail", is_flag=True, help="Exit with 1 if an error was found.")
+@form_option
+@outputs_option
+def run(
+    program: tuple[str, ...],
+    device: str,
+    waits: bool,
+    stacks: bool,
+    fail: bool,
+    form: str | None,
+    outputs: tuple[Output, ...],
+) -> int:
+    """Run PROGRAM unchanged, watch every CUDA graph that its Python processes capture, and write the ledger.
+
+    The ledger says who captured each graph, how often it was replayed, and what has become of the memory that it uses;
+    which captures failed, and which steps ran without a graph. It is written into graphsafe-ledger.json where no
+    -o FILE is given, and shown on stderr. The exit code is the program's.
+
+    \b
+    graphsafe run -- python serve.py --port 8000
+    graphsafe run -o ledger.html -- torchrun --standalone --nproc-per-node 2 train.py
+    graphsafe run --device sim --fail -- python serve.py
+    """
+    if not program:
+        raise RequestError("run: no program; write it after `--`: graphsafe run -- python serve.py")
+    from graphsafe.capture.request import parse_device
+
+    if parse_device(device).partition(":")[0] not in ("cuda", "sim") or device.startswith("cuda:"):
+        raise RequestError(f"run --device {device}: cuda, sim or sim:N; CUDA_VISIBLE_DEVICES chooses GPUs")
+    files = [output for output in outputs if output.file is not None]
+    shown = [Output(None, output.form) for output in outputs if output.file is None]
+    shown = shown or ([Output(None, form)] if form else [])
+    files = [Output(Path.cwd() / output.file, output.form) for output in files if output.file is not None]
+    files = files or [own_output(Path.cwd() / LEDGER_FILE)]
+    check_outputs(files)
+
+    from graphsafe.console import put_ledger_on_stderr
+    from graphsafe.rulebook import load_rulebook
+    from graphsafe.run.parent.launch import run_program
+    from graphsafe.run.parent.merge import ledger_of
+    from graphsafe.run.part import Options
+
+    config = config_here()
+    ran = run_program(program, Options(device, waits, stacks))
+    ledger = ledger_of(ran.parts, program, ran.exit_code, load_rulebook(config.rule_packs))
+    put_outputs(ledger, form, files, "json", rule_texts(config))
+    if shown:
+        put_outputs(ledger, None, shown, "terminal", rule_texts(config))
+    else:
+        put_ledger_on_stderr(ledger, rule_texts(config))
+    if fail and any(finding.level == "error" for finding in ledger.findings):
+        return FINDINGS
+    return ran.exit_code

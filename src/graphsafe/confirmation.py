@@ -1,0 +1,99 @@
+"""Compares a scan's predictions with reports of captures: `graphsafe scan --with report.json`."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from graphsafe.errors import RequestError
+from graphsafe.files import from_here
+from graphsafe.report.executed import ExecutedFile, HotLines, digest
+from graphsafe.report.model import Finding, JoinStatus, Report
+from graphsafe.report.same_cause import same_cause
+from graphsafe.report.text import count
+
+_STRONGEST: tuple[JoinStatus, ...] = ("confirmed", "refuted", "not-executed")
+"Of several runs, the strongest answer counts: a fault that one run saw exists, even if another did not see it."
+
+
+def captures_in(paths: Sequence[Path]) -> list[Report]:
+    """Return the reports of captures that files hold. Raises RequestError."""
+    found = [report for path in paths for report in Report.load_all(path)]
+    if any(report.command != "capture" for report in found):
+        raise RequestError("scan --with: give reports of graphsafe capture")
+    return found
+
+
+def confirmed(report: Report, captures: Sequence[Report], hot: Mapping[str, Collection[tuple[int, int]]]) -> Report:
+    """Return a scan's report in which each finding has the status that the runs give it. Levels stay as they are: a run
+    proves nothing for other inputs."""
+    known = frozenset(finding.fingerprint for finding in report.findings)
+    findings = [replace(finding, status=_status(finding, captures, known)) for finding in report.findings]
+    return replace(report, findings=tuple(findings), hot_lines=_hot_lines(captures, hot))
+
+
+def summary(report: Report) -> str:
+    """Return in one line how many predictions the runs confirmed, refuted and never reached."""
+    statuses = Counter(finding.status for finding in report.findings)
+    parts = [
+        f"{statuses['confirmed']} confirmed",
+        f"{statuses['refuted']} refuted",
+        f"{statuses['not-executed']} never reached",
+    ]
+    if statuses[None]:
+        parts.append(f"{statuses[None]} that a run cannot decide")
+    covered = f"; {report.hot_lines.text()}" if report.hot_lines is not None else ""
+    return f"{count(len(report.findings), 'prediction')}: {', '.join(parts)}{covered}"
+
+
+def _hot_lines(captures: Sequence[Report], hot: Mapping[str, Collection[tuple[int, int]]]) -> HotLines | None:
+    """Count the hot statements that ran; None where no report knows which lines ran."""
+    if all(report.executed is None for report in captures):
+        return None
+    executed: dict[str, list[ExecutedFile]] = {}
+    for report in captures:
+        for file in report.executed or ():
+            executed.setdefault(os.path.abspath(file.path), []).append(file)
+    total = ran = 0
+    changed = []
+    for path, statements in hot.items():
+        told = executed.get(path, [])
+        same = [file for file in told if file.digest == _digest_of(path)]
+        if told and not same:
+            changed.append(from_here(path))
+            continue
+        total += len(statements)
+        ran += sum(any(run.meets(*lines) for file in same for run in file.lines) for lines in statements)
+    return HotLines(total, ran, tuple(sorted(changed)))
+
+
+def _digest_of(path: str) -> str | None:
+    try:
+        return digest(Path(path).read_bytes())
+    except OSError:
+        return None
+
+
+def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[str]) -> JoinStatus | None:
+    """The joint answer of the runs; None if they reached the place but cannot see a fault of that kind."""
+    said = [
+        "confirmed" if seen.source != "scan" else seen.status
+        for report in captures
+        for seen in report.findings
+        if _is_about(seen, prediction, known)
+    ]
+    decided = [status for status in said if status is not None]
+    if decided:
+        return min(decided, key=_STRONGEST.index)
+    return None if said else "not-executed"
+
+
+def _is_about(seen: Finding, prediction: Finding, known: frozenset[str]) -> bool:
+    """Return whether a finding is what was predicted: by the fingerprint, which survives moved lines. A finding whose
+    fingerprint no prediction has may also match a prediction of another code on its line."""
+    if seen.fingerprint in known:
+        return seen.fingerprint == prediction.fingerprint
+    return seen.source != "scan" and same_cause(prediction, seen)

@@ -1,0 +1,20 @@
+"""The entry point of the command, small enough that Ctrl-C during its imports is answered.
+
+Ctrl-C then ends `capture` in an inconclusive report, as it does later, and any other command in one line.
+"""
+
+import sys
+
+from graphsafe.interrupts import hold_interrupts
+
+
+def run() -> int:
+    """Import the command line, run it as the whole work of this process, and return the exit code."""
+    if sys.argv[1:2] == ["capture"]:
+        hold_interrupts()
+    try:
+        from graphsafe.cli import run as run_command
+    except KeyboardInterrupt:
+        print("graphsafe: interrupted", file=sys.stderr)
+        return 130
+    return run_command()

@@ -1,0 +1,213 @@
+"""Every call of git, none of which runs anything that the repository names.
+
+A repository may be hostile: its configuration can name programs (`core.fsmonitor`, filters, hooks, diff drivers, remote
+helpers), also by `include`, and a bare repository can lie among ordinary committed files. So the repository is the
+nearest folder with a `.git`, and git is told not to look for another one. It is asked only for stored objects: commits,
+trees, the index and blobs. It never compares the work tree, since that runs filters, and it must not fetch missing
+objects. Files are compared by `git diff --no-index` in a temporary folder, which belongs to no repository.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphsafe.errors import RequestError
+
+PATIENCE = 60.0
+"Seconds allowed for one call: git would wait forever for a FIFO in place of one of its files."
+LINK, SUBMODULE = "120000", "160000"
+"Modes of entries that are not files."
+_NO_PROGRAMS = (
+    "-c",
+    "safe.bareRepository=explicit",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    f"core.hooksPath={os.devnull}",
+    "-c",
+    f"core.attributesFile={os.devnull}",
+    "-c",
+    "core.pager=cat",
+    "--no-pager",
+)
+_ENVIRONMENT = {
+    "LC_ALL": "C",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "",  # the same for git before 2.44: no protocol for fetching is allowed
+    "GIT_TERMINAL_PROMPT": "0",
+}
+_OF_ANOTHER_PLACE = frozenset(
+    ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
+)
+"Variables that git sets for hooks, relative to a folder that may be another repository."
+_PLAIN_DIFF = (
+    "--no-index --unified=0 --inter-hunk-context=0 --text --no-color --no-ext-diff --no-textconv --find-renames "
+    "--diff-filter=d --src-prefix=a/ --dst-prefix=b/"
+).split()
+"Options for one hunk per change and nothing else, whatever the user's git is configured to show."
+
+
+class GitError(RequestError):
+    """git is missing, does not answer, or refuses. The message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    mode: str
+    blob: str
+    "The hash of the content; for a submodule its commit."
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A work tree with a `.git`."""
+
+    top: str
+    "The folder: absolute, without links."
+
+    @staticmethod
+    def over(folder: Path) -> Repository:
+        """Return the repository of the nearest folder with a `.git`. Raises GitError where there is none."""
+        real = folder.resolve()
+        for parent in (real, *real.parents):
+            if os.path.lexists(parent / ".git"):
+                repository = Repository(str(parent))
+                repository._ask("rev-parse", "--git-dir")
+                return repository
+        raise GitError(f"--diff: {folder} is not in a git repository")
+
+    def commit(self, revision: str) -> str | None:
+        """Return the hash of the commit that a revision means, or None if it means none."""
+        try:
+            found = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        except GitError:
+            return None
+        return found.decode("ascii").strip()
+
+    def merge_base(self, commit: str) -> str | None:
+        """Return the commit where HEAD left `commit`, or None if no common ancestor is known here."""
+        try:
+            return self._ask("merge-base", commit, "HEAD").decode("ascii").strip()
+        except GitError:
+            return None
+
+    def last_change(self, path: str) -> str | None:
+        """Return the commit in HEAD's past that last changed a file, by its path from the top.
+
+        Returns None if there is no such commit, or if a shallow clone may lack it.
+        """
+        try:
+            # `log` would run the program that checks signatures, if the configuration asks for it.
+            found = self._ask("rev-list", "-1", "HEAD", "--", f":(literal){path}").decode("ascii").strip()
+            if not found:
+                return None
+            has_parents = b" " in self._ask("rev-list", "-1", "--parents", found).strip()
+            is_cut_off = self._ask("rev-parse", "--is-shallow-repository").strip() == b"true"
+        except GitError:
+            return None
+        return None if is_cut_off and not has_parents else found
+
+    def tree(self, commit: str) -> Mapping[str, Entry]:
+        """Return the entries of a commit, by path."""
+        found = {}
+        for line in self._ask("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
+            head, _, path = line.partition(b"\t")
+            if path:
+                mode, _, blob = head.decode("ascii").split(" ")
+                found[os.fsdecode(path)] = Entry(mode, blob)
+        return found
+
+    def index(self) -> Mapping[str, str]:
+        """Return the modes of the files that git tracks, by path."""
+        found = {}
+        for line in self._ask("ls-files", "--stage", "-z").split(b"\0"):
+            head, _, path = line.partition(b"\t")
+            if path:
+                found[os.fsdecode(path)] = head.decode("ascii").split(" ")[0]
+        return found
+
+    def blobs(self, hashes: Iterable[str]) -> Mapping[str, bytes]:
+        """Return stored contents by their hashes, without missing ones, as in a partial clone."""
+        wanted = list(dict.fromkeys(hashes))
+        if not wanted:
+            return {}
+        answer = self._ask("cat-file", "--batch", given="".join(f"{each}\n" for each in wanted).encode("ascii"))
+        return dict(_batch(answer, wanted))
+
+    def _ask(self, *arguments: str, given: bytes = b"") -> bytes:
+        return _git(arguments, self.top, {"GIT_WORK_TREE": self.top}, given)
+
+
+def diff(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bytes:
+    """Return the differences of two sets of files as a diff without context; a renamed file is compared with itself.
+
+    Names are plain words: they are those of the diff, after `a/before/` and `b/after/`.
+    """
+    with tempfile.TemporaryDirectory(prefix="graphsafe-") as folder:
+        for side, files in (("before", before), ("after", after)):
+            os.mkdir(os.path.join(folder, side))
+            for name, data in files.items():
+                Path(folder, side, name).write_bytes(data)
+        return _git(("diff", *_PLAIN_DIFF, "before", "after"), os.path.realpath(folder), {}, differs=1)
+
+
+def _git(
+    arguments: Sequence[str], folder: str, environment: Mapping[str, str], given: bytes = b"", differs: int = 0
+) -> bytes:
+    """Return the output of one call of git; `differs` is an exit code that is no failure. Raises GitError."""
+    about = f"--diff: git {arguments[0]}"
+    inherited = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_PLACE}
+    try:
+        done = subprocess.run(
+            [_program(), *_NO_PROGRAMS, *arguments],
+            cwd=folder,
+            env={**inherited, **_ENVIRONMENT, "GIT_CEILING_DIRECTORIES": os.path.dirname(folder), **environment},
+            input=given,
+            capture_output=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+    except subprocess.TimeoutExpired:
+        raise GitError(f"{about}: no answer in {PATIENCE:g} seconds") from None
+    except OSError as error:
+        raise GitError(f"{about}: {error.strerror}") from None
+    if done.returncode not in (0, differs):
+        said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+        if "not a git repository" in said:
+            raise GitError(f"--diff: {folder} is not in a git repository")
+        raise GitError(f"{about}: {said}")
+    return done.stdout
+
+
+def _program() -> str:
+    """Return the path of git. Only absolute folders of PATH count, so that no folder of the repository can provide
+    it."""
+    name = "git.exe" if os.name == "nt" else "git"
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = os.path.join(folder, name)
+        if os.path.isabs(folder) and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    raise GitError("--diff: git is not installed")
+
+
+def _batch(answer: bytes, wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Read the output of `cat-file --batch`: a line per object, and its content if it exists."""
+    at = 0
+    for each in wanted:
+        end = answer.find(b"\n", at)
+        if end < 0:
+            return
+        head = answer[at:end].split(b" ")
+        at = end + 1
+        if len(head) == 3 and head[1] == b"blob":
+            size = int(head[2])
+            yield each, answer[at : at + size]
+            at += size + 1
+        elif len(head) == 3:
+            at += int(head[2]) + 1

@@ -1,0 +1,195 @@
+"""A GPU as a source: PyTorch's own callbacks before each wait and allocation, and a dispatch mode.
+
+The callbacks come on whatever thread waits, count only for watched threads, and raise nothing. The mode names the
+operation, follows autograd onto its threads, and sees copies that PyTorch calls asynchronous though their memory is
+pageable. Code is compiled and runs as it does without the mode.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from types import FrameType
+from typing import Any, Literal
+
+import torch
+from torch.cuda import _gpu_trace
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphsafe.capture.answers.events import StepEvent, StepEventKind
+from graphsafe.capture.device.cuda.trace import Running
+from graphsafe.capture.shared.frames import frames_under, user_frames
+from graphsafe.errors import RequestError
+from graphsafe.guard.calls import running_call
+from graphsafe.guard.source import Listener
+
+_COMPILERS = {
+    "/torch/_dynamo/convert_frame.py": None,
+    "/torch/_inductor/compile_fx.py": ("compile_fx", "compile_fx_inner", "fx_codegen_and_compile"),
+    "/torch/_inductor/cudagraph_trees.py": ("cudagraphify", "record_function", "run_eager"),
+    "/torch/_inductor/runtime/triton_heuristics.py": None,
+}
+"""Code that compiles, tunes and records graphs on first use, by file and function (None for all functions). It waits,
+but is no part of the step."""
+
+_LOW = 0xFFFFFFFF
+"Bits of a thread's identity that CUPTI keeps."
+
+_heard: dict[int, _Work] = {}
+"Thread -> the work to which its waits and allocations belong."
+
+
+class _Work(Running):
+    """The work of one thread for the thread that entered the region: that one itself, or autograd's."""
+
+    def __init__(self, listener: Listener, owner: int) -> None:
+        super().__init__(listener.told)
+        self._listener = listener
+        self._owner = owner
+
+    def call(self) -> str | None:
+        called = running_call(sys._getframe(1))
+        if self.op != "aten::_local_scalar_dense" or called is None:
+            return called
+        entry = self.table.python(called)
+        reads = called.startswith("torch.Tensor.__") or (entry is not None and entry.effects)
+        return called if reads else "torch.Tensor.__bool__"
+
+    def report(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
+        if not self._listener.wants(kind) or _is_compiling(sys._getframe(1)):
+            return
+        _, span = user_frames()
+        self.sink(StepEvent(kind, op, frames_under(self._owner), span, self.call(), nbytes, data))
+
+
+class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    supports_higher_order_operators = True
+
+    def __init__(self, listener: Listener, owner: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._listener = listener
+        self._owner = owner
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Return True: Dynamo then compiles under this mode as it does without it."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        thread = threading.get_ident()
+        is_new = thread not in _heard
+        if is_new:
+            _heard[thread] = _Work(self._listener, self._owner)
+        work = _heard[thread]
+        try:
+            if isinstance(func, torch._ops.OpOverload):
+                work.begin_op(func._schema.name, args, kwargs or {})
+            return func(*args, **(kwargs or {}))
+        finally:
+            work.op, work.reported = None, False
+            if is_new:
+                del _heard[thread]
+
+
+class CudaSource:
+    evidence: Literal["measured", "predicted"] = "measured"
+
+    @contextmanager
+    def watched(self, listener: Listener) -> Iterator[None]:
+        _listen()
+        owner = threading.get_ident()
+        # A dispatch mode would keep Dynamo from compiling in torch without this method (2.6).
+        knows = hasattr(TorchDispatchMode, "ignore_compile_internals")
+        mode: Any = _Ops(listener, owner) if knows else nullcontext()
+        _heard[owner] = _Work(listener, owner)
+        try:
+            with mode:
+                yield
+        finally:
+            del _heard[owner]
+
+    @contextmanager
+    def launches_counted(self) -> Iterator[Callable[[], int]]:
+        from torch.profiler import ProfilerActivity, profile
+
+        if torch._C._autograd._profiler_enabled():
+            raise RequestError("graphsafe.forbid(launches=...): a profiler, or another such block, counts already")
+        profiler = profile(activities=[ProfilerActivity.CUDA])
+        threads = {threading.get_native_id(), threading.get_ident() & _LOW}
+        with ExitStack() as stack:
+            with _unheard():
+                stack.enter_context(profiler)
+            yield lambda: _launches(profiler, threads)
+            with _unheard():
+                torch.cuda.synchronize()
+                stack.close()
+
+    def unknown(self) -> tuple[str, ...]:
+        return ()
+
+
+def _launches(profiler: Any, threads: set[int]) -> int:
+    """Count the kernels and graphs that a thread launched; those of the whole process if no runtime call can be
+    attributed to a thread.
+
+    Kineto knows a thread by the system's number if the profiler recorded it, else by the low half of its pthread.
+    """
+    events = profiler.profiler.kineto_results.events()
+    calls = [event for event in events if event.name().startswith(("cudaLaunch", "cuLaunch", "cudaGraphLaunch"))]
+    own = [event for event in calls if event.device_resource_id() & _LOW in threads]
+    return len(own or calls)
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Ignore this module's own work on a watched thread."""
+    thread = threading.get_ident()
+    work = _heard.pop(thread)
+    try:
+        yield
+    finally:
+        _heard[thread] = work
+
+
+@functools.cache
+def _listen() -> None:
+    """Register with PyTorch, which cannot unregister: from then on each wait costs a look into a table."""
+    torch._C._activate_gpu_trace()
+    untraced: Any = torch._disable_dynamo  # type: ignore[attr-defined]
+    device_wait = functools.partial(_wait, "torch.cuda.synchronize")
+    event_wait = functools.partial(_wait, "torch.cuda.Event.synchronize")
+    _gpu_trace.register_callback_for_stream_synchronization(untraced(_stream_wait))
+    _gpu_trace.register_callback_for_device_synchronization(untraced(device_wait))
+    _gpu_trace.register_callback_for_event_synchronization(untraced(event_wait))
+    _gpu_trace.register_callback_for_memory_allocation(untraced(_allocation))
+
+
+def _stream_wait(*_: Any) -> None:
+    work = _heard.get(threading.get_ident())
+    if work is not None:
+        work.waited()
+
+
+def _wait(name: str, *_: Any) -> None:
+    work = _heard.get(threading.get_ident())
+    if work is not None and not work.reported:
+        work.report("wait", name)
+
+
+def _allocation(*_: Any) -> None:
+    work = _heard.get(threading.get_ident())
+    if work is not None:
+        work.report("allocation", work.op or "")
+
+
+def _is_compiling(frame: FrameType) -> bool:
+    at: FrameType | None = frame
+    while at is not None:
+        for file, names in _COMPILERS.items():
+            if at.f_code.co_filename.endswith(file) and (names is None or at.f_code.co_name in names):
+                return True
+        at = at.f_back
+    return False

@@ -1,0 +1,72 @@
+"""Watches one thread on the simulated device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.device.protocol import MemoryEvent
+from graphsafe.capture.device.sim.foreign import OTHER_THREAD
+from graphsafe.capture.device.sim.world import LAUNCHED, World
+from graphsafe.guard.source import Listener
+
+
+class SimSource:
+    evidence: Literal["measured", "predicted"] = "predicted"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._known = len(world.unknown)
+
+    @contextmanager
+    def watched(self, listener: Listener) -> Iterator[None]:
+        world = self._world
+        thread = threading.get_ident()
+        before = world.sink, world.stepping, [ledger.told for ledger in world.ledgers]
+
+        def event(event: StepEvent) -> None:
+            if before[0] is not None:
+                before[0](event)
+            # The ledger reports device memory: every block, not only those that a call exists to allocate.
+            if threading.get_ident() == thread and (event.kind != "allocation" or event.data.get("pinned")):
+                listener.told(event)
+
+        def memory(taken: MemoryEvent) -> None:
+            if taken.nbytes and threading.get_ident() == thread and listener.wants("allocation"):
+                listener.told(world.event("allocation", world.scope.via or "", taken.nbytes))
+
+        world.sink, world.stepping = event, True
+        for ledger in world.ledgers:
+            ledger.told = memory
+        try:
+            yield
+        finally:
+            world.sink, world.stepping, tellers = before
+            for ledger, told in zip(world.ledgers, tellers, strict=True):
+                ledger.told = told
+
+    @contextmanager
+    def launches_counted(self) -> Iterator[Callable[[], int]]:
+        world = self._world
+        thread = threading.get_ident()
+        before = world.launched
+        count = 0
+
+        def launched(kind: str, name: str) -> None:
+            nonlocal count
+            count += threading.get_ident() == thread and kind in LAUNCHED
+            if before is not None:
+                before(kind, name)
+
+        world.launched = launched
+        try:
+            yield lambda: count
+        finally:
+            world.launched = before
+
+    def unknown(self) -> tuple[str, ...]:
+        """Return operations of this thread with unknown effects; those of other threads do not concern the region."""
+        return tuple(text for text in list(self._world.unknown)[self._known :] if not text.startswith(OTHER_THREAD))

@@ -1,0 +1,232 @@
+"""The two context managers: `forbid` collects what a block does on its thread, `allow` exempts a part of it.
+
+Both vanish from code that Dynamo traces. Nothing is raised before the block ends, so all its lines are reported
+together, and other threads never notice.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
+from types import FrameType, TracebackType
+from typing import Literal, ParamSpec, TypeVar, cast
+
+import torch
+
+from graphsafe.capture.answers.events import StepEvent, StepEventKind
+from graphsafe.capture.shared.frames import is_user_file, user_frames
+from graphsafe.guard.findings import Forbidden, findings_of, message_of
+from graphsafe.guard.here import source_here
+from graphsafe.guard.source import Source
+from graphsafe.report.model import CallSite
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+Forbiddable = Literal["syncs", "copies", "allocations"]
+_KIND_OF: dict[StepEventKind, Forbiddable] = {
+    "read": "syncs",
+    "wait": "syncs",
+    "extent": "syncs",
+    "hidden-sync": "syncs",
+    "copy-to-host": "copies",
+    "copy-to-device": "copies",
+    "allocation": "allocations",
+}
+"Kind of event -> the rule that forbids it. A query (`event.query()`) does not wait, and is left out."
+_MOST_UNKNOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The acts that a block is forbidden."""
+
+    forbidden: frozenset[Forbiddable]
+    launches: int | None
+
+
+@dataclass(slots=True)
+class _Entered:
+    """One entry of a region by one thread. `rules` is None where the region allows everything."""
+
+    region: Region
+    rules: Rules | None
+    outer: int = 0
+    "Number of the user's frames outside of the block."
+    begun: CallSite | None = None
+    events: list[StepEvent] = field(default_factory=list)
+    counting: ExitStack = field(default_factory=ExitStack)
+    launched: Callable[[], int] = int
+
+
+class _Stack:
+    """The regions that a thread is in, outermost first, and the watch on that thread."""
+
+    def __init__(self) -> None:
+        self.entered: list[_Entered] = []
+        self.source: Source | None = None
+        self.watching = ExitStack()
+
+    def wants(self, kind: StepEventKind) -> bool:
+        return self._forbidding(kind) is not None
+
+    def told(self, event: StepEvent) -> None:
+        entry = self._forbidding(event.kind)
+        if entry is not None:
+            outer = min(entry.outer, max(len(event.frames) - 1, 0))
+            entry.events.append(replace(event, frames=event.frames[outer:]))
+
+    def _forbidding(self, kind: StepEventKind) -> _Entered | None:
+        """Return the innermost region that forbids it, or None if a region inside allows it."""
+        forbidden = _KIND_OF.get(kind)
+        for entry in reversed(self.entered):
+            if entry.rules is None:
+                return None
+            if forbidden in entry.rules.forbidden:
+                return entry
+        return None
+
+    def push(self, entry: _Entered) -> None:
+        """Enter a region. Raises RequestError if there is nothing to watch with, or launches are counted already."""
+        if entry.rules is not None:
+            if self.source is None:
+                source = source_here()
+                self.watching.enter_context(source.watched(self))
+                self.source = source
+            if entry.rules.launches is not None:
+                entry.launched = entry.counting.enter_context(self.source.launches_counted())
+        self.entered.append(entry)
+
+    def pop(self, region: Region) -> _Entered:
+        entry = next(entry for entry in reversed(self.entered) if entry.region is region)
+        entry.counting.close()
+        self.entered.remove(entry)
+        if all(left.rules is None for left in self.entered):
+            self.source = None
+            self.watching.close()
+        return entry
+
+
+class _Here(threading.local):
+    def __init__(self) -> None:
+        self.stack = _Stack()
+
+
+_here = _Here()
+
+
+def is_watched() -> bool:
+    """Return whether this thread is inside of a `forbid` block."""
+    return _here.stack.source is not None
+
+
+class Region:
+    """A block under `rules`, or exempt from the rules around it. Any thread can enter it any number of times."""
+
+    def __init__(self, rules: Rules | None) -> None:
+        self._rules = rules
+
+    def __enter__(self) -> None:
+        self._enter(sys._getframe(1))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        __tracebackhide__ = True
+        self._leave(error)
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError(f"{function.__qualname__} returns before its body has run: put the block inside")
+
+        @functools.wraps(function)
+        def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            __tracebackhide__ = True
+            if torch.compiler.is_compiling():
+                return function(*args, **kwargs)
+            with self:
+                return function(*args, **kwargs)
+
+        return guarded
+
+    def _enter(self, frame: FrameType) -> None:
+        entry = _Entered(self, self._rules)
+        if self._rules is not None:
+            frames, _ = user_frames(frame)
+            entry.outer = len(frames) - is_user_file(frame.f_code.co_filename)
+            entry.begun = frames[-1] if frames else None
+        _here.stack.push(entry)
+
+    def _leave(self, error: BaseException | None) -> None:
+        """End the block. Raises Forbidden if it did something forbidden; an error of the block's own gets a note about
+        it."""
+        __tracebackhide__ = True
+        source = _here.stack.source
+        entry = _here.stack.pop(self)
+        if entry.rules is None or source is None:
+            return
+        launched = entry.launched()
+        most = entry.rules.launches
+        if not entry.events and (most is None or launched <= most):
+            _warn_of_unknown(source, entry)
+            return
+        findings = findings_of(entry.events, source.evidence)
+        text = message_of(findings, entry.events, entry.begun, launched, most)
+        if error is None:
+            raise Forbidden(text, findings)
+        if hasattr(error, "add_note"):
+            error.add_note(text)
+
+
+_VANISHED = cast(Region, nullcontext())
+"A context manager that Dynamo knows, which it traces in place of a region."
+
+
+def forbid(
+    *, syncs: bool = True, copies: bool = True, allocations: bool = False, launches: int | None = None
+) -> Region:
+    """Make a block raise if its thread waits, copies, allocates or launches too much; a context manager, or a
+    decorator.
+
+    `syncs`: the host waits for the device. `copies`: copies between host and device that block, or go through pageable
+    memory. `allocations`: the block takes memory of the device, or pins memory of the host. `launches`: the largest
+    number of kernels and copies that it may launch. When the block ends, one `Forbidden` (an AssertionError) names all
+    its lines. `with graphsafe.allow(reason):` exempts a part of the block.
+
+    Entering it raises RequestError if there is neither a GPU nor a simulated device, since it would see nothing.
+    """
+    if torch.compiler.is_compiling():
+        return _VANISHED
+    asked: dict[Forbiddable, bool] = {"syncs": syncs, "copies": copies, "allocations": allocations}
+    forbidden = frozenset(kind for kind, is_forbidden in asked.items() if is_forbidden)
+    if not forbidden and launches is None:
+        raise ValueError("graphsafe.forbid forbids nothing: give syncs, copies, allocations or launches")
+    if launches is not None and (isinstance(launches, bool) or launches < 0):
+        raise ValueError(f"graphsafe.forbid: launches is a number from 0 on, or None, not {launches!r}")
+    return Region(Rules(forbidden, launches))
+
+
+def allow(reason: str) -> Region:
+    """Exempt a part of a `forbid` block; a context manager, or a decorator. The reason is for readers of the code."""
+    if torch.compiler.is_compiling():
+        return _VANISHED
+    if not reason.strip():
+        raise ValueError("graphsafe.allow: give a reason")
+    return Region(None)
+
+
+def _warn_of_unknown(source: Source, entry: _Entered) -> None:
+    unknown = source.unknown()
+    if unknown:
+        listed = ", ".join(unknown[:_MOST_UNKNOWN])
+        more = len(unknown) - _MOST_UNKNOWN
+        text = f"graphsafe.forbid does not know whether these wait: {listed}" + (
+            f" and {more} more" if more > 0 else ""
+        )
+        warnings.warn(text, stacklevel=4)

@@ -1,0 +1,92 @@
+"""Holds the files that findings name, read once, to repair them, scan them again and compare them before anything is
+written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from graphsafe.files import with_real_folder, write_atomically
+from graphsafe.report.model import Finding, Report
+from graphsafe.scan.sources.source import Unreadable, read_bytes
+
+Scan = Callable[[Mapping[Path, bytes]], Report]
+"""Scans with these contents in place of the saved files."""
+
+
+class HeldFiles:
+    """The contents of a project's files, by the paths that locations give. Links to one file share its content."""
+
+    def __init__(self, root: Path) -> None:
+        """`root` is the project's folder. A file outside of it, reached by a link or by `..`, is not held."""
+        self._root = os.path.realpath(root)
+        self._real: dict[str, str] = {}
+        self._before: dict[str, bytes] = {}
+        self._now: dict[str, bytes] = {}
+        self.failures: dict[str, str] = {}
+        "Path -> the reason why a file is not held, or no longer changed."
+
+    def scanned(self, scan: Scan, named: Callable[[Report], Iterable[Finding]], report: Report) -> Report:
+        """Scan again until the report matches the held contents of every file that `named` findings name."""
+        while self._hold(finding.location.path for finding in named(report)):
+            report = scan(self.buffers())
+        return report
+
+    def _hold(self, paths: Iterable[str]) -> bool:
+        """Read the files that are not held yet; return whether there were any."""
+        unread = [path for path in dict.fromkeys(paths) if path not in self._real and path not in self.failures]
+        for path in unread:
+            real = os.path.realpath(path)
+            try:
+                if os.path.commonpath([real, self._root]) != self._root:
+                    raise Unreadable("leads out of the project; not written")
+                if real not in self._now:
+                    self._before[real] = self._now[real] = read_bytes(real)
+                self._real[path] = real
+            except Unreadable as error:
+                self.failures[path] = error.reason
+            except ValueError:  # on another drive
+                self.failures[path] = "leads out of the project; not written"
+        return any(path in self._real for path in unread)
+
+    def by_file(self, findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:
+        """Return the findings in held files, by path; of several links to a file, those of the first."""
+        first = {real: path for path, real in reversed(self._real.items())}
+        found: dict[str, list[Finding]] = {}
+        for finding in findings:
+            path = finding.location.path
+            if path in self._real and path not in self.failures and first[self._real[path]] == path:
+                found.setdefault(path, []).append(finding)
+        return found
+
+    def content(self, path: str) -> bytes:
+        return self._now[self._real[path]]
+
+    def change(self, path: str, content: bytes) -> None:
+        self._now[self._real[path]] = content
+
+    def buffers(self) -> Mapping[Path, bytes]:
+        """Return the contents that a scan reads in place of the saved files."""
+        return {with_real_folder(path): self._now[real] for path, real in self._real.items()}
+
+    def changed(self) -> Mapping[str, tuple[bytes, bytes]]:
+        """Return contents before and after, of the files that have changed."""
+        first = {real: path for path, real in reversed(self._real.items())}
+        pairs = {path: (self._before[real], self._now[real]) for real, path in sorted(first.items())}
+        return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
+
+    def write(self) -> bool:
+        """Write the changed files; return whether all were written, else `failures` says why.
+
+        A file that somebody has saved since it was read is left alone.
+        """
+        is_whole = True
+        for path, (before, after) in self.changed().items():
+            try:
+                write_atomically(Path(self._real[path]), after, before=before)
+            except OSError as error:
+                self.failures[path] = error.strerror or type(error).__name__
+                self.change(path, before)
+                is_whole = False
+        return is_whole

@@ -1,0 +1,64 @@
+"""Handles signals that ask a command to end, and delays them until it can."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def hold_interrupts() -> None:
+    """Delay Ctrl-C until `release_interrupts`, while no code could answer it well."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+
+
+def release_interrupts() -> None:
+    """Let Ctrl-C through; if it was pressed meanwhile, at once."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+
+
+class Ended:
+    """The signal that asked for the end, and whether it may interrupt the current work."""
+
+    def __init__(self) -> None:
+        self.by: int | None = None
+        self._breaks_off = False
+
+    @contextmanager
+    def breaks_off(self) -> Iterator[None]:
+        """Let a signal raise KeyboardInterrupt inside; one that came earlier raises it at once."""
+        self._breaks_off = True
+        try:
+            if self.by is not None:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._breaks_off = False
+
+    def come(self, number: int, _: object) -> None:
+        if self.by is None:
+            self.by = number
+            if self._breaks_off:
+                raise KeyboardInterrupt
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[Ended]:
+    """Note the first SIGTERM, SIGHUP or Ctrl-C, and ignore further ones, so that the report is written.
+
+    Work inside goes on, except for the part under `Ended.breaks_off`.
+    """
+    ended = Ended()
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {getattr(signal, name): signal.getsignal(getattr(signal, name)) for name in names}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, ended.come)
+    try:
+        release_interrupts()
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""graphsafe.lock: the proof of each target, kept beside the code, and what has become worse since."""

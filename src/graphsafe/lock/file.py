@@ -1,0 +1,186 @@
+"""Reads and writes the file: TOML, one table per target, device kind and bucket, in a fixed order."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphsafe.document import Convert, Document
+from graphsafe.errors import RequestError
+from graphsafe.files import MAX_HANDWRITTEN, leads_out, read_regular, write_atomically
+from graphsafe.lock.proven import Key, Proven, Speedup
+from graphsafe.report.model import VERDICTS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+NAME = "graphsafe.lock"
+Lock = Mapping[str, Mapping[Key, Proven]]
+"The entries of each target, by its configured name; for a factory in a test file by the test's id."
+_NUMBER = re.compile("[0-9]{1,18}")
+_HEAD = (
+    "# What was proven of each target. `graphsafe capture --all --locked` fails on what got worse, `--update-lock`\n"
+    "# writes this file anew, and pytest --graphsafe-update what test files prove. Commit it.\nversion = 1\n"
+)
+
+
+def read(path: Path) -> dict[str, dict[Key, Proven]]:
+    """Return the targets of a lock; none if there is no such file. Raises RequestError."""
+    try:
+        return parsed(read_regular(path, MAX_HANDWRITTEN).decode("utf-8"), str(path))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{path}: {error}") from None
+
+
+def parsed(text: str, path: str) -> dict[str, dict[Key, Proven]]:
+    """Return the targets of a lock's text. Raises RequestError, which names `path`."""
+    try:
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise RequestError(f"{path}: nested too deeply") from None
+    except ValueError as error:
+        raise RequestError(f"{path}: {error}") from None
+    if data.get("version") != 1:
+        raise RequestError(f"{path}: written by another version of graphsafe; write it anew with --update-lock")
+    targets = Document(path, RequestError).read("", data, {"version": Document.number, "target": _targets})
+    found: dict[str, dict[Key, Proven]] = targets.get("target", {})
+    return found
+
+
+def check_place(path: Path) -> None:
+    """Raise RequestError for a lock that is a link to another folder, since a repository may contain one."""
+    if leads_out(path, path.parent):
+        raise RequestError(f"{path}: leads out of the project; remove the link")
+
+
+def write(path: Path, lock: Lock) -> None:
+    """Write a lock. Raises RequestError if the file cannot be written."""
+    check_place(path)
+    try:
+        write_atomically(path, text_of(lock))
+    except OSError as error:
+        raise RequestError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def text_of(lock: Lock) -> str:
+    """Return the text of a lock, which depends only on its content."""
+    parts = [_HEAD]
+    for name in sorted(lock):
+        for entry in sorted(lock[name].values(), key=_place):
+            lines = [f"{key} = {_value(value)}" for key, value in _table(entry).items() if value is not None]
+            parts.append("\n".join([f"[[target.{_key(name)}]]", *lines]) + "\n")
+    return "\n".join(parts)
+
+
+def _place(entry: Proven) -> tuple[Any, ...]:
+    """Sort by a bucket's numbers: `batch=2` before `batch=16`."""
+    axes = [part.partition("=") for part in entry.bucket.split()]
+    numbers = [
+        (axis, not _NUMBER.fullmatch(value), int(value) if _NUMBER.fullmatch(value) else 0, value)
+        for axis, _, value in axes
+    ]
+    return entry.device, -1 if entry.rank is None else entry.rank, numbers
+
+
+def _table(entry: Proven) -> dict[str, Any]:
+    speedup = entry.speedup
+    return {
+        "device": entry.device,
+        "bucket": entry.bucket or None,
+        "rank": entry.rank,
+        "verdict": entry.verdict,
+        "nodes": dict(sorted(entry.nodes.items())),
+        "waits": entry.waits,
+        "copies": entry.copies,
+        "coverage": entry.coverage,
+        "pool_bytes": entry.pool_bytes,
+        "speedup": None if speedup is None else {"median": speedup.median, "low": speedup.low, "high": speedup.high},
+        "torch": entry.torch,
+    }
+
+
+def _targets(document: Document, key: str, value: object) -> dict[str, dict[Key, Proven]]:
+    return {
+        name: {
+            entry.key: entry for entry in (_entry(document, *item) for item in document.items(f"{key}.{name}", each))
+        }
+        for name, each in document.table(key, value).items()
+    }
+
+
+def _entry(document: Document, key: str, value: object) -> Proven:
+    return Proven(**document.read(key, value, _KEYS, required=("device", "verdict", "nodes")))
+
+
+def _count(document: Document, key: str, value: object) -> int:
+    number = document.number(key, value)
+    if number < 0:
+        raise document.error(key, "expected a number from 0 on")
+    return number
+
+
+def _counts(document: Document, key: str, value: object) -> dict[str, int]:
+    return {name: _count(document, f"{key}.{name}", each) for name, each in document.table(key, value).items()}
+
+
+def _measure(document: Document, key: str, value: object) -> float:
+    number = value if isinstance(value, float) else document.number(key, value)
+    if not 0 <= number < math.inf:
+        raise document.error(key, "expected a finite number from 0 on")
+    return number
+
+
+def _speedup(document: Document, key: str, value: object) -> Speedup:
+    names = ("median", "low", "high")
+    return Speedup(**document.read(key, value, dict.fromkeys(names, _measure), required=names))
+
+
+_KEYS: Mapping[str, Convert] = {
+    "device": Document.line,
+    "bucket": Document.line,
+    "rank": _count,
+    "torch": Document.line,
+    "verdict": lambda document, key, value: document.one_of(key, value, VERDICTS),
+    "nodes": _counts,
+    "waits": _count,
+    "copies": _count,
+    "coverage": _measure,
+    "pool_bytes": _count,
+    "speedup": _speedup,
+}
+
+
+def _key(name: str) -> str:
+    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else _value(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, str):  # JSON's strings are TOML's, but for one character
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)
+
+
+def joined(before: Lock, now: Lock, removed: Sequence[str] = ()) -> dict[str, dict[Key, Proven]]:
+    """Return a lock with the new proofs. Entries of other kinds of devices, and of other targets, stay.
+
+    A bucket that a kind of device no longer has is removed.
+    """
+    found = {name: dict(entries) for name, entries in before.items() if name not in removed}
+    for name, entries in now.items():
+        kinds = {device for device, _, _ in entries}
+        kept = {key: entry for key, entry in found.get(name, {}).items() if entry.device not in kinds}
+        found[name] = {**kept, **entries}
+    return found

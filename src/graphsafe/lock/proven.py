@@ -1,0 +1,99 @@
+"""Reduces a report to what it proves of one kind of device and one bucket, in the few numbers that a review reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from graphsafe.report.model import VERDICTS, DeviceResult, Environment, Report, Verdict
+from graphsafe.report.probes import Probes
+from graphsafe.report.text import bucket_name
+
+Key = tuple[str, str, int | None]
+"The key of an entry: a kind of device, a bucket, a rank."
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """The ratio of an eager step's time to a replay's: the median, and the tenth and ninetieth percentile."""
+
+    median: float
+    low: float
+    high: float
+
+    def text(self) -> str:
+        return f"{self.median:.3g} times as fast ({self.low:.3g} to {self.high:.3g})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proven:
+    """One entry of a lock. A value of None was not measured."""
+
+    device: str
+    "The kind of device: `sim`, or the GPU's name."
+    bucket: str = ""
+    "The bucket, `batch=8 q_len=1`; empty if the target has no axes."
+    rank: int | None = None
+    torch: str | None = None
+    verdict: Verdict
+    nodes: Mapping[str, int]
+    waits: int | None = None
+    copies: int | None = None
+    coverage: float | None = None
+    "The plan's coverage, if the step as a whole is not ready."
+    pool_bytes: int | None = None
+    speedup: Speedup | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.device, self.bucket, self.rank
+
+
+def proven_by(report: Report) -> dict[Key, Proven]:
+    """Return what a report proves; of several devices of one kind the worst."""
+    found: dict[Key, Proven] = {}
+    for device in report.devices or ():
+        kind = kind_of(device.device, report.environment)
+        parts = [(bucket_name(each.axes), each.verdict, each.probes) for each in device.buckets]
+        for bucket, verdict, data in parts or [("", device.verdict, device.probes)]:
+            probes = Probes.of(data)
+            entry = Proven(
+                device=kind,
+                bucket=bucket,
+                rank=device.rank,
+                torch=report.environment.torch,
+                verdict=verdict,
+                nodes=dict(probes.capture.nodes or {}),
+                waits=probes.step.syncs,
+                copies=probes.step.copies,
+                coverage=_coverage(report, device, verdict),
+                pool_bytes=probes.memory.pool_bytes,
+                speedup=_speedup(probes),
+            )
+            known = found.get(entry.key)
+            if known is None or VERDICTS.index(verdict) > VERDICTS.index(known.verdict):
+                found[entry.key] = entry
+    return found
+
+
+def kind_of(device: str, environment: Environment) -> str:
+    """Return the kind of `cuda:1` by its name in the environment block: `NVIDIA H200`; simulated devices are all
+    `sim`."""
+    if device.startswith("sim"):
+        return "sim"
+    label = next((label for label in environment.devices if label.split(" ")[0] == device), device)
+    return label.partition(" ")[2].partition(" (")[0] or device
+
+
+def _coverage(report: Report, device: DeviceResult, verdict: Verdict) -> float | None:
+    is_planned = isinstance(report.plan, Mapping) and report.plan.get("verified") and verdict != "ready"
+    return round(report.plan["coverage"], 4) if is_planned and device is (report.devices or (None,))[0] else None
+
+
+def _speedup(probes: Probes) -> Speedup | None:
+    """Return the speedup; None for a time that was measured beside another target's work."""
+    timing = probes.timing
+    median, eager, graph = timing.times_as_fast, timing.eager_spread_ms, timing.graph_spread_ms
+    if median is None or eager is None or graph is None or timing.shared or not graph[0] or not graph[1]:
+        return None
+    return Speedup(round(median, 3), round(eager[0] / graph[1], 3), round(eager[1] / graph[0], 3))

@@ -1,0 +1,127 @@
+"""Compares a report with a lock: says what got worse, in words, with the lines that did it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from graphsafe.lock.introduced import Introduced, of_place, unknown
+from graphsafe.lock.proven import Key, Proven, kind_of
+from graphsafe.report.model import VERDICTS, Report, unsuppressed
+from graphsafe.report.probes import Probes
+from graphsafe.report.text import bucket_name, bytes_text, count
+
+_WAITS = ("read", "wait", "query", "extent", "hidden-sync")
+_COPIES = ("copy-to-host", "copy-to-device")
+_MOST_LINES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One target against its lock, in sentences."""
+
+    worse: tuple[str, ...]
+    better: tuple[str, ...]
+    skipped: tuple[str, ...]
+    "Kinds of devices in the lock that did not run."
+    compared: int
+
+
+def compared(
+    name: str,
+    locked: Mapping[Key, Proven],
+    now: Mapping[Key, Proven],
+    report: Report,
+    introduced: Introduced = unknown,
+) -> Comparison:
+    """Compare a target's entries for the kinds of devices that have run."""
+    if not locked:
+        return Comparison((f"{name}: not in the lock; --update-lock puts it there",), (), (), 0)
+    kinds = {device for device, _, _ in now}
+    worse: list[str] = []
+    better: list[str] = []
+    for key in [key for key in locked if key[0] in kinds] + [key for key in now if key not in locked]:
+        title = _title(name, key, len(kinds) > 1)
+        before, after = locked.get(key), now.get(key)
+        if before is None:
+            if any(device == key[0] for device, _, _ in locked):
+                worse.append(f"{title}: not in the lock; --update-lock puts it there")
+        elif after is None:
+            worse.append(f"{title}: was {before.verdict}, and is not run any more; --update-lock takes it out")
+        else:
+            since = f" (torch {before.torch} → {after.torch})" if before.torch != after.torch else ""
+            changes = list(_changes(before, after, report, introduced))
+            worse += [f"{title}: {text}{since}" for text, is_worse in changes if is_worse]
+            better += [f"{title}: {text}{since}" for text, is_worse in changes if not is_worse]
+    missing = sorted({device for device, _, _ in locked} - kinds)
+    skipped = [f"{name}: skipped on {device}, which is not here" for device in missing]
+    skipped += [f"{name}: the lock has nothing of {kind}" for kind in sorted(kinds - {key[0] for key in locked})]
+    return Comparison(tuple(worse), tuple(better), tuple(skipped), sum(key in now for key in locked))
+
+
+def _title(name: str, key: Key, of_several: bool) -> str:
+    device, bucket, rank = key
+    parts = [name, *bucket.replace("=", " ").split("  ")] if bucket else [name]
+    if rank is not None:
+        parts.append(f"rank {rank}")
+    return ", ".join(parts) + (f" on {device}" if of_several else "")
+
+
+def _changes(before: Proven, after: Proven, report: Report, introduced: Introduced) -> Iterator[tuple[str, bool]]:
+    """Yield each change, and whether it is for the worse."""
+    step = _probes_of(after, report).step
+    if before.verdict != after.verdict:
+        is_worse = VERDICTS.index(after.verdict) > VERDICTS.index(before.verdict)
+        cause = _cause(report, after.device, introduced) if is_worse else ""
+        yield f"{before.verdict} → {after.verdict}{cause}", is_worse
+    for kind in sorted({*before.nodes, *after.nodes}) if after.nodes and before.nodes else ():
+        old, new = before.nodes.get(kind, 0), after.nodes.get(kind, 0)
+        if old != new:
+            yield f"{old} → {count(new, f'{kind} node')}", new > old
+    for noun, old_count, new_count, kinds in (
+        ("wait", before.waits, after.waits, _WAITS),
+        ("copy", before.copies, after.copies, _COPIES),
+    ):
+        if old_count is not None and new_count is not None and old_count != new_count:
+            places = [line.place for line in step.by_line or () if set(kinds) & set(line.kinds)]
+            shown = [f"{place}{of_place(introduced, place)}" for place in places[:_MOST_LINES]]
+            more = [f"{len(places) - _MOST_LINES} more"] if len(places) > _MOST_LINES else []
+            at = "".join(f"; {text}" for text in [*shown, *more]) if new_count > old_count else ""
+            yield f"{old_count} → {count(new_count, noun)} in an eager step{at}", new_count > old_count
+    if before.coverage is not None and after.coverage is not None and before.coverage != after.coverage:
+        text = f"the plan captures {before.coverage:.0%} → {after.coverage:.0%} of the step"
+        yield text, after.coverage < before.coverage
+    if before.pool_bytes is not None and after.pool_bytes is not None and before.pool_bytes != after.pool_bytes:
+        grown = after.pool_bytes > before.pool_bytes
+        held = _probes_of(after, report).memory.pool
+        place = held.largest_place if grown and held is not None and held.lines else ""
+        at = f"; most of it is taken at {place}{of_place(introduced, place)}" if place else ""
+        yield f"the graph's pool {bytes_text(before.pool_bytes)} → {bytes_text(after.pool_bytes)}{at}", grown
+    if before.speedup is not None and after.speedup is not None:
+        slower, faster = after.speedup.high < before.speedup.low, after.speedup.low > before.speedup.high
+        if slower or faster:
+            yield f"a replay {before.speedup.text()} → {after.speedup.text()}", slower
+
+
+def _probes_of(entry: Proven, report: Report) -> Probes:
+    for device in report.devices or ():
+        if kind_of(device.device, report.environment) == entry.device and device.rank == entry.rank:
+            buckets = {bucket_name(bucket.axes): bucket.probes for bucket in device.buckets}
+            return Probes.of(buckets.get(entry.bucket, device.probes))
+    return Probes()
+
+
+def _cause(report: Report, kind: str, introduced: Introduced) -> str:
+    """Return the first lines that stand in the way there, or say that the cause is not known."""
+    errors = [
+        finding
+        for finding in unsuppressed(report)
+        if finding.level == "error" and (finding.device is None or kind_of(finding.device, report.environment) == kind)
+    ]
+    if errors:
+        places = [(one, one.location.path, one.location.line) for one in errors[:_MOST_LINES]]
+        texts = [f"{path}:{at} {one.message} ({one.code}){introduced(path, at)}" for one, path, at in places]
+        more = [f"{len(errors) - _MOST_LINES} more"] if len(errors) > _MOST_LINES else []
+        return "".join(f"; {text}" for text in [*texts, *more])
+    limits = [limit for limit in report.limits if limit.kind != "simulated"]
+    return f"; {limits[0].what}: {limits[0].why}" if limits else ""

@@ -1,0 +1,212 @@
+"""The pytest plugin: proofs of factories as tests, and tests that run where there is no GPU. It is off until used.
+
+Collecting does not import torch; it is imported when a test runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.report.model import Report
+
+_DEVICE = re.compile(r"sim(:\d+)?|cuda(:\d+)?")
+_FACTORY_ARGUMENTS = frozenset({"ready", "devices", "buckets"})
+_MARK = (
+    "graphsafe(ready=True, devices=None, buckets=None): a factory whose step is proven as by `graphsafe capture`; "
+    "without arguments, on a test: the test may use a GPU, which is simulated where there is none"
+)
+Proofs = dict[str, dict[str, dict[Any, Any]]]
+"The file of a lock -> the id of a test -> its entries."
+_PROVEN = pytest.StashKey[Proofs]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("graphsafe")
+    group.addoption(
+        "--graphsafe-device",
+        metavar="DEVICE",
+        help="sim, cuda or cuda:N. Default: a GPU where there is one, else sim. Under sim torch.device('cuda') works.",
+    )
+    group.addoption(
+        "--graphsafe-update", action="store_true", help="Write what marked factories prove into graphsafe.lock."
+    )
+    parser.addini("graphsafe_device", "As --graphsafe-device, which goes before it.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", _MARK)
+    config.stash[_PROVEN] = {}
+    asked = _asked(config)
+    if asked is not None and _DEVICE.fullmatch(asked) is None:
+        raise pytest.UsageError(f"--graphsafe-device {asked}: expected sim, sim:N, cuda or cuda:N")
+
+
+def _asked(config: pytest.Config) -> str | None:
+    return config.getoption("--graphsafe-device") or config.getini("graphsafe_device") or None
+
+
+# Tests that use a device.
+
+
+@pytest.fixture
+def graphsafe_device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
+    """The device of a test: a GPU, or without one a simulated device, which is `cuda` to all code of the test."""
+    import torch
+
+    asked = _asked(request.config) or "cuda"
+    index = int(asked.partition(":")[2] or 0)
+    if index >= torch.cuda.device_count():
+        pytest.fail(f"--graphsafe-device {asked}: this machine has {torch.cuda.device_count()} GPUs", pytrace=False)
+    with torch.cuda.device(index):
+        yield torch.device("cuda", index)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
+    """Play the simulated device around fixtures too. Each test has devices of its own, so that a capture that it leaves
+    open harms no other test."""
+    index = _played(item)
+    if index is None:
+        return (yield)
+    from graphsafe.capture.device.sim import SimDevice
+    from graphsafe.rulebook import load_rulebook
+
+    with SimDevice(index, load_rulebook().ops).entered():
+        return (yield)
+
+
+def _played(item: pytest.Item) -> int | None:
+    """The simulated device that the test process plays for a test, or None."""
+    if not isinstance(item, pytest.Function):
+        return None
+    asked = _asked(item.config)
+    if asked is not None:
+        return int(asked.partition(":")[2] or 0) if asked.startswith("sim") else None
+    is_used = "graphsafe_device" in item.fixturenames or item.get_closest_marker("graphsafe") is not None
+    if not is_used:
+        return None
+    import torch
+
+    return None if torch.cuda.is_available() else 0
+
+
+# Factories.
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> pytest.Item | None:
+    """Collect a marked factory, whatever its name is."""
+    if not isinstance(collector, pytest.Module) or not isinstance(obj, FunctionType):
+        return None
+    marks = [mark for mark in getattr(obj, "pytestmark", ()) if mark.name == "graphsafe"]
+    if not marks:
+        return None
+    is_test = collector.funcnamefilter(name)
+    if is_test and not _FACTORY_ARGUMENTS & marks[0].kwargs.keys():
+        return None
+    if not is_test and obj.__module__ != collector.obj.__name__:
+        return None  # an imported factory, which is collected in its own file
+    return Factory.from_parent(collector, name=name, factory=obj, mark=marks[0])
+
+
+class Worse(AssertionError):
+    """A step does worse than graphsafe.lock says."""
+
+
+class Factory(pytest.Item):
+    """The proof of one factory's step, over its devices and buckets."""
+
+    def __init__(self, *, factory: FunctionType, mark: pytest.Mark, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self.factory = factory
+        self.own_markers += getattr(factory, "pytestmark", [])
+        options = dict(mark.kwargs)
+        self._must_be_ready = bool(options.pop("ready", True))
+        devices = options.pop("devices", None) or ()
+        self._devices = (devices,) if isinstance(devices, str) else tuple(devices)
+        self._options = options
+
+    def runtest(self) -> None:
+        from graphsafe.api import capture
+        from graphsafe.failed import NotReady, failure_text
+
+        asked = _asked(self.config)
+        report = capture(self.factory, device=self._devices if asked is None else (asked,), **self._options)
+        worse = self._against_lock(report)
+        is_ready = report.verdict == "ready" or not self._must_be_ready
+        if worse:
+            raise Worse("\n".join([*worse, "", failure_text(report)]))
+        if not is_ready:
+            raise NotReady(failure_text(report), report)
+
+    def _against_lock(self, report: Report) -> tuple[str, ...]:
+        """Return what got worse since the lock was written; nothing if the lock does not know this factory."""
+        from graphsafe.config import config_over
+        from graphsafe.lock import file
+        from graphsafe.lock.introduced import introduced_since
+        from graphsafe.lock.proven import proven_by
+        from graphsafe.lock.regressions import compared
+
+        path = config_over(self.path).root / file.NAME
+        now = proven_by(report)
+        if self.config.getoption("--graphsafe-update"):
+            self.config.stash[_PROVEN].setdefault(str(path), {})[self.nodeid] = now
+            return ()
+        locked = file.read(path).get(self.nodeid)
+        if not locked:
+            return ()
+        found = compared(self.name, locked, now, report, introduced_since(path))
+        for text in found.skipped:
+            self.warn(pytest.PytestWarning(text))
+        return found.worse
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Show the terminal form of a report; frames of pytest or graphsafe would say nothing more."""
+        from graphsafe.errors import RequestError
+        from graphsafe.failed import NotReady
+
+        if isinstance(excinfo.value, (NotReady, Worse, RequestError)):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, inspect.getsourcelines(self.factory)[1] - 1, self.name
+
+
+# The lock: one process writes it, to which the workers of pytest-xdist report.
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    proven = session.config.stash[_PROVEN]
+    output = getattr(session.config, "workeroutput", None)
+    if not proven:
+        return
+    from graphsafe.errors import RequestError
+    from graphsafe.lock import file
+
+    if output is not None:
+        output["graphsafe"] = {path: file.text_of(lock) for path, lock in proven.items()}
+        return
+    try:
+        for path, now in proven.items():
+            file.write(Path(path), file.joined(file.read(Path(path)), now))
+    except RequestError as error:
+        pytest.exit(f"graphsafe: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    from graphsafe.lock import file
+
+    for path, text in (getattr(node, "workeroutput", None) or {}).get("graphsafe", {}).items():
+        node.config.stash[_PROVEN].setdefault(path, {}).update(file.parsed(text, path))

@@ -1,0 +1,63 @@
+"""The lines that a captured step ran, and how many of a scan's hot lines they are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LineRun:
+    """A run of consecutive lines."""
+
+    first: int
+    last: int
+
+    def meets(self, first: int, last: int) -> bool:
+        """Return whether any line from `first` to `last` is among them."""
+        return self.first <= last and first <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedFile:
+    """The lines of a file that steps ran."""
+
+    path: str
+    digest: str
+    "The digest of the file's content at that time: in another content the line numbers mean other lines."
+    lines: tuple[LineRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HotLines:
+    """Statements in hot code, in files unchanged since a step ran, and in files that no step ran."""
+
+    all: int
+    ran: int
+    changed: tuple[str, ...]
+    "Files that have changed since; their statements do not count."
+
+    def text(self) -> str:
+        """Return the share in words."""
+        known = "which hot lines ran is not known"
+        if self.all > 0:
+            known = f"the step ran {self.ran} of {self.all} hot lines ({self.ran / self.all:.0%})"
+        names = ", ".join(self.changed[:3]) + (f" and {len(self.changed) - 3} more" if len(self.changed) > 3 else "")
+        return f"{known}; changed since the run: {names}" if self.changed else known
+
+
+def digest(content: bytes) -> str:
+    """Return the digest of a file's content."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def runs_of(numbers: Iterable[int]) -> tuple[LineRun, ...]:
+    """Return lines as runs: 1, 2, 3, 7 as 1 to 3 and 7 to 7."""
+    found: list[LineRun] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1].last + 1:
+            found[-1] = LineRun(found[-1].first, number)
+        else:
+            found.append(LineRun(number, number))
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""The HTML form: one self-contained page, without script, font or network."""

@@ -1,0 +1,62 @@
+"""The page of a comparison: the changes in words, and both timelines, one above the other on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from graphsafe.report.changes import Section, changes, outcome_text
+from graphsafe.report.html.style import STYLE
+from graphsafe.report.html.timeline import scales_of, timeline_html
+from graphsafe.report.html.words import escaped_text, page, words
+from graphsafe.report.model import Report
+from graphsafe.report.timeline.lanes import Picture, pictures
+
+
+def render_changes(before: Sequence[Report], after: Sequence[Report], names: tuple[str, str]) -> str:
+    """Return the page; `names` are those of the two reports' files."""
+    sections = changes(before, after)
+    title = f"graphsafe diff {names[0]} {names[1]}"
+    worse = " class='worse'" if any(change.worse for section in sections for change in section.changes) else ""
+    parts = [f"<h1>{escaped_text(title)}</h1>", f"<p><strong{worse}>{outcome_text(sections)}</strong></p>"]
+    parts += [_section(section) for section in sections]
+    parts += _timelines(before, after, names)
+    return page(title, STYLE, f"<main>\n{''.join(parts)}\n</main>")
+
+
+def _section(section: Section) -> str:
+    items = (
+        f'<li class="worse">{words(change.text)}</li>' if change.worse else f"<li>{words(change.text)}</li>"
+        for change in section.changes
+    )
+    return f"<h2>{escaped_text(section.title)}</h2><ul>{''.join(items)}</ul>"
+
+
+def _timelines(before: Sequence[Report], after: Sequence[Report], names: tuple[str, str]) -> list[str]:
+    drawn = [_pair(old, new, names) for old, new in _paired(before, after) if old.lanes or new.lanes]
+    if drawn:
+        return ["<h2>The step in time</h2>", *drawn]
+    if any(report.command == "capture" for report in after):
+        text = "Neither report has a timeline. `graphsafe capture TARGET -o report.json -o trace.json` saves one."
+        return [f"<h2>The step in time</h2><p>{words(text)}</p>"]
+    return []
+
+
+def _paired(before: Sequence[Report], after: Sequence[Report]) -> Iterator[tuple[Picture, Picture]]:
+    """Yield pictures of the same target, device and bucket. The targets of two single reports may differ."""
+    is_single = len(before) == len(after) == 1
+    olds = {picture.place if is_single else picture.title: picture for report in before for picture in pictures(report)}
+    for report in after:
+        for picture in pictures(report):
+            old = olds.get(picture.place if is_single else picture.title)
+            if old is not None:
+                yield old, picture
+
+
+def _pair(old: Picture, new: Picture, names: tuple[str, str]) -> str:
+    same = [picture for picture in (old, new) if picture.timeline.is_measured == new.timeline.is_measured]
+    drawn = "".join(
+        timeline_html(picture, name, scales_of(same if picture in same else [picture]))
+        or f"<p>{escaped_text(name)}: {escaped_text(picture.timeline.told() or 'no timeline')}</p>"
+        for picture, name in zip((old, new), names, strict=True)
+    )
+    return f"<h3>{escaped_text(new.title)}</h3>{drawn}"

@@ -1,0 +1,66 @@
+"""The part of a page about a capture: devices, buckets, probes, their timelines, and the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from graphsafe.report.capture_text import gain_text, reason
+from graphsafe.report.html.timeline import timeline_html
+from graphsafe.report.html.words import badge, escaped_text, table, words
+from graphsafe.report.model import DeviceResult, Report
+from graphsafe.report.plan_text import fix_texts, headline, piece_texts, tree
+from graphsafe.report.pool import pool_texts
+from graphsafe.report.probes import Probes
+from graphsafe.report.text import bucket_name, device_name
+from graphsafe.report.timeline.lanes import Picture, pictures
+
+
+def devices_html(report: Report) -> str:
+    """Return all devices, and the plan."""
+    drawn = iter(pictures(report))
+    parts = [_device(device, report.plan, drawn) for device in report.devices or ()]
+    parts += [_plan(report.plan)] if isinstance(report.plan, Mapping) else []
+    return "".join(parts)
+
+
+def _device(device: DeviceResult, plan: Any, drawn: Iterator[Picture]) -> str:
+    parts = [f"<h2>{escaped_text(device_name(device))} {badge(device.verdict)}</h2>"]
+    if not device.buckets:
+        why = words(reason(device.probes, plan, device.verdict))
+        parts += [f"<p>{why}</p>", timeline_html(next(drawn)), _probes(device.probes)]
+    for bucket in device.buckets:
+        title = f"{escaped_text(bucket_name(bucket.axes))} {badge(bucket.verdict)}"
+        why = words(reason(bucket.probes, plan, bucket.verdict) + gain_text(bucket.probes))
+        opened = " open" if bucket.verdict != "ready" else ""
+        inside = timeline_html(next(drawn)) + _probes(bucket.probes)
+        parts.append(f"<details{opened}><summary>{title} {why}</summary>{inside}</details>")
+    if device.pool is not None:
+        parts.append(_lines(pool_texts(device.pool)))
+    return "".join(parts)
+
+
+def _lines(texts: Iterable[str]) -> str:
+    return "<p>" + "<br>".join(words(text) for text in texts) + "</p>"
+
+
+def _plan(plan: Mapping[str, Any]) -> str:
+    parts = [f"<h2>Plan</h2><p>{words(headline(plan))}</p>"]
+    parts.append("<ol>" + "".join(f"<li>{words(text)}</li>" for text in piece_texts(plan)) + "</ol>")
+    rows = [(escaped_text(name), state, f"{captured} of {total}") for name, state, captured, total in tree(plan)]
+    parts += [f"<h3>Modules</h3>{table(rows)}"] if rows else []
+    fixes = "".join(f"<li>{words(text)}</li>" for text in fix_texts(plan))
+    parts += [f"<h3>What each fix would gain</h3><ul>{fixes}</ul>"] if fixes else []
+    return "".join(parts)
+
+
+def _probes(data: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a row for each probe, and its tables, folded because they may be long."""
+    rows, tables = [], []
+    for name, probe in Probes.of(data):
+        status = f'<span class="{probe.status}">{probe.status}</span>'
+        rows.append((name, status, words(probe.told())))
+        for each in probe.tables():
+            cells = table([[escaped_text(cell) for cell in row] for row in each.rows])
+            tables.append(f"<details><summary>{escaped_text(each.title)}</summary>{cells}</details>")
+    return table(rows) + "".join(tables)

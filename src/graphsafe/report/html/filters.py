@@ -1,0 +1,96 @@
+"""Filters over the findings of a page: a box for each property, and style rules that hide what was not chosen.
+
+No script runs: the page is shown in notebooks and artifacts of CI systems, which forbid scripts. A rule asks which
+option of a box is chosen (`:has(option.c3:checked)`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from graphsafe.report.html.words import escaped_text
+from graphsafe.report.model import LEVELS, REGIONS, Finding
+
+_LEAST = 2
+"Number of findings from which filters are shown."
+
+
+@dataclass(frozen=True, slots=True)
+class _Property:
+    name: str
+    letter: str
+    "The beginning of the names of its classes."
+    of: Callable[[Finding], str]
+
+
+_FILE = "file"
+_PROPERTIES = (
+    _Property("level", "l", lambda finding: finding.level),
+    _Property("code", "c", lambda finding: finding.code),
+    _Property("region", "r", lambda finding: finding.region or "not known"),
+    _Property(_FILE, "f", lambda finding: finding.location.path),
+)
+
+
+class Filters:
+    """The properties that findings have, in all reports of a page."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self._classes: Mapping[str, Mapping[str, str]] = {
+            each.name: {
+                value: f"{each.letter}{number}"
+                for number, value in enumerate(_ordered({each.of(finding) for finding in findings}))
+            }
+            for each in _PROPERTIES
+        }
+
+    def classes(self, *findings: Finding) -> str:
+        """Return the classes of an element that holds these findings, but for those of their files."""
+        of = [each for each in _PROPERTIES if each.name != _FILE]
+        return " ".join(sorted({self._classes[each.name][each.of(finding)] for each in of for finding in findings}))
+
+    def of_file(self, path: str) -> str:
+        """Return the class of an element that holds the findings of a file."""
+        return self._classes[_FILE][path]
+
+    def boxes(self, findings: Sequence[Finding]) -> str:
+        """Return the boxes over these findings; nothing where there is no choice."""
+        if len(findings) < _LEAST:
+            return ""
+        return f'<form class="filters">{"".join(self._box(each, findings) for each in _PROPERTIES)}</form>'
+
+    def _box(self, of: _Property, findings: Sequence[Finding]) -> str:
+        counts = Counter(of.of(finding) for finding in findings)
+        if len(counts) < _LEAST:
+            return ""
+        options = [f"<option>any {of.name}</option>"]
+        for value in _ordered(counts):
+            options.append(
+                f'<option class="{self._classes[of.name][value]}">{escaped_text(value)} ({counts[value]})</option>'
+            )
+        return f"<label>{of.name} <select>{''.join(options)}</select></label>"
+
+    def rules(self) -> str:
+        """Return the style rules that hide what was not chosen."""
+        rules = []
+        for of, classes in self._classes.items():
+            if len(classes) > 1:
+                hidden = (
+                    ("~ section", "~ details section")
+                    if of == _FILE
+                    else ("~ section article", "~ details article", "~ details")
+                )
+                for name in classes.values():
+                    # The rule asks only about the boxes: otherwise the whole page would be searched for each of
+                    # hundreds of files.
+                    chosen = f".filters:has(option.{name}:checked)"
+                    rules.append(f"{', '.join(f'{chosen} {one}:not(.{name})' for one in hidden)} {{display:none}}\n")
+        return "".join(rules)
+
+
+def _ordered(values: set[str] | Counter[str]) -> list[str]:
+    """Sort levels from the gravest, regions as they are defined, and everything else by name."""
+    known = [*reversed(LEVELS), *REGIONS]
+    return sorted(values, key=lambda value: (known.index(value) if value in known else len(known), value))

@@ -1,0 +1,47 @@
+"""Text as HTML: all text of a report is escaped here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+
+from graphsafe.report.model import Verdict
+
+_CODE = re.compile(r"`([^`\n]+)`")
+_UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escaped_text(text: str) -> str:
+    """Return text without characters that control what is shown, escaped."""
+    return escape(_UNPRINTABLE.sub("\ufffd", text))
+
+
+def words(text: str) -> str:
+    """Return escaped text. Of Markdown, only backticks are rendered, as code."""
+    return _CODE.sub(r"<code>\1</code>", escaped_text(text))
+
+
+def paragraphs(text: str) -> str:
+    """Return text whose paragraphs begin on new lines."""
+    return "<br>".join(words(part) for part in re.split(r"\n\s*\n", text.strip()))
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of cells that are already HTML; where it is wider than the page, it scrolls by itself."""
+    cells = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
+    return f'<div class="wide"><table>{cells}</table></div>'
+
+
+def badge(verdict: Verdict) -> str:
+    """Return a verdict in its colour."""
+    return f'<strong class="badge {verdict}">{verdict}</strong>'
+
+
+def page(title: str, styles: str, body: str) -> str:
+    """Return a whole page."""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escaped_text(title)}</title>\n<style>{styles}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+    )

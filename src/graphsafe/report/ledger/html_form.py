@@ -1,0 +1,58 @@
+"""The ledger's HTML form: the page of its findings, with its processes on top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphsafe.report.html.words import escaped_text, table
+from graphsafe.report.ledger.model import Graph, Ledger, Process
+from graphsafe.report.model import Location
+from graphsafe.report.text import bytes_text, count, listed
+
+_HEAD = ("graph", "captured", "device", "nodes", "pool", "replays", "uses outside its pool")
+
+
+def with_processes(page: str, ledger: Ledger) -> str:
+    """Put the processes of a ledger before the environment of the page of its findings."""
+    parts = "".join(_process(process) for process in ledger.processes)
+    before, mark, after = page.partition("<h2>Environment</h2>")
+    return f"{before}{parts}{mark}{after}"
+
+
+def _process(process: Process) -> str:
+    rank = "" if process.rank is None else f", rank {process.rank}"
+    title = f"<h2>{escaped_text(f'Process {process.name}{rank}')}</h2>"
+    rows = [_HEAD, *(_graph(graph) for graph in process.graphs)]
+    found = table([[escaped_text(cell) for cell in row] for row in rows]) if process.graphs else "<p>No graph.</p>"
+    return title + found + "".join(f"<p>{escaped_text(text)}</p>" for text in _facts(process))
+
+
+def _graph(graph: Graph) -> tuple[str, ...]:
+    lost = [f"{use.what}: {use.status}, {count(use.replays_since, 'replay')} since" for use in graph.outside]
+    lost = [text for text, use in zip(lost, graph.outside, strict=True) if use.replays_since]
+    return (
+        graph.name,
+        f"{_place(graph.captured.location)}, {graph.captured.stream}, {graph.captured.seconds:.2g} s",
+        graph.device,
+        listed(count(number, kind) for kind, number in graph.nodes.items()),
+        "" if graph.pool_bytes is None else bytes_text(graph.pool_bytes),
+        str(graph.replays),
+        f"{count(len(graph.outside), 'tensor')}{'; ' if lost else ''}{listed(lost)}",
+    )
+
+
+def _facts(process: Process) -> Iterator[str]:
+    for failed in process.failed:
+        by = f", swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
+        yield f"A capture at {_place(failed.location)} failed{by}: {failed.error}"
+    eager = process.eager
+    if eager.steps:
+        sizes, captured = listed(map(str, eager.sizes)), listed(map(str, eager.captured_sizes))
+        yield f"{count(eager.steps, 'step')} ran without a graph: sizes {sizes}; captured are {captured}"
+    for wait in process.waits:
+        took = "" if wait.ms is None else f", {wait.ms:.3g} ms"
+        yield f"{_place(wait.location)} waits {count(wait.count, 'time')}{took}"
+
+
+def _place(location: Location | None) -> str:
+    return f"{location.path}:{location.line}" if location else "a line that is not known"

@@ -1,0 +1,140 @@
+"""The ledger as data, in the order in which its JSON form is written.
+
+No key is ever absent; unknown is `None`. Locations, findings and limits are those of reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from graphsafe.report.model import CallSite, Environment, Finding, Limit, Location, Report, Tool
+
+LEDGER_SCHEMA = "graphsafe/ledger/1"
+
+Access = Literal["read", "write", "both"]
+OutsideStatus = Literal["alive", "freed", "moved", "rebound"]
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The place and the way in which a graph was captured."""
+
+    location: Location | None
+    "The user's line; `None` if none was running, as under `python -c`."
+    call_chain: tuple[CallSite, ...]
+    stream: str
+    "The stream: `default stream`, `side stream 1`; symbolic, never a pointer."
+    thread: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Memory outside a graph's pool that its replays read or write, and its fate."""
+
+    what: str
+    "Its name in the user's code (`model.layers.0.weight`), else shape and type."
+    bytes: int
+    made: Location | None
+    access: Access
+    status: OutsideStatus
+    where: Location | None
+    "The line that freed, moved or rebound it."
+    replays_since: int
+    "Number of replays after that."
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    name: str
+    "The graph's number in the order of captures in its process: `1`, `2`, ..."
+    captured: Captured
+    device: str
+    nodes: Mapping[str, int]
+    pool_bytes: int | None
+    "Bytes by which the capture made its pool grow."
+    replays: int
+    first_replay: str | None
+    last_replay: str | None
+    outside: tuple[Outside, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A capture that failed."""
+
+    location: Location | None
+    error: str
+    swallowed_by: Location | None
+    "The handler that ended the exception; `None` if there was none or it is not known."
+
+
+@dataclass(frozen=True, slots=True)
+class Eager:
+    """Steps that ran without a graph although their process has graphs of the same step."""
+
+    steps: int
+    sizes: tuple[int, ...]
+    captured_sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A line that waited for the device between replays."""
+
+    location: Location | None
+    count: int
+    ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Total memory that graphs hold."""
+
+    graphs_bytes: int | None
+    by_line: tuple[Any, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    name: str
+    "The name of the process: `0` for the program, `0.1` for the first process that it started."
+    rank: int | None
+    started_by: str | None
+    graphs: tuple[Graph, ...]
+    failed: tuple[Failed, ...]
+    eager: Eager
+    waits: tuple[Wait, ...]
+    memory: Held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    schema: str = LEDGER_SCHEMA
+    tool: Tool
+    command: Literal["run"] = "run"
+    created: str
+    environment: Environment
+    program: tuple[str, ...]
+    exit_code: int | None
+    "`None` while the program runs."
+    findings: tuple[Finding, ...]
+    limits: tuple[Limit, ...]
+    processes: tuple[Process, ...]
+
+    def as_report(self) -> Report:
+        """Return the ledger's findings and limits as a report, for the forms that show nothing else."""
+        return Report(
+            tool=self.tool,
+            command=self.command,
+            created=self.created,
+            environment=self.environment,
+            target=" ".join(self.program) or None,
+            verdict=None,
+            evidence=None,
+            findings=self.findings,
+            limits=self.limits,
+            devices=None,
+        )

@@ -1,0 +1,103 @@
+"""The part above a ledger's findings on a terminal: each process, its graphs, and how they were used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from graphsafe.report.ledger.model import Graph, Ledger, Outside, Process
+from graphsafe.report.model import Location
+from graphsafe.report.text import Paint, bytes_text, count, listed, painter, printable, wrapped
+
+_MOST_LINES = 20
+_BAR = 24
+"Length of the longest bar in cells."
+
+
+def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
+    """Return a block for each process with something to report, and a line for the others."""
+    paint = painter(colour)
+    told = [process for process in ledger.processes if _tells(process)]
+    lines = [line for process in told for line in _process(process, max(width, 40), paint)]
+    silent = len(ledger.processes) - len(told)
+    if silent:
+        lines.append(f"{count(silent, 'process').replace('processs', 'processes')} captured no graph")
+    return "\n".join(lines) + "\n"
+
+
+def _tells(process: Process) -> bool:
+    return bool(process.graphs or process.failed or process.waits)
+
+
+def _process(process: Process, width: int, paint: Paint) -> Iterator[str]:
+    rank = "" if process.rank is None else f", rank {process.rank}"
+    replays = sum(graph.replays for graph in process.graphs)
+    held = process.memory.graphs_bytes
+    memory = f", {bytes_text(held)} of memory" if held else ""
+    facts = f"{count(len(process.graphs), 'graph')}, {count(replays, 'replay')}{memory}"
+    yield paint("bold", printable(f"Process {process.name}{rank}: {facts}"))
+    rows = _by_line(process.graphs)
+    for place, graphs in rows[:_MOST_LINES]:
+        yield from wrapped(_line_text(graphs), width, f"  {place} ", "      ")
+        for text in _lost(graphs):
+            yield from wrapped(text, width, "      ", "        ")
+    if len(rows) > _MOST_LINES:
+        yield f"  and {count(len(rows) - _MOST_LINES, 'more line')}"
+    for failed in process.failed:
+        by = f"; swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
+        yield from wrapped(f"failed: {failed.error}{by}", width, f"  {_place(failed.location)} ", "      ")
+    yield from _sizes(process)
+    for wait in sorted(process.waits, key=lambda one: -(one.ms or 0))[:_MOST_LINES]:
+        took = "" if wait.ms is None else f", {wait.ms:.3g} ms"
+        yield from wrapped(f"waits {count(wait.count, 'time')}{took}", width, f"  {_place(wait.location)} ", "      ")
+
+
+def _by_line(graphs: Sequence[Graph]) -> list[tuple[str, list[Graph]]]:
+    found: dict[str, list[Graph]] = {}
+    for graph in graphs:
+        found.setdefault(_place(graph.captured.location), []).append(graph)
+    return list(found.items())
+
+
+def _line_text(graphs: Sequence[Graph]) -> str:
+    """Describe the graphs of one line: `3 graphs on sim:0 in 0.4 s: 12 kernels and 1 memcpy at most; replayed 8, 0 and
+    3 times`."""
+    devices = listed(dict.fromkeys(graph.device for graph in graphs))
+    seconds = sum(graph.captured.seconds for graph in graphs)
+    largest = max(graphs, key=lambda graph: sum(graph.nodes.values()))
+    nodes = listed(count(number, kind) for kind, number in largest.nodes.items()) or "no node"
+    most = " at most" if len(graphs) > 1 else ""
+    replays = listed((str(graph.replays) for graph in graphs), most=8)
+    names = f"graph {graphs[0].name}" if len(graphs) == 1 else count(len(graphs), "graph")
+    times = "time" if len(graphs) == 1 and graphs[0].replays == 1 else "times"
+    return f"{names} on {devices}, captured in {seconds:.2g} s: {nodes}{most}; replayed {replays} {times}"
+
+
+def _lost(graphs: Sequence[Graph]) -> list[str]:
+    found: dict[str, int] = {}
+    for graph in graphs:
+        for use in graph.outside:
+            if use.replays_since:
+                text = _lost_text(use)
+                found[text] = max(found.get(text, 0), use.replays_since)
+    return [f"{text}, {count(since, 'replay')} since" for text, since in found.items()]
+
+
+def _lost_text(use: Outside) -> str:
+    where = f" at {_place(use.where)}" if use.where else ""
+    return f"`{use.what}` was {use.status}{where}"
+
+
+def _sizes(process: Process) -> Iterator[str]:
+    """Yield the sizes that ran without a graph, as a bar over all captured sizes."""
+    eager = process.eager
+    if not eager.steps:
+        return
+    largest = max((*eager.sizes, *eager.captured_sizes), default=0)
+    yield f"  {count(eager.steps, 'step')} ran without a graph:"
+    for size in sorted({*eager.sizes, *eager.captured_sizes}):
+        bar = "#" * max(round(_BAR * size / max(largest, 1)), 1)
+        yield f"    {size:>8} {bar:<{_BAR}} {'captured' if size in eager.captured_sizes else 'no graph'}"
+
+
+def _place(location: Location | None) -> str:
+    return printable(f"{location.path}:{location.line}") if location else "a line that is not known"

@@ -1,0 +1,63 @@
+"""The probes of a report: the verdict's input, shown in every form.
+
+A line of `Probes` registers a probe. The keys of reports, their schema, the terminal and the HTML form follow from the
+dataclass that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from graphsafe.report.probes.capture import Capture
+from graphsafe.report.probes.construct import Construct
+from graphsafe.report.probes.horizon import Horizon
+from graphsafe.report.probes.memory import Memory
+from graphsafe.report.probes.order import Order
+from graphsafe.report.probes.probe import Probe, is_more
+from graphsafe.report.probes.reading import hints_of, read
+from graphsafe.report.probes.replay import Replay
+from graphsafe.report.probes.state import State
+from graphsafe.report.probes.step import Step
+from graphsafe.report.probes.timeline import Timeline
+from graphsafe.report.probes.timing import Timing
+from graphsafe.report.probes.twin import Twin
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """All probes of one device and bucket, in the order in which reports have them."""
+
+    construct: Construct = field(default_factory=Construct)
+    step: Step = field(default_factory=Step)
+    state: State = field(default_factory=State)
+    capture: Capture = field(default_factory=Capture)
+    replay: Replay = field(default_factory=Replay)
+    twin: Twin = field(default_factory=Twin)
+    horizon: Horizon = field(default_factory=Horizon)
+    order: Order = field(default_factory=Order)
+    memory: Memory = field(default_factory=Memory)
+    timing: Timing = field(default_factory=Timing)
+    timeline: Timeline = field(default_factory=Timeline)
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Probes:
+        """Return the probes of a report's data. Missing keys are not known; other keys are ignored."""
+        return read(Probes, data)
+
+    def with_found(self, find: Callable[[type[Probe]], Probe | None]) -> Probes:
+        """Return the probes with those that are found by their type, in place of the earlier ones."""
+        found: dict[str, Any] = {name: find(kind) for name, kind in PROBES.items()}
+        return replace(self, **{name: probe for name, probe in found.items() if probe is not None})
+
+    def __iter__(self) -> Iterator[tuple[str, Probe]]:
+        """Yield each probe with its name."""
+        return ((name, getattr(self, name)) for name in PROBES)
+
+
+PROBES: Mapping[str, type[Probe]] = hints_of(Probes)
+PROBE_KEYS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(one.name for one in fields(probe) if not is_more(one)) for name, probe in PROBES.items()
+}
+"""The keys of each probe in every report, null where not known. A probe may have more."""

@@ -1,0 +1,63 @@
+"""The effect of construction on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.probe import MORE, PLACE, Error, Probe, more, unreported
+from graphsafe.report.text import count
+
+
+@dataclass(frozen=True, slots=True)
+class RandomState:
+    """A generator of the device before and after construction."""
+
+    seed: int | None
+    reseeded: bool | None = field(default=None, kw_only=True, metadata=MORE)
+    offset_before: int | None
+    offset_after: int | None
+    draw: str | None
+    "The error's text if the generator refuses to draw."
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A capture that construction began."""
+
+    device: str
+    place: str | None = field(default=None, kw_only=True, metadata=PLACE)
+    nodes: int | None
+    first_error: Error | None
+    "None if the capture ended well. A capture that was left open has an error that says so."
+    frames: tuple[CallSite, ...] = unreported(())
+    span: Span | None = unreported()
+
+
+@dataclass(frozen=True, slots=True)
+class Construct(Probe):
+    """How construction used the device."""
+
+    built: bool | None = None
+    "Whether the factory returned something that can be stepped."
+    left_capturing: bool | None = None
+    """Whether, after the factory returned, the generator of a device with a live context refuses to draw as if a
+    capture were under way."""
+    rng: Mapping[str, RandomState] | None = None
+    "Device -> its generators."
+    captures: tuple[Attempt, ...] | None = None
+    repaired: Mapping[str, bool] | None = more()
+    "Device -> whether the repair of a broken generator works."
+    stands_on: str | None = more()
+    "The device and stream that were current after construction."
+    generators: tuple[str, ...] | None = more()
+    threads: tuple[str, ...] | None = more()
+
+    def text(self) -> str:
+        """Return the fault, or how many captures construction made."""
+        if self.built is False:
+            return "not built"
+        if self.left_capturing:
+            return "a random-number generator was left capturing"
+        return f"{count(len(self.captures), 'capture')} while building" if self.captures else ""

@@ -1,0 +1,56 @@
+"""Further eager steps: whether their operations stay those that a capture records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.probe import PLACE, Probe, unreported
+from graphsafe.report.text import count
+
+Under = Literal["further steps", "clocks a day later", "other inputs on the host", "other values in host memory"]
+"""The change made before the step: none but its number, the clocks, inputs on the host, or host memory that the step
+itself writes."""
+Aspect = Literal["operation", "count", "number", "shape", "memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """The first operation that differs from the captured step."""
+
+    step: int
+    "The step's number; the captured step is 0."
+    under: Under
+    what: Aspect
+    op: str
+    before: str
+    after: str
+    place: str | None = field(default=None, kw_only=True, metadata=PLACE)
+    frames: tuple[CallSite, ...] = unreported(())
+    span: Span | None = unreported()
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon(Probe):
+    """Further eager steps: whether their operations stay those that a capture records.
+
+    `fail`: a later eager step runs other operations than the captured one, or gives them other numbers, shapes or
+    lasting memory. Or a step does so after the host's clocks moved on, with another value of an input on the host, or
+    with another value in host memory that the step writes (a pinned flag). `skipped`: no further step could be made;
+    `crashed`: the process died in one.
+    """
+
+    steps: int | None = None
+    "Number of further steps that ran the same operations."
+    departure: Departure | None = None
+
+    def text(self) -> str:
+        """Return the first departure, else how many steps stayed the same."""
+        left = self.departure
+        if left is None:
+            return f"held for {count(self.steps, 'step')}" if self.steps else ""
+        place = f" at {left.place}" if left.place else ""
+        ahead = f"step {left.step} ahead"
+        when = ahead if left.under == "further steps" else f"with {left.under}, a step"
+        return f"{when} differs: {left.op}{place}, {left.before} then {left.after}"

@@ -1,0 +1,127 @@
+"""One probe of a report: the common fields, and how the forms of a report show a probe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.text import first_line
+
+ProbeStatus = Literal["pass", "fail", "skipped", "crashed", "timeout"]
+Unit = Literal["count", "bytes", "ms"]
+
+MORE: Mapping[str, object] = {"more": True}
+PLACE_OF = "place of"
+PLACE: Mapping[str, object] = {PLACE_OF: "frames"}
+"Of a field that the parent of a child fills in: the line at which the unreported field `frames` ends."
+
+ABSOLUTE: Mapping[str, object] = {"absolute": True}
+"Of a field with a place whose path is absolute as a child tells it, and relative in a report."
+
+
+def more() -> Any:
+    """Make a field that a probe may lack in a report; other fields are null where not known."""
+    return field(default=None, metadata=MORE)
+
+
+def later(default: Any = None) -> Any:
+    """A field that older reports lack; a report of today has it, null where it is not known."""
+    return field(default=default, metadata={**MORE, "written": True})
+
+
+def unreported(default: Any = None) -> Any:
+    """A field that a child tells its parent, and that reports leave out."""
+    return field(default=default, metadata={**MORE, "unreported": True})
+
+
+def is_more(one: Any) -> bool:
+    """Return whether a report may lack a dataclass field."""
+    return "more" in one.metadata
+
+
+def is_unreported(one: Any) -> bool:
+    """Return whether a dataclass field was made by `unreported`."""
+    return "unreported" in one.metadata
+
+
+def is_written(one: Any, value: object) -> bool:
+    """Return whether a report has this value of a dataclass field."""
+    return not is_unreported(one) and (value is not None or not is_more(one) or "written" in one.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """The root of an exception chain."""
+
+    type: str | None = field(default=None, kw_only=True, metadata=MORE)
+    message: str
+    chain: tuple[str, ...] | None = more()
+    place: str | None = field(default=None, kw_only=True, metadata={**MORE, **PLACE})
+    frames: tuple[CallSite, ...] = unreported(())
+    "The user's frames of the error, outermost first."
+    span: Span | None = unreported()
+    "The expression that the last frame was running; None before Python 3.11."
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number whose change between reports is worth reporting."""
+
+    name: str
+    value: float | None
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of plain text under a title; the first row holds the heads of the columns."""
+
+    title: str
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A probe of a report. Its fields are the keys of its JSON form.
+
+    The forms of a report ask a probe for plain text and escape it themselves.
+    """
+
+    status: ProbeStatus = "skipped"
+    reason: str | None = None
+    "The reason why the probe is skipped, crashed or timed out."
+    calls: tuple[str, ...] | None = more()
+    "The calls that led to an error of the target, outermost first."
+
+    @property
+    def answered(self) -> bool:
+        """Whether the probe came to an answer."""
+        return self.status in ("pass", "fail")
+
+    def told(self) -> str:
+        """Return in one line what the probe saw, or why it saw nothing; empty if neither is known."""
+        why = first_line(self.reason or "")
+        return (self.text() or why) if self.answered else why
+
+    def text(self) -> str:
+        """Return in one line what the probe saw."""
+        return ""
+
+    def sentences(self) -> Sequence[str]:
+        """Return the sentences that follow that line on a terminal."""
+        return ()
+
+    def tables(self) -> Sequence[Table]:
+        """Return the tables, for forms with room for them."""
+        return ()
+
+    def numbers(self) -> Sequence[Number]:
+        """Return the numbers to compare with an earlier report."""
+        return ()
+
+
+def error_text(error: Error | None) -> str:
+    """Return the first line of an error's message; empty without an error."""
+    return "" if error is None else first_line(error.message)

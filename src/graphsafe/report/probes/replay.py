@@ -1,0 +1,116 @@
+"""Replays of the graph on changed inputs, compared with the reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from graphsafe.report.probes.probe import Error, Probe, error_text, later, more
+from graphsafe.report.text import count
+
+Outcome = Literal["equal", "rounding", "different"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One output or piece of state, compared at several steps; the worst result.
+
+    `floor` is how far eager runs lie apart by chance, `rounding` how far one unit in the last place of the inputs moves
+    them, where that was measured.
+    """
+
+    name: str
+    result: Outcome | None = "equal"
+    """`equal`: bit for bit. `rounding`: within chance or rounding. `different`: beyond that. null: no number bounds the
+    difference."""
+    equal: bool | None = True
+    max_abs: float | None = 0.0
+    floor: float | None = 0.0
+    rounding: float | None = None
+    replay: int | None = later()
+    "The replay with the largest difference."
+    compares: Literal["replay", "plain eager"] | None = later("replay")
+    """`replay` compares replays with the reference; `plain eager` compares the reference, which takes the path of
+    captures, with plain eager steps."""
+
+    @staticmethod
+    def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the data of a check; reports were once written without results."""
+        return data if "result" in data else {**data, "result": _result_of(data)}
+
+
+@dataclass(frozen=True, slots=True)
+class Advances:
+    """How far each of two steps in a row moved the generator; null where there is no generator."""
+
+    eager: tuple[int | None, ...]
+    replay: tuple[int | None, ...]
+    eager_differ: bool | None = more()
+    "Whether the two eager steps draw other numbers."
+    replays_differ: bool | None = more()
+
+
+@dataclass(frozen=True, slots=True)
+class Replay(Probe):
+    """Replays of the graph on changed inputs, compared with the reference.
+
+    `pass`: all replays ran, and nothing below disproves them. `crashed`: the child died in a replay, after a capture
+    that passed.
+    """
+
+    first_error: Error | None = None
+    "The error that a replay raised."
+    reference: Literal["independent"] | None = None
+    "Whether the reference child delivered the values to compare with."
+    checks: tuple[Check, ...] | None = None
+    """A check of every output and every piece of state, over all replays, against the same steps of the reference,
+    which runs along the path of captures; and of that path against plain eager steps."""
+    varied: int | None = None
+    "Number of replays in which the changed inputs changed the reference's outputs or state."
+    unvaried: tuple[str, ...] | None = None
+    """Inputs that could not be given new values and on which the outputs may depend. They forbid `ready` unless the
+    twin captures agree."""
+    unvaried_host: tuple[str, ...] | None = None
+    """Those of them on the host. They always forbid `ready`: Python may decide by their values, and twin captures with
+    the same values prove nothing about it."""
+    rng_law: Literal["pass", "fail", "skipped"] | None = None
+    "`skipped`: the step draws no random numbers; null: it could not be checked."
+    first_step: Literal["pass", "fail", "skipped", "crashed", "timeout"] | None = None
+    """`fail`: a replay differs from the reference's first step because of an attribute that was born in step 1, follows
+    the inputs of step 1 and is not rewritten later (GS701 proven). A difference by design, such as a cache position, is
+    a `pass`. `skipped`: nothing was born in step 1."""
+    rng: Advances | None = more()
+
+    def text(self) -> str:
+        """Return the error, or the results of the checks."""
+        results = [check.result for check in self.checks or ()]
+        parts = [f"{count(len(results), 'check')}, {results.count('equal')} equal bit for bit"] if results else []
+        if results.count("rounding"):
+            parts[-1] += f", {results.count('rounding')} within rounding"
+        if self.varied is not None:
+            parts.append(f"inputs changed in {count(self.varied, 'replay')}")
+        if self.rng_law in ("pass", "fail"):
+            same = "as in" if self.rng_law == "pass" else "differ from"
+            parts.append(f"random numbers {same} eager steps")
+        return error_text(self.first_error) or "; ".join(parts)
+
+
+def differing(checks: Sequence[Check]) -> list[Check]:
+    """Return the checks whose difference is beyond chance and rounding."""
+    return [check for check in checks if check.result == "different"]
+
+
+def _result_of(data: Mapping[str, Any]) -> Outcome | None:
+    floor, largest = _finite(data.get("floor")), _finite(data.get("max_abs"))
+    if data.get("equal") is True:
+        return "equal"
+    if data.get("equal") is None or floor is None:
+        return None
+    return "rounding" if largest is not None and largest <= floor else "different"
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number, or None for NaN and infinity, which do not measure a difference."""
+    return value if value is not None and math.isfinite(value) else None

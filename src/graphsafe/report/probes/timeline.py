@@ -1,0 +1,152 @@
+"""The step in time: the host's calls, the device's work, and why the device is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from graphsafe.report.probes.probe import ABSOLUTE, Number, Probe, Table
+from graphsafe.report.text import count, listed
+
+Lane = Literal["host", "device"]
+OperationKind = Literal["launch", "graph-launch", "copy", "fill", "wait", "query", "allocation", "kernel"]
+GapCause = Literal["wait", "allocation", "host", "device"]
+
+GAP_TEXTS: dict[GapCause, str] = {
+    "wait": "the host waited, and launched the next work only then",
+    "allocation": "the host took or gave back memory of the device",
+    "host": "the host was busy before the launch",
+    "device": "the next work was launched in time, and began later",
+}
+_MOST_ROWS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A call of the host, or a piece of work of the device. Times are microseconds from the beginning of the step."""
+
+    lane: Lane
+    kind: OperationKind
+    name: str
+    place: str | None = field(metadata=ABSOLUTE)
+    "The line of the user's code that was running, `cache.py:41`."
+    begin_us: float | None
+    us: float | None
+    stream: int | None
+    "The stream of the device."
+    behind_us: float | None
+    "For a wait: how long the device was at work meanwhile."
+    in_graph: bool
+    "Whether a graph's launch brought the work."
+    count: int
+    "Number of equal operations in a row, which are one entry if there are no times."
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time in which no stream of the device worked, between two that did."""
+
+    cause: GapCause
+    place: str | None = field(metadata=ABSOLUTE)
+    "The line that waited, or that launched the next work."
+    begin_us: float
+    us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline(Probe):
+    """The step in time, and one replay of its graph."""
+
+    step_us: float | None = None
+    "The time from the step's first line to the end of its last work."
+    busy_us: float | None = None
+    "The time that the device works in it, which the same work would take without gaps."
+    operations: tuple[Operation, ...] | None = None
+    "The operations in the order in which they begin."
+    gaps: tuple[Gap, ...] | None = None
+    replay_us: float | None = None
+    "The time from a replay's first work to the end of its last."
+    replay: tuple[Operation, ...] | None = None
+    left_out: int | None = None
+    "Number of further operations."
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether the operations have times; otherwise only their order is known."""
+        return self.step_us is not None
+
+    def of_kind(self, *kinds: OperationKind) -> list[Operation]:
+        """Return the operations of these kinds."""
+        return [one for one in self.operations or () if one.kind in kinds]
+
+    def _counted(self, kind: OperationKind) -> str:
+        number = sum(one.count for one in self.of_kind(kind))
+        noun = f"{number} launches" if kind == "launch" and number > 1 else count(number, kind)
+        return noun if number else ""
+
+    def text(self) -> str:
+        """Return how the step's time is spent, or the facts that are known without times."""
+        if self.operations is None:
+            return ""
+        if self.step_us is None or self.busy_us is None:
+            parts = [text for text in (self._counted("launch"), self._counted("copy"), self._counted("wait")) if text]
+            return f"{listed(parts) or 'no launch'}, in order; their times are not measured"
+        idle = max(self.step_us - self.busy_us, 0.0)
+        parts = [f"of {ms_text(self.step_us)} the device works {ms_text(self.busy_us)}", f"idles {ms_text(idle)}"]
+        if self.replay_us is not None:
+            parts.append(f"a replay takes {ms_text(self.replay_us)}")
+        return ", ".join(parts)
+
+    def tables(self) -> Sequence[Table]:
+        """Return the gaps and the waits, by cause and line."""
+        tables = []
+        if self.gaps:
+            rows = [(ms_text(us), str(number), cause, place) for cause, place, us, number in gaps_by_line(self.gaps)]
+            tables.append(Table("Gaps of the device, by cause and line", [("in all", "times", "cause", "line"), *rows]))
+        waits = self.of_kind("wait")
+        if waits:
+            head = ("line", "call", "times", "the host waited", "behind the queue")
+            tables.append(Table("Waits, by line", [head, *waits_by_line(waits)[:_MOST_ROWS]]))
+        return tables
+
+    def numbers(self) -> Sequence[Number]:
+        """Return the device's idle time."""
+        if self.step_us is None or self.busy_us is None:
+            return [Number("idle device in a step", None, "ms")]
+        return [Number("idle device in a step", max(self.step_us - self.busy_us, 0.0) / 1000, "ms")]
+
+
+def gaps_by_line(gaps: Sequence[Gap]) -> list[tuple[str, str, float, int]]:
+    """Return cause, line, time and number of gaps that have these in common, the largest first."""
+    found: dict[tuple[GapCause, str], list[float]] = {}
+    for gap in gaps:
+        found.setdefault((gap.cause, gap.place or "not known"), []).append(gap.us)
+    rows = [(GAP_TEXTS[cause], place, sum(times), len(times)) for (cause, place), times in found.items()]
+    return sorted(rows, key=lambda row: (-row[2], row[1], row[0]))[:_MOST_ROWS]
+
+
+def waits_by_line(waits: Sequence[Operation]) -> list[tuple[str, ...]]:
+    """Return the line, the call, how often, the time and the time behind the queue, the longest first."""
+    found: dict[tuple[str, str], list[Operation]] = {}
+    for wait in waits:
+        found.setdefault((wait.place or "not known", wait.name), []).append(wait)
+    rows = []
+    for (place, name), same in found.items():
+        us, behind = (_sum([getattr(one, key) for one in same]) for key in ("us", "behind_us"))
+        rows.append((us or 0.0, (place, name, str(sum(one.count for one in same)), _time(us), _time(behind))))
+    return [row for _, row in sorted(rows, key=lambda row: (-row[0], row[1]))]
+
+
+def ms_text(us: float) -> str:
+    """Return a time as text: `0.42 ms`."""
+    return f"{us / 1000:.3g} ms"
+
+
+def _sum(times: Sequence[float | None]) -> float | None:
+    known = [time for time in times if time is not None]
+    return sum(known) if known else None
+
+
+def _time(us: float | None) -> str:
+    return "not measured" if us is None else ms_text(us)

@@ -1,0 +1,54 @@
+"""How long an eager step and a replay take, and what the proof itself took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from graphsafe.report.probes.probe import Number, Probe, later, more
+
+
+@dataclass(frozen=True, slots=True)
+class Timing(Probe):
+    """Times of an eager step and of a replay, and of the proof itself."""
+
+    eager_ms: float | None = None
+    graph_ms: float | None = None
+    launches: int | None = None
+    "Kernel launches of one eager step."
+    eager_spread_ms: tuple[float, float] | None = more()
+    "The range in which eight of ten eager steps lay."
+    graph_spread_ms: tuple[float, float] | None = more()
+    shared: bool | None = more()
+    "Whether another target used the device meanwhile."
+    seconds: float | None = later()
+    "Seconds that the proof took."
+    children: Mapping[str, float] | None = later()
+    "Seconds that each child took."
+    spent: Mapping[str, Mapping[str, float]] | None = later()
+    "Child -> its time by what it did."
+    not_shared: str | None = later()
+    "The reason why children had to make their imports themselves."
+
+    @property
+    def times_as_fast(self) -> float | None:
+        """Return the time of an eager step divided by that of a replay, or None."""
+        return self.eager_ms / self.graph_ms if self.eager_ms is not None and self.graph_ms else None
+
+    def text(self) -> str:
+        """Return both times, and how many times faster a replay is."""
+        times = (("eager", self.eager_ms), ("graph", self.graph_ms))
+        parts = [f"{name} {ms:.3g} ms" for name, ms in times if ms is not None]
+        if self.times_as_fast is not None:
+            parts.append(f"{self.times_as_fast:.1f} times as fast")
+        if self.shared:
+            parts.append("measured beside another target")
+        return ", ".join(parts)
+
+    def numbers(self) -> Sequence[Number]:
+        """Return both times, and the launches."""
+        return [
+            Number("eager step", self.eager_ms, "ms"),
+            Number("replay", self.graph_ms, "ms"),
+            Number("launches", self.launches, "count"),
+        ]

@@ -1,0 +1,71 @@
+"""Captures of the step, some steps apart, compared with each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.probe import PLACE, Error, Probe, error_text, more, unreported
+from graphsafe.report.text import count
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference between two captures: something that Python decides at capture."""
+
+    node: int
+    "The number of the node in the graph, from 0."
+    what: Literal["count", "operation", "extent", "scalar", "address"]
+    """`scalar`: a value among the arguments; `extent`: how much is launched or copied; `address`: memory outside the
+    graph's own pool; `operation`: another kernel or kind of node; `count`: another number of nodes."""
+    op: str
+    before: str
+    after: str
+    place: str | None = field(default=None, kw_only=True, metadata=PLACE)
+    frames: tuple[CallSite, ...] = unreported(())
+    span: Span | None = unreported()
+    argument: int = unreported(0)
+    "The piece of the node's arguments that differs."
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A change of state that makes two captures differ."""
+
+    kind: Literal["attribute", "tensor", "length"]
+    path: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Twin(Probe):
+    """Captures of the step, some steps apart, compared with each other.
+
+    `fail`: the graphs differ, or the step could not be captured again. Python's decisions at capture change, and a
+    replay does not follow.
+    """
+
+    captures: int | None = None
+    agree: bool | None = None
+    "Whether the graphs are the same, node by node, as far as the driver shows every node."
+    differences: tuple[Difference, ...] | None = None
+    causes: tuple[str, ...] | None = more()
+    "The paths of the state that makes the differences."
+    elsewhere: str | None = more()
+    "The place of the cause if it is no state."
+    first_error: Error | None = more()
+    "The error of a second capture."
+    changes: tuple[Cause, ...] = unreported(())
+    "The causes, with what changed."
+
+    def text(self) -> str:
+        """Return the error or the first difference, or how many captures are the same."""
+        if self.first_error is not None or not self.captures:
+            return error_text(self.first_error)
+        if self.status == "fail" and self.differences:
+            first = self.differences[0]
+            place = f" at {first.place}" if first.place else ""
+            return f"a later capture differs: {first.op}{place}, {first.before} then {first.after}"
+        return f"{count(self.captures, 'capture')} are the same graph" if self.agree else "no difference has an effect"

@@ -1,0 +1,1 @@
+"""The part of `graphsafe run` that lives in the processes of the program."""

@@ -1,0 +1,238 @@
+"""The record of a process's graphs while it runs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeVar
+
+import torch
+
+from graphsafe.capture.shared.frames import error_frames, message_of, root_error, user_frames
+from graphsafe.failure import in_one_line
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.failures import swallowing_watched
+from graphsafe.run.child.keys import Key, Stale
+from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
+from graphsafe.run.child.outputs import Outputs
+from graphsafe.run.child.outside import Memory
+from graphsafe.run.child.records import Facts, FailedRecord, GraphRecord, Use, sites
+from graphsafe.run.child.sight import Sight, Touch
+from graphsafe.run.child.steps import Steps
+from graphsafe.run.child.waits import Waits
+from graphsafe.run.counters import MOST_GRAPHS, Counters, slot_of
+
+Result = TypeVar("Result")
+_FIRST = 16
+"Number of first replays of each graph before which its memory is checked."
+_PATIENCE = 500
+"On a real GPU, memory that graphs use is checked again after this many times the duration of the last check."
+
+
+class Book:
+    def __init__(self, sight: Sight, counters: Counters, tell: Callable[[bool], None]) -> None:
+        """`tell` is called when more is known; with True if the next replay may end the process."""
+        self.sight = sight
+        self.counters = counters
+        self._tell = tell
+        self.graphs: list[GraphRecord] = []
+        self.failed: list[FailedRecord] = []
+        self.steps = Steps()
+        self.waits = Waits(self._replays)
+        self._problems: dict[tuple[str, str, str], None] = {}
+        "Limits: kind, what, why."
+        self._captures = 0
+        self._memories: dict[int, Memory] = {}
+        self._users: weakref.WeakKeyDictionary[Memory, list[tuple[GraphRecord, Use]]] = weakref.WeakKeyDictionary()
+        self._streams: dict[int, str] = {0: "default stream"}
+
+    def begun(self, earlier: GraphRecord | None, handled: int) -> GraphRecord | None:
+        """Note that a capture begins. `earlier` is the record of an earlier capture into the same graph; `handled`: see
+        `GraphRecord`."""
+        if earlier is not None:
+            earlier.dropped = True
+        self._captures += 1
+        if self._captures > MOST_GRAPHS:
+            return None
+        frames, span = user_frames()
+        stream = self.sight.stream()
+        return GraphRecord(
+            number=self._captures - 1,
+            slot=slot_of(self._captures - 1),
+            frames=frames,
+            span=span,
+            stream=self._streams.setdefault(stream, f"side stream {len(self._streams)}"),
+            thread=threading.current_thread().name,
+            device=self.sight.device(),
+            begun=time.time_ns(),
+            handled=handled,
+        )
+
+    def ended(self, graph: Any, record: GraphRecord, frame: FrameType) -> None:
+        """Read what was captured. `frame` and its callers hold the names that the program has for it."""
+        self.graphs.append(record)
+        record.seconds = (time.time_ns() - record.begun) / 1e9
+        frames = user_frames_now(frame)
+        record.key = Key(frames)
+        with torch._C.DisableTorchFunction():
+            names = names_in(frames)
+            contents = self.sight.contents(graph, names)
+            for touch in contents.touches:
+                memory = self._memory(touch, names.get(int(touch.storage._cdata), []))
+                use = Use(memory, touch.access, touch.certain)
+                record.uses.append(use)
+                self._users.setdefault(memory, []).append((record, use))
+            record.outputs = Outputs(contents.outputs)
+        record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
+        record.keeps_pool = not contents.nodes and _is_called_by_trees(frame)
+        record.graph = weakref.ref(graph, lambda _: setattr(record, "dropped", True))
+        self.steps.captured(contents.step, record.number)
+        if contents.problem:
+            self._problems["unread-graph", "a graph's nodes", contents.problem] = None
+        self._tell(False)
+
+    def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
+        """Note a capture that ended with an error."""
+        root, _ = root_error(error)
+        frames, span = (record.frames, record.span) if record is not None else user_frames()
+        device = self.sight.device()
+        guilty = self.sight.guilty(graph)
+        failure = FailedRecord(frames, span, device, message_of(root), error_frames(error), self.sight.draw(), guilty)
+        self.failed.append(failure)
+
+        def tell(handler: CallSite) -> None:
+            failure.swallowed_by = handler
+            self._tell(False)
+
+        swallowing_watched(error, frame, tell)
+        self._tell(False)
+
+    def replaying(self, record: GraphRecord) -> None:
+        """Check the memory that a graph uses, before a replay. On a real GPU this happens before its first replays, and
+        then so seldom that it takes a small share of the time."""
+        begun = time.perf_counter()
+        with torch._C.DisableTorchFunction():
+            self._look(record)
+            self.sight.replaying({use.memory.number: use.access for use in record.uses})
+            if record.outputs.look() or self._is_stale(record):
+                self._tell(False)
+        record.looks += 1
+        if self.sight.evidence == "measured" and record.looks > _FIRST:
+            ended = time.perf_counter()
+            record.next_look = ended + _PATIENCE * (ended - begun)
+
+    def comparing(self, record: GraphRecord | None) -> None:
+        """Note that a result is compared with itself, on this line."""
+        if record is not None and not record.outputs.compared and self.counters.read(record.slot).replays > 1:
+            record.outputs.compared = user_frames()[0]
+            self._tell(False)
+
+    def safely(self, do: Callable[..., Result], *args: Any) -> Result | None:
+        """Run the work of a hook. A fault of graphsafe is noted, and the program goes on."""
+        try:
+            return do(*args)
+        except Exception as error:
+            self._problems["internal", "the watch of this process", in_one_line(error)] = None
+            return None
+
+    def registering(self, module: torch.nn.Module, name: str, _: Any) -> None:
+        """Note that a module is about to get another parameter or buffer under a name."""
+        old = module._parameters.get(name, module._buffers.get(name))
+        if old is not None and self._memories:
+            with torch._C.DisableTorchFunction():
+                number = storage_number(old)
+            if number is not None:
+                self.leaving(number)
+
+    def leaving(self, number: int) -> None:
+        """Note that a tensor is about to leave its storage, on this line."""
+        memory = self._memories.get(number)
+        if memory is not None and memory.status == "alive":
+            memory.frames, _ = user_frames()
+            self._suspected(memory)
+
+    def look_at_all(self) -> None:
+        """Bring every status up to date."""
+        with torch._C.DisableTorchFunction():
+            for record in list(self.graphs):
+                if not record.dropped:
+                    self._look(record)
+
+    def facts(self) -> Facts:
+        limits = [*self.sight.limits(), *self._problems]
+        more = self._captures - MOST_GRAPHS
+        if more > 0:
+            limits.append(("too-many-graphs", f"{more} captures", f"a process's ledger has room for {MOST_GRAPHS}"))
+        return {
+            "graphs": [record.facts() for record in list(self.graphs)],
+            "failed": [failure.facts() for failure in list(self.failed)],
+            "steps": self.steps.facts(),
+            "waits": self.waits.facts(),
+            "refills": [self._refill(*found) for found in self.sight.refills()],
+            "by_line": self.safely(self.sight.by_line),
+            "limits": limits,
+            "evidence": self.sight.evidence,
+            "machine": self.sight.machine(),
+        }
+
+    def forget(self, counters: Counters) -> None:
+        """Start anew in a forked process, without the parent's graphs."""
+        self.counters = counters
+        self.graphs, self.failed = [], []
+        self.steps.forget()
+        self.waits.forget()
+
+    def _replays(self) -> int:
+        """Return how many replays of all graphs this process has made."""
+        return sum(self.counters.read(record.slot).replays for record in list(self.graphs))
+
+    def _is_stale(self, record: GraphRecord) -> bool:
+        """Return whether this is the first replay for which the program has another value than the graph."""
+        if record.stale is not None:
+            return False
+        found = record.key.differs(user_frames_now(sys._getframe(1)))
+        if found is not None:
+            record.stale = Stale(*found, user_frames()[0])
+        return found is not None
+
+    def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:
+        memory = self._memories.get(storage)
+        return {"write": sites(write), "replay": sites(replay), "what": "memory" if memory is None else memory.text}
+
+    def _memory(self, touch: Touch, names: list[Name]) -> Memory:
+        number = int(touch.storage._cdata)
+        known = self._memories.get(number)
+        if known is None or known.status != "alive" or not known.is_there:
+            known = self._memories[number] = Memory(touch.storage, names, touch.text, touch.made, self._suspected)
+        return known
+
+    def _suspected(self, memory: Memory) -> None:
+        for record, use in self._users.get(memory, ()):
+            record.suspect = True
+            if use.lost_after is None:
+                use.lost_after = self.counters.read(record.slot).replays
+
+    def _look(self, record: GraphRecord) -> None:
+        record.suspect = False
+        for use in record.uses:
+            memory = use.memory
+            if memory.status == "alive":
+                memory.look(self.sight.is_held)
+                if memory.status == "alive":
+                    use.lost_after = None
+                    continue
+                self._suspected(memory)
+                record.suspect = False
+                self._tell(True)
+
+
+def _is_called_by_trees(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.endswith("cudagraph_trees.py"):
+            return True
+        frame = frame.f_back
+    return False

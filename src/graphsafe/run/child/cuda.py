@@ -1,0 +1,232 @@
+"""Watches the graphs of a real GPU.
+
+Nodes are read from the driver just before a capture ends, since torch drops the graph that it instantiates. Addresses
+among the arguments of kernels and copies are then matched with the tensors that the program knows.
+"""
+
+from __future__ import annotations
+
+import gc
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.device.cuda.nodes import GraphNode, Pool, Segments, graph_in_capture, graph_nodes
+from graphsafe.capture.device.cuda.runtime import driver_version
+from graphsafe.capture.device.protocol import NotComparable
+from graphsafe.report.ledger.model import Access
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.cuda_stacks import makers, pool_lines, record_stacks
+from graphsafe.run.child.cuda_waits import watch_waits
+from graphsafe.run.child.sight import Contents, Touch
+from graphsafe.run.child.steps import Steps
+from graphsafe.run.child.waits import Waits
+
+if TYPE_CHECKING:
+    from graphsafe.run.child.names import Name
+    from graphsafe.run.child.refills import Frames
+
+_NOT_READ = "the driver did not tell them"
+PoolOf = Callable[[int], "Pool | None"]
+_SHARED = (0, 0)
+"The pool of memory that belongs to no graph."
+
+
+class CudaSight:
+    evidence: Literal["measured", "predicted"] = "measured"
+
+    def __init__(self, stacks: bool) -> None:
+        """`stacks` says whether the lines that allocate are noted."""
+        self.graph = torch.cuda.CUDAGraph
+        self._stacks = stacks
+        if stacks:
+            record_stacks()
+        self._nodes: Sequence[GraphNode] = ()
+        self._problem: str | None = None
+        self._pools: dict[Pool, int] = {}
+        "Pool -> its bytes when the last capture into it ended."
+
+    def device(self) -> str:
+        return f"cuda:{torch.cuda.current_device()}"
+
+    def stream(self) -> int:
+        return int(torch.cuda.current_stream().cuda_stream)
+
+    def ending(self, graph: Any) -> None:
+        """Read the nodes while the capture has them."""
+        self._nodes, self._problem = (), None
+        try:
+            raw = graph_in_capture(torch.cuda.current_stream())
+            self._nodes = () if raw is None else graph_nodes(raw)
+        except (NotComparable, OSError) as error:
+            self._problem = f"{_NOT_READ}: {error}"
+
+    def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
+        """Match the nodes that `ending` has read with the tensors that the program knows."""
+        nodes, self._nodes = self._nodes, ()
+        segments = Segments.now()
+        pool_of = _looked_up(segments)
+        pool: Pool = tuple(graph.pool())
+        tensors = [tensor for known in names.values() for name in known if (tensor := name.tensor()) is not None]
+        own = [one for one in tensors if one.is_cuda and pool_of(one.data_ptr()) == pool]
+        lines = makers() if self._stacks else {}
+        touches = _touches(nodes, pool_of, lines, [one for one in tensors if one.is_cuda or one.is_pinned()])
+        problem = self._problem
+        if any(node.opaque for node in nodes):
+            problem = "the arguments of some kernels are packed by the library that launches them"
+        return Contents(
+            nodes=dict(sorted(Counter(node.kind for node in nodes).items())),
+            touches=touches,
+            pool_bytes=self._grown(pool, segments),
+            outputs=tuple({id(one): one for one in own}.values()),
+            problem=problem,
+        )
+
+    def _grown(self, pool: Pool, segments: Segments) -> int:
+        """Return how much a pool has grown since the last capture into it."""
+        now = sum(high - low for low, high, owner in segments.spans if owner == pool)
+        before, self._pools[pool] = self._pools.get(pool, 0), now
+        return max(now - before, 0)
+
+    def replaying(self, uses: Mapping[int, Access]) -> None:
+        """Do nothing: the order of streams is not seen on a GPU; `limits` says so."""
+
+    def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
+        return ()
+
+    def end(self) -> None:
+        """Do nothing: there is nothing to stop."""
+
+    def watch_steps(self, steps: Steps) -> None:
+        """Do nothing: steps are not seen on a GPU yet; `limits` says so."""
+
+    def watch_moves(self, moving: Callable[[int], None]) -> None:
+        """Do nothing: a storage that a tensor leaves dies, or somebody still holds it."""
+
+    def watch_results(self, compared: Callable[[Any], None]) -> None:
+        """Do nothing: operations are not seen on a GPU."""
+
+    def guilty(self, graph: Any) -> StepEvent | None:
+        """Return None: the error's text tells what CUDA knows."""
+        return None
+
+    def watch_waits(self, waits: Waits) -> None:
+        watch_waits(waits)
+
+    def is_held(self, storage: int) -> bool:
+        """Return True: graphs hold no storages, so one that exists is held by others."""
+        return True
+
+    def by_line(self) -> list[dict[str, Any]] | None:
+        """Return memory in graphs' pools by line, if the lines that allocate are noted."""
+        return pool_lines() if self._stacks and _has_gpu() else None
+
+    def draw(self) -> str | None:
+        """Draw one number if a failed capture may have broken the generator; torch 2.12 fixed that."""
+        if torch.torch_version.TorchVersion("2.12") <= torch.__version__:
+            return None
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        try:
+            offset = generator.get_offset()
+            torch.empty(1, device="cuda").uniform_()
+            generator.set_offset(offset)
+        except RuntimeError as error:
+            return " ".join(str(error).split())[:300]
+        return None
+
+    def machine(self) -> Mapping[str, str | None]:
+        seen = _has_gpu()
+        return {
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "driver": driver_version() if seen and torch.version.hip is None else None,
+            "device": f"{self.device()} {torch.cuda.get_device_name()}" if seen else None,
+        }
+
+    def limits(self) -> list[tuple[str, str, str]]:
+        if not _has_gpu():
+            return [("no-gpu", "this process", "it has not used a GPU; `--device sim` plays one")]
+        kernels = "a kernel's arguments do not say whether it reads or writes: the access of its memory is `both`"
+        return [
+            ("unseen", "what kernels do with memory", kernels),
+            ("unseen", "steps that run without a graph", "they are counted on the simulated device only"),
+            (
+                "unseen",
+                "the order of refills and replays",
+                "what streams wait for is seen on the simulated device only",
+            ),
+        ]
+
+
+def _has_gpu() -> bool:
+    """Return whether this process has used a GPU."""
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+def _touches(
+    nodes: Iterable[GraphNode], pool_of: PoolOf, lines: Mapping[int, CallSite], tensors: Sequence[torch.Tensor]
+) -> list[Touch]:
+    """Return memory outside of pools to which the nodes' arguments point."""
+    words = {word for node in nodes for word in node.words}
+    certain = {word for node in nodes for word in node.pointers}
+    reads = {node.words[0] for node in nodes if node.kind == "memcpy"}
+    writes = {node.words[1] for node in nodes if node.kind == "memcpy"}
+    writes |= {node.words[0] for node in nodes if node.kind == "memset"}
+    kernels = {word for node in nodes if node.kind == "kernel" for word in node.words}
+    known = _known(tensors)
+    ends = _within(words, known)
+    if any(pool_of(word) == _SHARED for word in words - ends.keys()):
+        known = _known(_all_tensors())
+        ends = _within(words, known)
+    found: dict[int, list[int]] = {}
+    for word, at in ends.items():
+        if pool_of(word) in (None, _SHARED):
+            found.setdefault(at, []).append(word)
+    touches = []
+    for at, inside in found.items():
+        tensor = known[at]
+        access: Access = "both"
+        if not kernels.intersection(inside):
+            read, written = reads.intersection(inside), writes.intersection(inside)
+            access = "both" if read and written else "read" if read else "write"
+        text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+        touches.append(Touch(tensor.untyped_storage(), access, not certain.isdisjoint(inside), text, lines.get(at)))
+    return touches
+
+
+def _known(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
+    """Return tensors by the address where their storages begin."""
+    return {tensor.untyped_storage().data_ptr(): tensor for tensor in tensors if tensor.layout == torch.strided}
+
+
+def _within(words: Iterable[int], known: Mapping[int, torch.Tensor]) -> dict[int, int]:
+    """Return the words that point into one of the storages -> the address where it begins."""
+    starts = sorted(known)
+    found = {}
+    for word in words:
+        at = bisect_right(starts, word) - 1
+        if at >= 0 and word < starts[at] + known[starts[at]].untyped_storage().nbytes():
+            found[word] = starts[at]
+    return found
+
+
+def _looked_up(segments: Segments) -> PoolOf:
+    """Make a quick form of `Segments.pool`, for very many addresses."""
+    spans = sorted(segments.spans)
+    starts = [low for low, _, _ in spans]
+
+    def pool_of(address: int) -> Pool | None:
+        at = bisect_right(starts, address) - 1
+        return spans[at][2] if at >= 0 and address < spans[at][1] else None
+
+    return pool_of
+
+
+def _all_tensors() -> list[torch.Tensor]:
+    """Return all tensors in Python, also those to which no known variable leads."""
+    kinds = (one for one in gc.get_objects() if issubclass(type(one), torch.Tensor))
+    return [one for one in kinds if one.layout == torch.strided and one.is_cuda]

@@ -1,0 +1,57 @@
+"""Finds the program's lines that allocated the GPU memory in use, from the allocator's own record with Python's
+frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from graphsafe.capture.shared.frames import absolute, is_user_file
+from graphsafe.report.model import CallSite
+
+_SHARED = (0, 0)
+"The pool of memory that belongs to no graph."
+
+
+def record_stacks() -> None:
+    """Make the allocator keep the stack of each block in use, from the process's first use of CUDA on."""
+
+    def begin() -> None:
+        torch.cuda.memory._record_memory_history("state", context="state", stacks="python")
+
+    torch.cuda._lazy_call(begin)  # type: ignore[no-untyped-call]
+
+
+def makers() -> dict[int, CallSite]:
+    """Return the user's line that allocated each block, by the block's address."""
+    return {int(block["address"]): line for _, block in _blocks() if (line := _line(block)) is not None}
+
+
+def pool_lines() -> list[dict[str, Any]]:
+    """Return bytes in graphs' pools by the line that allocated them, most first."""
+    found: dict[CallSite, int] = {}
+    for pool, block in _blocks():
+        line = _line(block)
+        if pool != _SHARED and line is not None:
+            found[line] = found.get(line, 0) + int(block["size"])
+    ordered = sorted(found.items(), key=lambda item: -item[1])
+    return [{"path": one.path, "line": one.line, "function": one.function, "bytes": size} for one, size in ordered]
+
+
+def _blocks() -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
+    segments: Any = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+    for segment in segments:
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                yield tuple(segment["segment_pool_id"]), block
+
+
+def _line(block: Mapping[str, Any]) -> CallSite | None:
+    """Return the innermost frame that is the user's; the record lists innermost frames first."""
+    frames: Sequence[Mapping[str, Any]] = block.get("frames") or ()
+    for frame in frames:
+        if is_user_file(frame["filename"]):
+            return CallSite(absolute(frame["filename"]), int(frame["line"]), frame["name"])
+    return None

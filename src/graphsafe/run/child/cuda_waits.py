@@ -1,0 +1,53 @@
+"""Times lines that make the host wait for a GPU.
+
+The wait is moved forward a moment, with a clock around it: when PyTorch is about to wait for a stream, the stream is
+synchronised first, so that PyTorch finds it done. No additional wait happens.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import torch
+import torch.cuda._gpu_trace as gpu_trace
+
+from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.run.child.waits import Waits
+
+
+def watch_waits(waits: Waits) -> None:
+    """Report waits to `waits` until the process ends: PyTorch's trace cannot be switched off again."""
+    inside = threading.local()
+
+    def told(op: str, wait: Callable[[], None] | None) -> None:
+        if getattr(inside, "now", False) or torch.cuda.is_current_stream_capturing():
+            return
+        inside.now = True
+        try:
+            begun = time.perf_counter()
+            if wait is not None:
+                wait()
+            milliseconds = None if wait is None else (time.perf_counter() - begun) * 1e3
+            # Frames are read after the clock has stopped: reading them first would let the queue drain.
+            frames, span = user_frames()
+            waits.note(StepEvent("wait", op, frames, span), milliseconds)
+        finally:
+            inside.now = False
+
+    def stream(pointer: int) -> None:
+        external = torch.cuda.ExternalStream(pointer)  # type: ignore[no-untyped-call]
+        told("cudaStreamSynchronize", external.synchronize)
+
+    def device() -> None:
+        told("torch.cuda.synchronize", torch.cuda.synchronize)
+
+    def event(pointer: int) -> None:
+        told("torch.cuda.Event.synchronize", None)
+
+    torch._C._activate_gpu_trace()
+    gpu_trace.register_callback_for_stream_synchronization(stream)
+    gpu_trace.register_callback_for_device_synchronization(device)
+    gpu_trace.register_callback_for_event_synchronization(event)

@@ -1,0 +1,85 @@
+"""Finds the handler that swallows the exception of a failed capture.
+
+The exception carries a witness, which dies with it, at the end of the handler that caught it. The stack of that moment
+names the handler. Neither the exception nor a frame is kept.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import itertools
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+from graphsafe.capture.shared.frames import absolute, function_name, is_user_file
+from graphsafe.report.model import CallSite
+from graphsafe.report.source import file_lines
+
+
+class _Witness:
+    """Calls `tell` with the line whose handler ended the exception."""
+
+    def __init__(self, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
+        self._stack = _identities(frame)
+        self._tell = tell
+
+    def __del__(self) -> None:
+        if sys.is_finalizing():
+            return
+        with contextlib.suppress(Exception):
+            handler = _handler(self._stack, sys._getframe(1))
+            if handler is not None:
+                self._tell(handler)
+
+
+def swallowing_watched(error: BaseException, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
+    """Call `tell` when a handler of `frame`, or of one of its callers, ends `error`."""
+    with contextlib.suppress(AttributeError, TypeError):  # an exception that takes no attributes
+        error._graphsafe_witness = _Witness(frame, tell)  # type: ignore[attr-defined]
+
+
+def _identities(frame: FrameType | None) -> list[tuple[int, int]]:
+    """Return the identities of the stack's frames, outermost first."""
+    found = []
+    while frame is not None:
+        found.append((id(frame), id(frame.f_code)))
+        frame = frame.f_back
+    return found[::-1]
+
+
+def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None:
+    """Return the innermost of the frames that existed when the exception was raised, if it is in a handler."""
+    now: list[FrameType] = []
+    at: FrameType | None = frame
+    while at is not None:
+        now.append(at)
+        at = at.f_back
+    pairs = zip(now[::-1], before, strict=False)
+    common = itertools.takewhile(lambda pair: (id(pair[0]), id(pair[0].f_code)) == pair[1], pairs)
+    users = [one for one, _ in common if is_user_file(one.f_code.co_filename)]
+    if not users:
+        return None
+    path, line = absolute(users[-1].f_code.co_filename), users[-1].f_lineno
+    handler = _handler_lines(path, line)
+    return None if handler is None else CallSite(path, handler, function_name(users[-1].f_code))
+
+
+@functools.lru_cache(maxsize=64)
+def _handler_lines(path: str, line: int) -> int | None:
+    """Return the first line of the innermost `except` clause, or `with suppress(...)`, that holds `line`."""
+    try:
+        tree = ast.parse("\n".join(file_lines(path) or ()))
+    except (SyntaxError, ValueError):
+        return None
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.ExceptHandler, ast.With)) and node.lineno <= line <= (node.end_lineno or line)
+    ]
+    inner = max(found, key=lambda node: node.lineno, default=None)
+    if isinstance(inner, ast.With) and not any("suppress" in ast.unparse(item) for item in inner.items):
+        return None
+    return None if inner is None else inner.lineno

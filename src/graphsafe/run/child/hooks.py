@@ -1,0 +1,112 @@
+"""Watches captures and replays through the methods of the class of graphs, which everything built on it calls.
+
+Dynamo takes the wrappers for the methods that they wrap: it runs them as they are and traces none of their lines.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from graphsafe.run.child.book import Book
+
+_RECORD = "_graphsafe_record"
+"The attribute of a graph that holds its record."
+
+
+class Hooks:
+    """The wrapped methods, in place from creation until `remove`."""
+
+    def __init__(self, book: Book) -> None:
+        self._graph = book.sight.graph
+        self._originals: dict[str, Any] = {}
+        self._wrap("capture_begin", _capture_begin, book)
+        self._wrap("capture_end", _capture_end, book)
+        self._wrap("replay", _replay, book)
+        self._wrap("reset", _reset, book)
+
+        book.sight.watch_results(lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)))
+
+    def remove(self) -> None:
+        for name, original in self._originals.items():
+            setattr(self._graph, name, original)
+
+    def _wrap(self, name: str, make: Callable[[Any, Book], Any], book: Book) -> None:
+        original = self._originals[name] = getattr(self._graph, name)
+        wrapper = make(original, book)
+        wrapper._torchdynamo_disable = True
+        wrapper.__name__, wrapper.__qualname__ = name, f"{self._graph.__name__}.{name}"
+        wrapper.__doc__ = original.__doc__
+        setattr(self._graph, name, wrapper)
+
+
+def _capture_begin(original: Any, book: Book) -> Any:
+    def capture_begin(self: Any, *args: Any, **kwargs: Any) -> Any:
+        record = book.safely(book.begun, self.__dict__.get(_RECORD), id(sys.exc_info()[1]))
+        setattr(self, _RECORD, record)
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException as error:
+            setattr(self, _RECORD, None)
+            book.safely(book.failing, self, record, error, sys._getframe(1))
+            raise
+
+    return capture_begin
+
+
+def _capture_end(original: Any, book: Book) -> Any:
+    def capture_end(self: Any) -> Any:
+        record = self.__dict__.get(_RECORD)
+        # In `__exit__` of torch.cuda.graph this is the error of its body; capture_end only repeats that the capture
+        # failed.
+        raised = sys.exc_info()[1]
+        if record is not None and record.handled == id(raised):
+            raised = None
+        setattr(self, _RECORD, None)
+        book.safely(book.sight.ending, self)
+        try:
+            result = original(self)
+        except BaseException as error:
+            book.safely(book.failing, self, record, error, sys._getframe(1))
+            raise
+        if raised is not None:
+            book.safely(book.failing, self, record, raised, sys._getframe(1))
+        elif record is not None:
+            setattr(self, _RECORD, record)
+            book.safely(book.ended, self, record, sys._getframe(1))
+        return result
+
+    return capture_end
+
+
+def _replay(original: Any, book: Book) -> Any:
+    now, clock, safely, looking = time.time_ns, time.perf_counter, book.safely, book.replaying
+
+    def replay(self: Any) -> Any:
+        record = self.__dict__.get(_RECORD)
+        if record is None:
+            return original(self)
+        if record.suspect or clock() >= record.next_look:
+            safely(looking, record)
+        result = original(self)
+        cells, slot = book.counters.cells, record.slot
+        cells[slot] += 1
+        cells[slot + 2] = moment = now()
+        if not cells[slot + 1]:
+            cells[slot + 1] = moment
+        return result
+
+    return replay
+
+
+def _reset(original: Any, book: Book) -> Any:
+    def reset(self: Any) -> Any:
+        record = self.__dict__.get(_RECORD)
+        if record is not None:
+            record.dropped = True
+            setattr(self, _RECORD, None)
+        return original(self)
+
+    return reset

@@ -1,0 +1,83 @@
+"""Finds the statement that puts a graph's results into a container: `self.chunks.append(logits)`.
+
+Of the functions that led to a replay, those statements count whose container holds the results at that moment.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from types import FrameType
+from typing import Any
+
+import torch
+
+from graphsafe.capture.shared.frames import absolute, function_name
+from graphsafe.report.model import CallSite
+from graphsafe.report.source import file_lines
+from graphsafe.run.child.names import locals_of, storage_number
+
+_PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
+_MOST = 64
+"Number of a container's last items that are looked at."
+_DEEPEST = 3
+_ENOUGH = 2
+"Times that a container holds the same results: a table of all graphs' outputs holds them once."
+
+
+def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallSite | None:
+    """Return the statement that puts tensors of these storages into a container again and again. `frames` are the
+    user's, innermost first. Call it with torch functions disabled."""
+    for frame in frames:
+        code = frame.f_code
+        lines = {line for _, _, line in code.co_lines() if line is not None}
+        for container, line in _stores(code.co_filename):
+            if line in lines and _held(_value(container, frame), storages) >= _ENOUGH:
+                return CallSite(absolute(code.co_filename), line, function_name(code))
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _stores(path: str) -> tuple[tuple[ast.expr, int], ...]:
+    """Return the expressions of containers that the statements of a file put something into, with their lines."""
+    try:
+        tree = ast.parse("\n".join(file_lines(path) or ()))
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple((each, node.lineno) for node in ast.walk(tree) for each in _containers(node))  # type: ignore[attr-defined]
+
+
+def _containers(node: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PUTS:
+        yield node.func.value
+    elif isinstance(node, ast.Assign):
+        yield from (target.value for target in node.targets if isinstance(target, ast.Subscript))
+    elif isinstance(node, ast.AugAssign):
+        yield node.target
+
+
+def _value(expression: ast.expr, frame: FrameType) -> Any:
+    """Return what a name, or an attribute of it, means in a function, without running the program's code."""
+    if isinstance(expression, ast.Subscript):
+        return _value(expression.value, frame)
+    if isinstance(expression, ast.Name):
+        return locals_of(frame).get(expression.id, frame.f_globals.get(expression.id))
+    if isinstance(expression, ast.Attribute):
+        return getattr(_value(expression.value, frame), "__dict__", {}).get(expression.attr)
+    return None
+
+
+def _held(value: Any, storages: frozenset[int], depth: int = 0) -> int:
+    """Count the places in a container, and in those within it, that hold tensors of these storages."""
+    if isinstance(value, torch.Tensor):
+        return int(depth > 0 and storage_number(value) in storages)
+    return sum(_held(item, storages, depth + 1) for item in _last(value)) if depth < _DEEPEST else 0
+
+
+def _last(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return islice(reversed(value.values()), _MOST)
+    return islice(reversed(value), _MOST) if isinstance(value, (list, tuple, deque)) else ()

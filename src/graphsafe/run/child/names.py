@@ -1,0 +1,193 @@
+"""Finds the names by which the running program knows its tensors: `model.layers.0.weight`, `self.cache['keys']`, `x`.
+
+A name keeps nothing alive: it refers weakly to the object where it starts, and holds the way from there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Literal
+
+import torch
+
+from graphsafe.capture.shared.frames import is_user_file
+
+_MOST_OBJECTS = 50_000
+_DEEPEST = 24
+_OPAQUE = frozenset({"torch", "numpy", "builtins", "threading", "logging", "asyncio", "multiprocessing", "_thread"})
+"Packages whose objects are not searched; `torch.nn` modules are."
+
+Move = tuple[Literal["attribute", "parameter", "item", "cell"], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    text: str
+    root: weakref.ref[Any] | None
+    "`None` for a variable of a function, which cannot be looked up later."
+    way: tuple[Move, ...]
+    tensor: weakref.ref[torch.Tensor]
+
+    @property
+    def is_parameter(self) -> bool:
+        """Return whether a module registered it, as a parameter or a buffer."""
+        return bool(self.way) and self.way[-1][0] == "parameter"
+
+    def now(self) -> torch.Tensor | None:
+        """Return the tensor that the name means now; `None` if there is none or it cannot be looked up."""
+        value = None if self.root is None else self.root()
+        for move in self.way if value is not None else ():
+            value = _moved(value, move)
+            if value is None:
+                break
+        return value if isinstance(value, torch.Tensor) else None
+
+
+def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
+    """Return names of the tensors that `frames` (innermost first) can reach, by the storage's number, nearest first.
+
+    Call it with torch functions disabled.
+    """
+    found: dict[int, list[Name]] = {}
+    todo: deque[tuple[str, Any, weakref.ref[Any] | None, tuple[Move, ...]]] = deque()
+    seen: set[int] = set()
+    for frame in frames:
+        todo.extend(_roots(frame))
+    while todo and len(seen) < _MOST_OBJECTS:
+        text, value, root, way = todo.popleft()
+        if isinstance(value, torch.Tensor):
+            cdata = storage_number(value)
+            if cdata is not None:
+                found.setdefault(cdata, []).append(Name(text, root, way, weakref.ref(value)))
+            if value.is_leaf and value.grad is not None and root is not None:
+                todo.append((f"{text}.grad", value.grad, root, (*way, ("attribute", "grad"))))
+            continue
+        if id(value) in seen or len(way) >= _DEEPEST:
+            continue
+        seen.add(id(value))
+        if root is None:
+            root, way = _weak(value), ()
+        for suffix, item, move in _inside(value):
+            todo.append((text + suffix, item, root, (*way, move)))
+    return found
+
+
+def storage_number(tensor: torch.Tensor) -> int | None:
+    """Return the storage's number; `None` for a tensor without memory of its own."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def user_frames_now(frame: FrameType | None) -> list[FrameType]:
+    """Return the user's frames from `frame` outwards."""
+    found = []
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def _roots(frame: FrameType) -> Iterator[tuple[str, Any, weakref.ref[Any] | None, tuple[Move, ...]]]:
+    module = sys.modules.get(frame.f_globals.get("__name__", ""))
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        for name, value in locals_of(frame).items():
+            yield name, value, None, ()
+        names: Sequence[str] = frame.f_code.co_names
+    else:
+        names = [name for name in frame.f_globals if not name.startswith("__")]
+    for name in names:
+        if name in frame.f_globals:
+            known = module is not None and vars(module) is frame.f_globals
+            root = weakref.ref(module) if known else None
+            yield name, frame.f_globals[name], root, (("attribute", name),) if known else ()
+
+
+def locals_of(frame: FrameType) -> dict[str, Any]:
+    """Return a function's variables.
+
+    Up to Python 3.12 the frame keeps the dict that it returns, and with it the values, as long as the function runs. So
+    the dict is emptied again.
+    """
+    shown = frame.f_locals
+    copied = dict(shown)
+    if type(shown) is dict:
+        shown.clear()
+    return copied
+
+
+def _inside(value: Any) -> Iterator[tuple[str, Any, Move]]:
+    kind = type(value)
+    if kind in (list, tuple) or (isinstance(value, tuple) and hasattr(kind, "_fields")):
+        yield from ((f"[{at}]", item, ("item", at)) for at, item in enumerate(value) if _worth(item))
+    elif isinstance(value, dict):
+        yield from ((f"[{key!r}]", item, ("item", key)) for key, item in list(value.items()) if _plain_key(key, item))
+    elif isinstance(value, torch.nn.Module):
+        for table in (value._parameters, value._buffers):
+            yield from ((f".{name}", item, ("parameter", name)) for name, item in table.items() if item is not None)
+        yield from ((f".{name}", item, ("attribute", name)) for name, item in value._modules.items())
+        yield from _attributes(vars(value))
+    elif isinstance(value, types.MethodType):
+        yield ".__self__", value.__self__, ("attribute", "__self__")
+    elif isinstance(value, types.FunctionType):
+        for at, cell in enumerate(value.__closure__ or ()):
+            try:
+                item = cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+            if _worth(item):
+                yield f".{value.__code__.co_freevars[at]}", item, ("cell", at)
+    elif kind.__module__.partition(".")[0] not in _OPAQUE and not isinstance(value, (type, types.ModuleType)):
+        attributes = getattr(value, "__dict__", None)
+        if isinstance(attributes, dict):
+            yield from _attributes(attributes)
+
+
+def _attributes(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any, Move]]:
+    for name, item in list(attributes.items()):
+        if isinstance(name, str) and not name.startswith("_") and _worth(item):
+            yield f".{name}", item, ("attribute", name)
+
+
+def _worth(item: Any) -> bool:
+    return item is not None and not isinstance(item, (str, bytes, int, float, complex, type, types.ModuleType))
+
+
+def _plain_key(key: Any, item: Any) -> bool:
+    return isinstance(key, (str, int, tuple)) and _worth(item)
+
+
+def _moved(value: Any, move: Move) -> Any:
+    """Return the value after one step on the way, without running the user's code."""
+    how, key = move
+    try:
+        if how == "parameter":
+            return value._parameters.get(key, value._buffers.get(key))
+        if how == "item":
+            return dict.get(value, key) if isinstance(value, dict) else value[key]
+        if how == "cell":
+            return value.__closure__[key].cell_contents
+        if isinstance(value, torch.Tensor):
+            return value.grad if key == "grad" else None
+        if key == "__self__":
+            return value.__self__
+        attributes = vars(value)
+        return attributes[key] if key in attributes else attributes["_modules"][key]
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+        return None
+
+
+def _weak(value: Any) -> weakref.ref[Any] | None:
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return None

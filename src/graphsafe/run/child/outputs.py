@@ -1,0 +1,84 @@
+"""Watches a graph's outputs: whether the program keeps earlier results, which every replay overwrites."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.keeping import keeping_line
+from graphsafe.run.child.names import storage_number, user_frames_now
+
+if TYPE_CHECKING:
+    import torch
+
+_MOST = 8
+"Number of outputs that are watched."
+_ENOUGH = 3
+"""Results are collected if this many holders are added after the first replay, each by another replay. A variable that
+holds the last result, or the one before, is no collection."""
+
+
+class Outputs:
+    __slots__ = ("_before", "_grown", "_held", "_tensors", "collected", "compared")
+
+    def __init__(self, tensors: Sequence[torch.Tensor] = ()) -> None:
+        self._tensors = [weakref.ref(tensor) for tensor in tensors[:_MOST]]
+        self._before: int | None = None
+        self._held = 0
+        self._grown = 0
+        self.collected: tuple[CallSite, ...] = ()
+        "The statement that keeps results, or the replay that overwrote results that are still held."
+        self.compared: tuple[CallSite, ...] = ()
+        "The place where a result was compared with an earlier one, which is the same memory."
+
+    def look(self) -> bool:
+        """Count the holders of the outputs, before a replay; return whether this is the first collection to report.
+        Call it with torch functions disabled."""
+        if self.collected or not self._tensors:
+            return False
+        held = self._holders()
+        if self._before is None:
+            self._before = self._held = held
+        elif held > self._held:
+            self._held = held
+            self._grown += 1
+        elif held < self._held:
+            self._held, self._grown = held, 0
+        if self._grown < _ENOUGH or held < self._before + _ENOUGH:
+            return False
+        self.collected = self._kept_at(user_frames_now(sys._getframe(1)))
+        return True
+
+    def _kept_at(self, frames: Sequence[FrameType]) -> tuple[CallSite, ...]:
+        tensors = [tensor for reference in self._tensors if (tensor := reference()) is not None]
+        storages = {number for tensor in tensors if (number := storage_number(tensor)) is not None}
+        line = keeping_line(frozenset(storages), frames)
+        return user_frames()[0] if line is None else (line,)
+
+    def _holders(self) -> int:
+        """Return the number of Python references to the tensors, and of tensors that share their memory."""
+        found = 0
+        for reference in self._tensors:
+            tensor = reference()
+            if tensor is not None:
+                found += sys.getrefcount(tensor) + _sharers(tensor)
+        return found
+
+    def facts(self) -> dict[str, list[dict[str, Any]]]:
+        return {"collected": _sites(self.collected), "compared": _sites(self.compared)}
+
+
+def _sites(frames: Sequence[CallSite]) -> list[dict[str, Any]]:
+    return [{"path": one.path, "line": one.line, "function": one.function} for one in frames]
+
+
+def _sharers(tensor: torch.Tensor) -> int:
+    import torch
+
+    count: Any = getattr(torch._C, "_storage_Use_Count", None)
+    return 0 if count is None else int(count(tensor.untyped_storage()._cdata))

@@ -1,0 +1,104 @@
+"""Watches memory that graphs use and do not own. Everything is held weakly."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.ledger.model import OutsideStatus
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.names import Name, storage_number
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Memory:
+    """One storage outside graphs' pools. `suspect` is called when it, or a tensor that named it, is freed."""
+
+    __slots__ = (
+        "__weakref__",
+        "_suspect",
+        "_watched",
+        "address",
+        "bytes",
+        "frames",
+        "made",
+        "names",
+        "number",
+        "status",
+        "text",
+    )
+
+    def __init__(
+        self,
+        storage: torch.UntypedStorage,
+        names: Sequence[Name],
+        text: str,
+        made: CallSite | None,
+        suspect: Callable[[Memory], None],
+    ) -> None:
+        self.number = int(storage._cdata)
+        self.bytes = storage.nbytes()
+        self.address = storage.data_ptr()
+        self.text = names[0].text if names else text
+        self.names = tuple(names)
+        self.made = made
+        self.status: OutsideStatus = "alive"
+        self.frames: tuple[CallSite, ...] = ()
+        "The calls to the line where it was lost, outermost first."
+        self._suspect = suspect
+        self._watched: list[weakref.ref[Any]] = [weakref.ref(storage, self._gone)]
+        for name in names:
+            tensor = name.tensor()
+            if tensor is not None:
+                self._watched.append(weakref.ref(tensor, self._gone))
+
+    @property
+    def is_there(self) -> bool:
+        return self._watched[0]() is not None
+
+    def _gone(self, _: Any) -> None:
+        """Note the line: Python calls this on the line that drops the storage or a tensor."""
+        if sys.is_finalizing() or self.status != "alive":
+            return
+        with contextlib.suppress(Exception):
+            self.frames = self.frames or user_frames()[0]
+            self._suspect(self)
+
+    def look(self, is_held: Callable[[int], bool]) -> None:
+        """Bring `status` up to date. Call it with torch functions disabled.
+
+        A storage without holders is lost. A held one counts as lost only if a module has another tensor in the place of
+        the parameter or buffer: other variables may have been reused.
+        """
+        if self.status != "alive":
+            return
+        held = self.is_there and is_held(self.number)
+        if held and self._is_resized():
+            self.status = "moved"
+            return
+        moved = any(self._is_other(name.tensor()) for name in self.names)
+        now = [name.now() for name in self.names]
+        if held:
+            own = [tensor for name, tensor in zip(self.names, now, strict=True) if name.is_parameter]
+            if own and all(self._is_other(tensor) for tensor in own):
+                self.status = "moved" if moved else "rebound"
+            else:
+                self.frames = ()
+        elif moved:
+            self.status = "moved"
+        else:
+            self.status = "rebound" if any(self._is_other(tensor) for tensor in now) else "freed"
+
+    def _is_resized(self) -> bool:
+        """Return whether `resize_` gave the storage other memory."""
+        storage = self._watched[0]()
+        return storage is not None and int(storage.data_ptr()) != self.address
+
+    def _is_other(self, tensor: torch.Tensor | None) -> bool:
+        return tensor is not None and storage_number(tensor) not in (None, self.number)

@@ -1,0 +1,64 @@
+"""Makes a whole program play the simulated device: in every thread, and with gloo in place of NCCL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch.distributed as dist
+
+from graphsafe.capture.device.sim import SimDevice
+from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
+from graphsafe.capture.device.sim.function_mode import SimFunctionMode
+from graphsafe.capture.device.sim.world import World
+from graphsafe.rulebook import load_rulebook
+
+
+@contextmanager
+def played(index: int, count: int) -> Iterator[World]:
+    """Make this process play `sim:index`, of at least `count` devices. Threads that are already running do not take
+    part."""
+    device = SimDevice(index, load_rulebook().ops, count)
+    put: list[tuple[Any, str, Any]] = []
+    with device.entered():
+        for owner, name, value in _replacements(device.world):
+            put.append((owner, name, getattr(owner, name)))
+            setattr(owner, name, value)
+        try:
+            yield device.world
+        finally:
+            for owner, name, before in reversed(put):
+                setattr(owner, name, before)
+
+
+def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
+    yield threading.Thread, "run", _in_modes(threading.Thread.run, world)
+    if dist.is_available():
+        for module in (dist, dist.distributed_c10d):
+            for name in ("init_process_group", "new_group"):
+                yield module, name, _with_gloo(getattr(module, name))
+
+
+def _in_modes(run: Callable[[threading.Thread], None], world: World) -> Callable[[threading.Thread], None]:
+    """Enter the modes in a new thread, since PyTorch's modes belong to a thread."""
+
+    def in_modes(thread: threading.Thread) -> None:
+        with SimFunctionMode(world), SimDispatchMode(world):
+            run(thread)
+
+    return in_modes
+
+
+def _with_gloo(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Use gloo, which runs on the host, where the simulated device's memory is. It has no device to be bound to."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], str):
+            args = ("gloo", *args[1:])
+        elif "backend" in kwargs:
+            kwargs["backend"] = "gloo"
+        return real(*args, **{name: value for name, value in kwargs.items() if name != "device_id"})
+
+    return make

@@ -1,0 +1,144 @@
+"""The data of one graph, one failed capture and one wait, while the program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.report.ledger.model import Access
+from graphsafe.report.model import CallSite, Span
+from graphsafe.run.child.keys import Key, Stale
+from graphsafe.run.child.outputs import Outputs
+from graphsafe.run.child.outside import Memory
+
+if TYPE_CHECKING:
+    import weakref
+
+    from graphsafe.capture.answers.events import StepEvent
+
+Facts = dict[str, Any]
+"JSON values, in the form of a part."
+
+
+@dataclass(eq=False, slots=True)
+class Use:
+    """One graph's use of memory outside its pool."""
+
+    memory: Memory
+    access: Access
+    certain: bool
+    lost_after: int | None = None
+    "Number of replays before it was lost."
+
+    def facts(self) -> Facts:
+        memory = self.memory
+        lost = memory.status != "alive"
+        return {
+            "what": memory.text,
+            "bytes": memory.bytes,
+            "made": _site(memory.made),
+            "access": self.access,
+            "certain": self.certain,
+            "status": memory.status,
+            "frames": sites(memory.frames) if lost else [],
+            "lost_after": self.lost_after if lost else None,
+        }
+
+
+@dataclass(eq=False, slots=True)
+class GraphRecord:
+    number: int
+    "The number of the capture in the process, from 0."
+    slot: int
+    "The first of its cells in the counters."
+    frames: tuple[CallSite, ...]
+    span: Span | None
+    stream: str
+    thread: str
+    device: str
+    begun: int
+    "The time in nanoseconds since 1970."
+    handled: int
+    "The `id` of the exception that was being handled when the capture began."
+    seconds: float = 0.0
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    pool_bytes: int | None = None
+    uses: list[Use] = field(default_factory=list)
+    outputs: Outputs = field(default_factory=Outputs)
+    key: Key = field(default_factory=Key)
+    stale: Stale | None = None
+    "The first replay for which the program had another value than the graph."
+    keeps_pool: bool = False
+    "Whether Inductor captured it to keep a pool: it is empty and never replayed."
+    graph: weakref.ref[Any] | None = None
+    dropped: bool = False
+    "Whether the program has dropped the graph, or captured into it again."
+    suspect: bool = False
+    "Whether memory that it uses may have been lost."
+    looks: int = 0
+    "Number of checks of its memory."
+    next_look: float = 0.0
+    "The time of the next check of its memory."
+
+    def facts(self) -> Facts:
+        return {
+            "number": self.number,
+            "frames": sites(self.frames),
+            "span": self.span,
+            "stream": self.stream,
+            "thread": self.thread,
+            "device": self.device,
+            "begun": self.begun,
+            "seconds": self.seconds,
+            "nodes": dict(self.nodes),
+            "pool_bytes": self.pool_bytes,
+            "outside": [use.facts() for use in self.uses],
+            "held_outputs": self.outputs.facts(),
+            "stale": None if self.stale is None else self._stale_facts(self.stale),
+            "keeps_pool": self.keeps_pool,
+            "dropped": self.dropped,
+        }
+
+    def _stale_facts(self, stale: Stale) -> Facts:
+        return {
+            "name": stale.name,
+            "captured": stale.captured,
+            "now": stale.now,
+            "frames": sites(stale.frames),
+        }
+
+
+@dataclass(eq=False, slots=True)
+class FailedRecord:
+    frames: tuple[CallSite, ...]
+    span: Span | None
+    device: str
+    error: str
+    inner: tuple[CallSite, ...]
+    "The calls that led to the first error."
+    generator: str | None
+    "The error of a random number drawn afterwards; `None` if it could be drawn."
+    guilty: StepEvent | None
+    "The event that broke the capture, if it is known."
+    swallowed_by: CallSite | None = None
+
+    def facts(self) -> Facts:
+        return {
+            "frames": sites(self.frames),
+            "span": self.span,
+            "device": self.device,
+            "error": self.error,
+            "inner": sites(self.inner),
+            "generator": self.generator,
+            "guilty": None if self.guilty is None else asdict(self.guilty),
+            "swallowed_by": _site(self.swallowed_by),
+        }
+
+
+def sites(frames: tuple[CallSite, ...]) -> list[Facts]:
+    return [{"path": one.path, "line": one.line, "function": one.function} for one in frames]
+
+
+def _site(frame: CallSite | None) -> Facts | None:
+    return None if frame is None else sites((frame,))[0]

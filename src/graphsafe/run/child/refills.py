@@ -1,0 +1,109 @@
+"""Finds writes to memory that graphs read, and whether streams order them against the replays.
+
+Each stream has a clock: how much of every other stream's work comes before its next work. Waiting for an event, or for
+a stream, joins clocks; so does a wait of the host, for all later launches.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.ledger.model import Access
+from graphsafe.report.model import CallSite
+
+Stream = tuple[int, int]
+"The device and the number of a stream."
+Clock = dict[Stream, int]
+Frames = tuple[CallSite, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    stream: Stream
+    count: int
+    frames: Frames
+
+
+class Refills:
+    def __init__(self) -> None:
+        self._work: Counter[Stream] = Counter()
+        self._seen: dict[Stream, Clock] = defaultdict(dict)
+        self._host: Clock = {}
+        self._events: weakref.WeakKeyDictionary[Any, Clock] = weakref.WeakKeyDictionary()
+        self._used: set[int] = set()
+        "Storages outside graphs' pools that graphs use."
+        self._reads: dict[int, _Work] = {}
+        self._writes: dict[int, _Work] = {}
+        self._found: dict[tuple[CallSite, CallSite | None], tuple[Frames, Frames, int]] = {}
+
+    def captured(self, storages: Iterable[int]) -> None:
+        self._used.update(storages)
+
+    def recorded(self, event: Any, stream: Stream) -> None:
+        self._events[event] = self._clock(stream)
+
+    def waited(self, stream: Stream, event: Any) -> None:
+        _join(self._seen[stream], self._events.get(event, {}))
+
+    def host_waited(self, stream: Stream | None = None, event: Any = None) -> None:
+        """Note that the host waited for a stream, for an event, or for everything."""
+        if event is not None:
+            _join(self._host, self._events.get(event, {}))
+            return
+        for each in [stream] if stream is not None else list(self._work):
+            _join(self._host, self._clock(each))
+
+    def wrote(self, stream: Stream, storages: Iterable[int]) -> None:
+        """Note that an eager operation on the running user's line wrote to storages."""
+        used = self._used.intersection(storages)
+        if used:
+            self._work[stream] += 1
+            work = _Work(stream, self._work[stream], user_frames()[0])
+            for storage in used:
+                self._write(storage, work)
+
+    def replayed(self, stream: Stream, uses: Mapping[int, Access], frames: Frames) -> None:
+        """Note that a graph that uses these storages is about to be replayed."""
+        self._work[stream] += 1
+        work = _Work(stream, self._work[stream], frames)
+        for storage, access in uses.items():
+            before = self._writes.get(storage)
+            if access != "write" and before is not None and not self._is_ordered(stream, before):
+                self._tell(storage, before.frames, frames)
+        for storage, access in uses.items():
+            if access != "read":
+                self._write(storage, work)
+            if access != "write":
+                self._reads[storage] = work
+
+    def found(self) -> list[tuple[Frames, Frames, int]]:
+        """Return the lines of a write and of a replay without an order between them, with the storage; the first pair
+        for each."""
+        return list(self._found.values())
+
+    def _write(self, storage: int, work: _Work) -> None:
+        before = self._reads.get(storage)
+        if before is not None and not self._is_ordered(work.stream, before):
+            self._tell(storage, work.frames, before.frames)
+        self._writes[storage] = work
+
+    def _is_ordered(self, stream: Stream, before: _Work) -> bool:
+        known = max(self._seen[stream].get(before.stream, 0), self._host.get(before.stream, 0))
+        return stream == before.stream or known >= before.count
+
+    def _tell(self, storage: int, write: Frames, replay: Frames) -> None:
+        if write:
+            self._found.setdefault((write[-1], replay[-1] if replay else None), (write, replay, storage))
+
+    def _clock(self, stream: Stream) -> Clock:
+        return {**self._seen[stream], stream: self._work[stream]}
+
+
+def _join(clock: Clock, other: Clock) -> None:
+    for stream, count in other.items():
+        clock[stream] = max(clock.get(stream, 0), count)

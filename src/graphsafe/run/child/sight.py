@@ -1,0 +1,120 @@
+"""The protocol by which a watch sees graphs. CUDA and the simulated device stand behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from graphsafe.report.ledger.model import Access
+from graphsafe.report.model import CallSite
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.answers.events import StepEvent
+    from graphsafe.run.child.names import Name
+    from graphsafe.run.child.refills import Frames
+    from graphsafe.run.child.steps import Step, Steps
+    from graphsafe.run.child.waits import Waits
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """Memory outside a graph's pool that the graph reads or writes. The storage lives as long as this object."""
+
+    storage: torch.UntypedStorage
+    access: Access
+    certain: bool
+    "False if a number among a kernel's arguments only looks like an address."
+    text: str
+    "The shape and type, for memory without a name."
+    made: CallSite | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The content of a graph, read when its capture ends."""
+
+    nodes: Mapping[str, int]
+    touches: Sequence[Touch]
+    pool_bytes: int | None
+    outputs: Sequence[torch.Tensor] = ()
+    "Tensors of the program that the graph overwrites at every replay."
+    step: Step | None = None
+    problem: str | None = None
+    "The reason why the nodes could not be read."
+
+
+class Sight(Protocol):
+    graph: Any
+    "The class of graphs, whose methods everything built on it calls."
+    evidence: Literal["measured", "predicted"]
+
+    def device(self) -> str:
+        """Return the current device: `cuda:1`, `sim:0`."""
+        ...
+
+    def stream(self) -> int:
+        """Return the number of the current stream; 0 for the default one."""
+        ...
+
+    def ending(self, graph: Any) -> None:
+        """Look at a capture that is about to end; CUDA shows its nodes only until then."""
+        ...
+
+    def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
+        """Read a graph whose capture has ended. `names` holds the tensors that the program knows, by storage."""
+        ...
+
+    def replaying(self, uses: Mapping[int, Access]) -> None:
+        """Note a replay that is about to begin, of a graph that uses these storages."""
+        ...
+
+    def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
+        """Return the lines of a write and of a replay that reads it, without an order between them; and the storage."""
+        ...
+
+    def end(self) -> None:
+        """Stop watching."""
+        ...
+
+    def watch_steps(self, steps: Steps) -> None:
+        """Call `steps` for each eager operation that a captured step also begins with."""
+        ...
+
+    def watch_moves(self, moving: Callable[[int], None]) -> None:
+        """Call `moving` with the number of each storage that a tensor leaves although it stays alive."""
+        ...
+
+    def watch_results(self, compared: Callable[[Any], None]) -> None:
+        """Call `compared` with a graph when one of its results is compared with itself."""
+        ...
+
+    def guilty(self, graph: Any) -> StepEvent | None:
+        """Return what broke the capture of a graph, or None if that is not known."""
+        ...
+
+    def watch_waits(self, waits: Waits) -> None:
+        """Call `waits` for each line that waits for the device."""
+        ...
+
+    def is_held(self, storage: int) -> bool:
+        """Return whether anything but graphs holds a storage that still exists."""
+        ...
+
+    def by_line(self) -> list[dict[str, Any]] | None:
+        """Return bytes in graphs' pools by line (`path`, `line`, `function`, `bytes`); None if not known."""
+        ...
+
+    def draw(self) -> str | None:
+        """Draw a random number and put the offset back; return the error's text if the generator is broken."""
+        ...
+
+    def machine(self) -> Mapping[str, str | None]:
+        """Return the data of the ledger's environment: `torch`, `cuda`, `driver`, `device`."""
+        ...
+
+    def limits(self) -> list[tuple[str, str, str]]:
+        """Return what this device cannot tell: kind, what, why."""
+        ...

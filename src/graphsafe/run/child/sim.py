@@ -1,0 +1,250 @@
+"""Watches the graphs of the simulated device, which a whole process plays."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.device.protocol import MemoryEvent
+from graphsafe.capture.device.sim import generators
+from graphsafe.capture.device.sim.dispatch_mode import is_recorded, written_by
+from graphsafe.capture.device.sim.effects import op_name, table_entry
+from graphsafe.capture.device.sim.function_mode import HANDLERS, SimFunctionMode
+from graphsafe.capture.device.sim.graphs import CUDAGraph, Node, tensors_in
+from graphsafe.capture.device.sim.storage_objects import holders
+from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, tag_of
+from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.ledger.model import Access
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.refills import Frames, Refills
+from graphsafe.run.child.sight import Contents, Touch
+from graphsafe.run.child.sim_order import note_writes, watch_order
+from graphsafe.run.child.steps import Shapes, Step, Steps
+from graphsafe.run.child.waits import Waits
+
+if TYPE_CHECKING:
+    from graphsafe.run.child.names import Name
+
+_OVERWRITE = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_"})
+"Operations that write their first argument without reading it."
+_COMPARE = frozenset(f"aten::{name}" for name in ("sub", "gt", "lt", "ge", "le", "maximum", "minimum", "fmax", "fmin"))
+"Operations that make no sense for two arguments that are the same values."
+
+
+class SimSight:
+    graph = CUDAGraph
+    evidence: Literal["measured", "predicted"] = "predicted"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._compared: Callable[[object], None] | None = None
+        self._world.stepping = True
+        self._refills = Refills()
+        self._end_order = watch_order(world, self._refills)
+        self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
+        "Storage -> the number of tensors by which each graph holds it."
+        self._makers = [_Makers() for _ in self._world.ledgers]
+        for ledger, makers in zip(self._world.ledgers, self._makers, strict=True):
+            ledger.told = makers.tell
+
+    def device(self) -> str:
+        return f"sim:{self._world.device}"
+
+    def stream(self) -> int:
+        return self._world.stream().number
+
+    def ending(self, graph: Any) -> None:
+        """Do nothing: a graph that has ended shows everything."""
+
+    def contents(self, graph: CUDAGraph, names: Mapping[int, Sequence[Name]]) -> Contents:
+        """Read a graph whose capture has ended; the pool's size is not simulated."""
+        found: dict[int, Touch] = {}
+        for node in graph.nodes:
+            changed = {id(tensor) for tensor in self._written(node)}
+            for tensor in tensors_in([node.args, node.kwargs]):
+                access: Access = "read"
+                if id(tensor) in changed:
+                    access = "write" if node.op in _OVERWRITE or node.op.endswith("_out") else "both"
+                self._touch(graph, tensor, access, found)
+        self._refills.captured(found)
+        written = [tensor for node in graph.nodes for tensor in node.written]
+        aliases = {id(tensor): tensor for tensor in (*graph.tensors(), *written)}
+        self._aliases[graph] = Counter(number for one in aliases.values() if (number := _number(one)) is not None)
+        tensors = [name.tensor() for known in names.values() for name in known]
+        outputs = [one for one in tensors if one is not None and born_in(one, graph.captured_in)]
+        steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
+        first = [step for step in steps if step is not None]
+        step = next((one for one in first if len(one.shapes) > 1), first[0] if first else None)
+        kinds = graph.kinds()
+        return Contents(kinds, tuple(found.values()), None, tuple({id(one): one for one in outputs}.values()), step)
+
+    def _written(self, node: Node) -> list[torch.Tensor]:
+        if not isinstance(node.func, torch._ops.OpOverload):  # a collective, which may write all that it is given
+            return tensors_in([node.args, node.kwargs])
+        return written_by(node.func, table_entry(node.func, self._world.table), node.args, node.kwargs)
+
+    def _touch(self, graph: CUDAGraph, tensor: torch.Tensor, access: Access, found: dict[int, Touch]) -> None:
+        number, tag = _number(tensor), tag_of(tensor)
+        outside = tag.session is None if tag is not None else is_pinned(tensor)
+        if number is None or not outside or born_in(tensor, graph.captured_in):
+            return
+        if number in found:
+            before = found[number]
+            access = before.access if before.access == access else "both"
+        made = None if tag is None else self._makers[tag.index].lines.get(id(tag))
+        text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+        found[number] = Touch(tensor.untyped_storage(), access, True, text, made)
+
+    def is_held(self, storage: int) -> bool:
+        """Return whether more than graphs hold it: each of a graph's tensors counts once."""
+        held = sum(self._aliases[graph][storage] for graph in list(self._world.graphs) if graph in self._aliases)
+        counted = holders(storage)
+        return counted is None or counted > held
+
+    def by_line(self) -> list[dict[str, Any]] | None:
+        """Return None: a pool's size is not simulated."""
+        return None
+
+    def draw(self) -> str | None:
+        try:
+            generators.check(self._world.generators[self._world.device], capturing=False)
+        except RuntimeError as error:
+            return str(error)
+        return None
+
+    def machine(self) -> Mapping[str, str | None]:
+        return {"torch": torch.__version__, "cuda": None, "driver": None, "device": self.device()}
+
+    def limits(self) -> list[tuple[str, str, str]]:
+        unknown = "the simulated device cannot vouch for it"
+        found = [("simulated", f"{what} {how}", why) for (what, how), why in self._world.limits.items()]
+        found += [("unknown-operation", what, unknown) for what in self._world.unknown]
+        found.append(("simulated", "a pool's bytes", "how a graph's pool reuses memory is not simulated"))
+        return found
+
+    def watch_steps(self, steps: Steps) -> None:
+        """Call `steps` for each eager operation that is the first one of a captured step."""
+
+        def ran(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+            note_writes(self._world, self._refills, func, args, kwargs)
+            name = op_name(func)
+            if name in _COMPARE and self._compared is not None and (session := _same_result(args)) is not None:
+                self._compared(session)
+            if name not in steps.names:
+                return
+            frames, _ = user_frames()
+            arguments = [args, dict(kwargs)]
+            step = _step(name, arguments, frames, is_recorded(tensors_in(arguments))) if frames else None
+            if step is not None:
+                steps.eager(step)
+
+        self._world.ran = ran
+
+    def replaying(self, uses: Mapping[int, Access]) -> None:
+        stream = self._world.stream()
+        self._refills.replayed((stream.device_index, stream.number), uses, user_frames()[0])
+
+    def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
+        return self._refills.found()
+
+    def end(self) -> None:
+        self._end_order()
+        self._world.ran = None
+
+    def watch_moves(self, moving: Callable[[int], None]) -> None:
+        """Call `moving` for each storage that a tensor is about to leave: here graphs keep them alive."""
+
+        def leaves(func: Any, left: Callable[[torch.Tensor], torch.Tensor | None]) -> None:
+            def told(mode: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+                with torch._C.DisableTorchFunction():
+                    tensor = left(args[0])
+                    number = None if tensor is None else _number(tensor)
+                if number is not None:
+                    moving(number)
+                return mode.call(func, args, kwargs)
+
+            HANDLERS[func] = told
+
+        leaves(torch.Tensor.data.__set__, lambda tensor: tensor)  # type: ignore[attr-defined]
+        leaves(torch.Tensor.resize_, lambda tensor: tensor)
+        leaves(torch.Tensor.grad.__set__, lambda tensor: tensor.grad)  # type: ignore[union-attr]
+
+    def watch_results(self, compared: Callable[[Any], None]) -> None:
+        """Call `compared` with a graph when one of its results is compared with itself: the program takes the two for
+        results of different replays."""
+
+        def seen(session: object) -> None:
+            for graph in [one for one in list(self._world.graphs) if one.captured_in is session]:
+                compared(graph)
+
+        self._compared = seen
+
+    def guilty(self, graph: CUDAGraph) -> StepEvent | None:
+        return graph.guilty
+
+    def watch_waits(self, waits: Waits) -> None:
+        """Call `waits` for each line that waits for the device; the time is not simulated."""
+
+        def seen(event: StepEvent) -> None:
+            if self._world.session is None:
+                waits.note(event, None)
+
+        self._world.sink = seen
+
+
+class _Makers:
+    """Block on a device -> the line that made it."""
+
+    def __init__(self) -> None:
+        self.lines: dict[int, CallSite] = {}
+
+    def tell(self, event: MemoryEvent) -> None:
+        if event.place is not None:
+            self.lines[event.block] = event.place
+        elif not event.nbytes:
+            self.lines.pop(event.block, None)
+
+
+def _number(tensor: torch.Tensor) -> int | None:
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def _same_result(args: Sequence[Any]) -> object | None:
+    """Return the capture that made the memory of two arguments that are the same; None if they differ. With gradients,
+    `x - x.detach()` means something."""
+    first, second = (*args, None, None)[:2]
+    if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
+        return None
+    if first.requires_grad or second.requires_grad or _number(first) is None or _number(first) != _number(second):
+        return None
+    places = [(one.storage_offset(), one.shape, one.stride()) for one in (first, second)]
+    tag = tag_of(first)
+    return None if tag is None or places[0] != places[1] else tag.session
+
+
+def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return the shape that the program sees: a linear layer looks at its input as at a matrix."""
+    base = tensor._base
+    if base is not None and base.dim() != tensor.dim() and base.numel() == tensor.numel():
+        tensor = base
+    return tuple(int(size) for size in tensor.shape)
+
+
+def _step(name: str, arguments: Any, frames: Sequence[CallSite], recorded: bool) -> Step | None:
+    """Return an operation as the beginning of a step. Of several tensors at least one is no input, which tells steps
+    apart."""
+    tensors = [tensor for tensor in tensors_in(arguments) if index_of(tensor) != HOST]
+    shapes: Shapes = tuple(map(_shape, tensors))
+    keys = [(name, "", number) for one in tensors if (number := _number(one)) is not None]
+    if len(keys) < 2:
+        keys = [(name, frames[-1].path, frames[-1].line)]
+    return Step(tuple(keys), shapes, tuple(frames), recorded) if shapes else None

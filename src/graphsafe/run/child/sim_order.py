@@ -1,0 +1,78 @@
+"""Reports to `Refills` the events that order the simulated device's streams, and the writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from graphsafe.capture.device.sim.dispatch_mode import written_by
+from graphsafe.capture.device.sim.effects import table_entry
+from graphsafe.capture.device.sim.streams import Event, Stream
+from graphsafe.capture.device.sim.tags import index_of
+from graphsafe.capture.device.sim.world import World
+from graphsafe.run.child.names import storage_number
+from graphsafe.run.child.refills import Refills
+
+_WAITS = frozenset({"read", "extent", "hidden-sync", "copy-to-host"})
+"Kinds of events in which the host waits for the current stream."
+
+
+def watch_order(world: World, refills: Refills) -> Callable[[], None]:
+    """Begin to report; the returned function ends it."""
+    undo = [
+        _after(Stream, "wait_event", lambda stream, event: refills.waited(_key(stream), event)),
+        _after(Event, "record", lambda event, stream=None: refills.recorded(event, _key(stream or world.stream()))),
+        _after(Event, "synchronize", lambda event: refills.host_waited(event=event)),
+        _after(Stream, "synchronize", lambda stream: refills.host_waited(_key(stream))),
+    ]
+    emit, host_wait = world.emit, world.host_wait
+
+    def emitted(kind: Any, op: str, *args: Any, **data: Any) -> None:
+        if kind in _WAITS and not data.get("non_blocking"):
+            refills.host_waited(_key(world.stream()))
+        emit(kind, op, *args, **data)
+
+    def waited(op: str, *args: Any, **keywords: Any) -> None:
+        host_wait(op, *args, **keywords)
+        if op in ("torch.cuda.synchronize", "torch.accelerator.synchronize"):
+            refills.host_waited()
+
+    world.emit, world.host_wait = emitted, waited  # type: ignore[method-assign]
+
+    def end() -> None:
+        world.emit, world.host_wait = emit, host_wait  # type: ignore[method-assign]
+        for put_back in undo:
+            put_back()
+
+    return end
+
+
+def note_writes(world: World, refills: Refills, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Report an operation that ran eagerly."""
+    if not isinstance(func, torch._ops.OpOverload):
+        return
+    written = written_by(func, table_entry(func, world.table), args, kwargs)
+    if written:
+        storages = [number for tensor in written if (number := storage_number(tensor)) is not None]
+        device = max(index_of(tensor) for tensor in written)
+        if device >= 0:
+            refills.wrote(_key(world.stream(device)), storages)
+
+
+def _key(stream: Stream) -> tuple[int, int]:
+    return stream.device_index, stream.number
+
+
+def _after(owner: Any, name: str, tell: Callable[..., None]) -> Callable[[], None]:
+    """Call `tell` after a method, with its arguments; the returned function restores the method."""
+    original = getattr(owner, name)
+
+    def told(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        tell(*args, **kwargs)
+        return result
+
+    setattr(owner, name, told)
+    return lambda: setattr(owner, name, original)

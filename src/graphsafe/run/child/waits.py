@@ -1,0 +1,50 @@
+"""Counts and times the lines that wait for the device between replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from graphsafe.capture.answers.events import StepEvent
+
+_KINDS = frozenset({"read", "wait", "query", "copy-to-host", "copy-to-device", "extent", "hidden-sync"})
+
+
+class Waits:
+    def __init__(self, replays: Callable[[], int]) -> None:
+        """`replays` counts the replays of all graphs so far."""
+        self._replays = replays
+        self._found: dict[tuple[Any, ...], list[Any]] = {}
+
+    def note(self, event: StepEvent, milliseconds: float | None) -> None:
+        if event.kind not in _KINDS or not event.frames:
+            return
+        last = event.frames[-1]
+        known = self._found.setdefault((last.path, last.line, event.kind, event.op), [event, 0, None, set()])
+        known[1] += 1
+        known[3].add(self._replays())
+        if milliseconds is not None:
+            known[2] = (known[2] or 0.0) + milliseconds
+
+    def forget(self) -> None:
+        self._found.clear()
+
+    def _turns(self, seen: set[int]) -> int:
+        """Return how many times replays came both before and after the line waited."""
+        return len(seen - {0, self._replays()})
+
+    def facts(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "frames": [{"path": one.path, "line": one.line, "function": one.function} for one in event.frames],
+                "span": event.span,
+                "kind": event.kind,
+                "op": event.op,
+                "via": event.via,
+                "data": dict(event.data),
+                "count": count,
+                "ms": milliseconds,
+                "turns": self._turns(seen),
+            }
+            for event, count, milliseconds, seen in list(self._found.values())
+        ]

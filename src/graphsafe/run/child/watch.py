@@ -1,0 +1,157 @@
+"""The watch of a process: joins what is seen, and writes it down."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import secrets
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from graphsafe.run import part
+from graphsafe.run.child.book import Book
+from graphsafe.run.child.hooks import Hooks
+from graphsafe.run.counters import Counters, slot_of
+from graphsafe.run.part import Facts, Options, Part, graphs_of
+
+if TYPE_CHECKING:
+    from graphsafe.run.child.sight import Sight
+
+_PAUSE = 1.0
+"Least number of seconds between two writes of a process's part."
+
+
+current: Watch | None = None
+"The watch of this process, or None."
+
+
+class Watch:
+    """The watch of one process. `folder` and `token` name the place of its part of a run's ledger; without them,
+    nothing is written."""
+
+    def __init__(self, options: Options, folder: Path | None = None, token: str = "") -> None:
+        self._folder = folder
+        self._token = token
+        self._begun = time.time_ns()
+        self._entered = ExitStack()
+        sight = _sight(options, self._entered)
+        self._entered.callback(sight.end)
+        counters = Counters(None if folder is None else part.counters_file(folder, token))
+        self.book: Book = Book(sight, counters, self._tell)
+        sight.watch_steps(self.book.steps)
+        sight.watch_moves(self.book.leaving)
+        for register in (
+            torch.nn.modules.module.register_module_parameter_registration_hook,
+            torch.nn.modules.module.register_module_buffer_registration_hook,
+        ):
+            self._entered.callback(register(self.book.registering).remove)
+        if options.waits:
+            sight.watch_waits(self.book.waits)
+        self._hooks = Hooks(self.book)
+        self._writer: threading.Thread | None = None
+        self._changed = threading.Event()
+        self._ended = False
+        self._is_finalized = False
+
+    def remove(self) -> None:
+        self._hooks.remove()
+        self._entered.close()
+
+    def _tell(self, at_once: bool) -> None:
+        """Note that more is known than was written. A thread writes it soon, or this call does with `at_once`, if the
+        process may end next."""
+        if self._folder is None:
+            return
+        if at_once:
+            self.write()
+            return
+        self._changed.set()
+        if self._writer is None or not self._writer.is_alive():
+            self._writer = threading.Thread(target=self._keep_writing, name="graphsafe", daemon=True)
+            with contextlib.suppress(RuntimeError):  # the interpreter is ending
+                self._writer.start()
+
+    def write(self, ended: bool = False) -> None:
+        if self._folder is not None:
+            self._changed.clear()
+            part.write_part(self._folder, self._token, self._facts(ended))
+
+    def part(self) -> Part:
+        """Return the current state as a part of a ledger."""
+        self.book.look_at_all()
+        facts = self._facts(ended=False)
+        counts = tuple(self.book.counters.read(slot_of(number)) for number in range(graphs_of(facts)))
+        return Part(self._token, "", self._begun, facts, counts)
+
+    def _facts(self, ended: bool) -> Facts:
+        return {**self.book.facts(), "rank": _rank(), "ended": ended}
+
+    def end(self) -> None:
+        """Write the state at the end of the process, which an unhandled exception may have caused."""
+        self._ended = True
+        gc.collect()  # graphs without a holder have lost nothing
+        self.book.look_at_all()
+        # `multiprocessing` comes here while the exception that ends its process is still on its way.
+        raised = sys.exc_info()[1] or getattr(sys, "last_value", None)
+        self.write(ended=raised is None or isinstance(raised, SystemExit))
+
+    def before_fork(self) -> None:
+        """Prepare for a fork: processes of `multiprocessing` end without running `atexit`, so they must end the watch
+        themselves."""
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None and not self._is_finalized:
+            self._is_finalized = True
+            util.register_after_fork(self, lambda watch: util.Finalize(None, watch.end, exitpriority=-100))
+
+    def fork(self) -> None:
+        """Begin a new part, in a forked process."""
+        if self._folder is None:
+            return
+        parent, self._token = self._token, f"{os.getpid()}-{secrets.token_hex(4)}"
+        os.environ[part.PARENT] = self._token
+        part.note_start(self._folder, self._token, parent)
+        self._writer, self._changed = None, threading.Event()
+        self.book.forget(Counters(part.counters_file(self._folder, self._token)))
+        self.write()
+
+    def _keep_writing(self) -> None:
+        while not self._ended:
+            self._changed.wait()
+            self.write()
+            threading.Event().wait(_PAUSE)
+
+
+def _sight(options: Options, stack: ExitStack) -> Sight:
+    """Return the device's side; it stays entered as long as `stack`."""
+    kind, _, index = options.device.partition(":")
+    worlds = sys.modules.get("graphsafe.capture.device.sim.world")
+    world = None if worlds is None else worlds.active()
+    if world is not None:  # a test already plays the device
+        from graphsafe.run.child.sim import SimSight
+
+        return SimSight(world)
+    if kind == "sim":
+        from graphsafe.run.child.played import played
+        from graphsafe.run.child.sim import SimSight
+
+        ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        return SimSight(stack.enter_context(played(int(index or 0), ranks)))
+    from graphsafe.run.child.cuda import CudaSight
+
+    return CudaSight(options.stacks)
+
+
+def _rank() -> int | None:
+    """Return this process's rank in its process group, else the one that its launcher gave it."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    given = os.environ.get("RANK", "")
+    return int(given) if given.isdigit() else None

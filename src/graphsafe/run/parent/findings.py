@@ -1,0 +1,283 @@
+"""Turns what the processes of a run saw into findings, in the words of the rulebook."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.parent.line_finding import finding_at
+from graphsafe.capture.shared.classify import code_of
+from graphsafe.capture.shared.places import shown, site, text_at
+from graphsafe.report.model import Finding, Level, Limit, Region, Source
+from graphsafe.report.probes.reading import read
+from graphsafe.report.text import count, listed
+from graphsafe.rulebook import Rulebook
+from graphsafe.run.parent.recaptures import Recapture, recaptures
+from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess
+
+_CHANCE = 100
+"Number of replays for each graph of a line, after which one that had none was captured for nothing."
+_SELDOM = 0.1
+"Share of a step's runs without a graph up to which they are exceptions that a program means to run eagerly."
+
+
+def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Finding], list[Limit]]:
+    """Return one finding per line, cause and process; a fact without a known line becomes a limit."""
+    found: list[Finding] = []
+    limits: list[Limit] = []
+    for process in seen:
+        writer = _Writer(process, book)
+        writer.failures()
+        writer.lost_memory()
+        writer.keys()
+        writer.refills()
+        writer.outputs()
+        writer.replays()
+        writer.eager()
+        writer.waits()
+        found += writer.found
+        limits += writer.limits
+    return found, limits
+
+
+class _Writer:
+    def __init__(self, process: SeenProcess, book: Rulebook) -> None:
+        self._process = process
+        self._book = book
+        self.found: list[Finding] = []
+        self.limits: list[Limit] = []
+
+    def add(
+        self,
+        code: str,
+        frame: Facts | None,
+        words: Mapping[str, str],
+        data: Mapping[str, Any],
+        *,
+        because: str = "",
+        device: str | None = None,
+        certain: bool = True,
+        level: Level | None = None,
+        number: int = 1,
+        region: Region = "step",
+    ) -> None:
+        rule = self._book.rules[code]
+        data = {"process": self._process.name, **data}
+        source: Source = "simulate" if self._process.is_predicted else "capture"
+        at = None if frame is None else site(frame)
+        made = finding_at(at, rule, None, level or rule.level, words, because, data, device, source)
+        if isinstance(made, Limit):
+            self.limits.append(made)
+            return
+        confidence = made.confidence if certain else "likely"
+        self.found.append(replace(made, confidence=confidence, region=region, count=max(number, 1)))
+
+    def failures(self) -> None:
+        """Add captures that failed: what broke them, the handler that swallowed the error, and the generator that was
+        left capturing. An error that ended the process was not swallowed, and left no generator behind."""
+        for failed in self._process.facts.get("failed", ()):
+            frame = failed["frames"][-1] if failed["frames"] else None
+            inner = failed["inner"][-1] if failed["inner"] else None
+            first = {"message": failed["error"], **({} if inner is None else {"at": _at(inner)})}
+            handler = failed["swallowed_by"]
+            said = {"first_error": first, "swallowed_by": None if handler is None else _at(handler)}
+            text = failed["error"] + ("" if inner is None else f" at {_at(inner)}")
+            cause = self._cause(failed, said)
+            if handler is not None or self._process.facts.get("ended"):
+                if failed["generator"] is not None:
+                    data = {**said, "draw": failed["generator"], "cause": cause}
+                    because = "" if cause is None else f"It follows from the capture that failed, {cause}."
+                    level: Level | None = None if cause is None else "warning"
+                    self.add(
+                        "GS501", frame, {"expr": text}, data, because=because, device=failed["device"], level=level
+                    )
+                by = "the exception was dropped" if handler is None else f"{_by(handler)} swallowed it"
+                expr = {} if frame is None else {"expr": text_at(site(frame), failed["span"])}
+                self.add("GS605", frame, expr, said, because=f"Here {by}.", device=failed["device"])
+
+    def _cause(self, failed: Facts, said: Facts) -> str | None:
+        """Add what broke a capture, and return its code and place; None if that is not known."""
+        if failed["guilty"] is None or not failed["guilty"]["frames"]:
+            return None
+        event = read(StepEvent, failed["guilty"])
+        rules = self._book.rules.values()
+        by_text = [rule.code for rule in rules if any(text in failed["error"] for text in rule.error_text)]
+        code = by_text[0] if len(by_text) == 1 else code_of(event, self._book.ops)
+        if code is None:
+            return None
+        frame = failed["guilty"]["frames"][-1]
+        words = {"expr": text_at(site(frame), event.span), "value": "a device value"}
+        self.add(code, frame, words, said, device=failed["device"], level="error", region="captured")
+        return f"{code} at {_at(frame)}"
+
+    def lost_memory(self) -> None:
+        """Add graphs that were replayed after memory outside their pool was freed, moved or rebound; by line."""
+        groups: dict[tuple[Any, ...], list[tuple[SeenGraph, Facts, int]]] = defaultdict(list)
+        for graph in self._process.graphs:
+            for use in graph.facts["outside"]:
+                since = 0 if use["lost_after"] is None else graph.count.replays - use["lost_after"]
+                if use["status"] != "alive" and since > 0:
+                    place = use["frames"] or graph.facts["frames"]
+                    key = tuple(place[-1].items()) if place else ()
+                    groups[(key, use["status"])].append((graph, use, since))
+        for (_, status), uses in groups.items():
+            graph, use, _ = uses[0]
+            lost = use["frames"][-1] if use["frames"] else None
+            names = list(dict.fromkeys(f"`{one['what']}`" for _, one, _ in uses))
+            graphs = list({one.name: one for one, _, _ in uses}.values())
+            since = max(number for _, _, number in uses)
+            by = f"which {_by(lost)} {status}" if lost is not None else f"which was {status}"
+            value = f"the old {listed(names, most=3)}, {by},"
+            data = {
+                "graph": graph.name,
+                "graphs": [one.name for one in graphs],
+                "what": [one["what"] for _, one, _ in uses],
+                "status": status,
+                "captured": _at(graph.facts["frames"][-1]) if graph.facts["frames"] else None,
+                "lost": None if lost is None else _at(lost),
+                "lost_by": [_at(one) for one in use["frames"]],
+                "captured_by": [_at(one) for one in graph.facts["frames"]],
+                "replays_since": since,
+            }
+            frames = use["frames"] or graph.facts["frames"]
+            words = {"expr": f"{_graphs(graphs)}, {count(since, 'replay')} since", "value": value}
+            certain = any(one["certain"] for _, one, _ in uses)
+            where = frames[-1] if frames else None
+            self.add("GS711", where, words, data, device=graph.facts["device"], certain=certain, number=len(uses))
+
+    def keys(self) -> None:
+        """Add replays for which the program has another value than the one that the graph froze."""
+        by_line: dict[tuple[Any, ...], SeenGraph] = {}
+        for graph in self._process.graphs:
+            stale = graph.facts["stale"]
+            if stale is not None and graph.facts["frames"]:
+                by_line.setdefault((*graph.facts["frames"][-1].values(), stale["name"]), graph)
+        for graph in by_line.values():
+            stale = graph.facts["stale"]
+            replay = f"the replay at {_at(stale['frames'][-1])}" if stale["frames"] else "a replay"
+            value = f"{stale['captured']} at capture and {stale['now']} at {replay}"
+            data = {"graph": graph.name, "argument": stale["name"], "captured": stale["captured"], "now": stale["now"]}
+            words = {"expr": f"`{stale['name']}`", "value": value}
+            frame = graph.facts["frames"][-1]
+            self.add("GS713", frame, words, data, device=graph.facts["device"], certain=False)
+
+    def refills(self) -> None:
+        """Add writes that no stream orders against a replay that reads them."""
+        for refill in self._process.facts.get("refills", ()):
+            replay = refill["replay"][-1] if refill["replay"] else None
+            at = "a replay" if replay is None else f"the replay at {_at(replay)}"
+            data = {"what": refill["what"], "replay": None if replay is None else _at(replay)}
+            words = {"expr": f"`{refill['what']}`", "value": at}
+            self.add("GS714", refill["write"][-1], words, data)
+
+    def outputs(self) -> None:
+        """Add results that are kept although every replay overwrites them."""
+        ways = {"collected": "holds results of earlier replays", "compared": "compares a result with itself"}
+        for how, does in ways.items():
+            by_line: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
+            for graph in self._process.graphs:
+                frames = graph.facts["held_outputs"][how]
+                if frames:
+                    by_line[tuple(frames[-1].items())].append(graph)
+            for graphs in by_line.values():
+                frame = graphs[0].facts["held_outputs"][how][-1]
+                because = f"Here the program {does}: each replay of {_graphs(graphs)} writes over the one before."
+                data = {"graph": graphs[0].name, "graphs": [one.name for one in graphs], "how": how}
+                words = {"expr": text_at(site(frame), None), "value": "earlier results are held"}
+                self.add("GS706", frame, words, data, because=because, device=graphs[0].facts["device"])
+
+    def replays(self) -> None:
+        """Add graphs without work, never replayed, or captured again and again."""
+        graphs = [graph for graph in self._process.graphs if not graph.facts["keeps_pool"]]
+        for graph in graphs:
+            frame = graph.facts["frames"][-1] if graph.facts["frames"] else None
+            if not graph.facts["nodes"] and graph.count.replays:
+                self.add("GS602", frame, {"expr": "it has no node at all"}, {"graph": graph.name})
+        again = recaptures(graphs)
+        for recapture in again:
+            self._recapture(recapture)
+        counted = {graph.name for recapture in again for graph in recapture.graphs}
+        served = any(graph.count.replays for graph in graphs)
+        if served or self._process.facts.get("ended"):
+            self._never_replayed([one for one in graphs if one.name not in counted])
+
+    def _recapture(self, recapture: Recapture) -> None:
+        graphs = recapture.graphs
+        frame = graphs[0].facts["frames"][-1] if graphs[0].facts["frames"] else None
+        replays = sum(graph.count.replays for graph in graphs)
+        value = f"{count(len(graphs), 'capture')} for {count(replays, 'replay')}, {recapture.seconds:.2g} s in all"
+        data = {"graphs": [graph.name for graph in graphs], "captures": len(graphs), "replays": replays}
+        words = {"expr": "this step", "value": value}
+        self.add("GS617", frame, words, data, device=graphs[0].facts["device"], number=len(graphs))
+
+    def _never_replayed(self, graphs: Iterable[SeenGraph]) -> None:
+        """Add graphs that nobody replayed. One of several that a line captured had no chance to be, unless the others
+        were replayed often."""
+        by_line: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
+        for graph in graphs:
+            place = graph.facts["frames"]
+            if graph.facts["nodes"]:
+                by_line[tuple(place[-1].items()) if place else ()].append(graph)
+        for siblings in by_line.values():
+            same = [graph for graph in siblings if not graph.count.replays]
+            replays = sum(graph.count.replays for graph in siblings)
+            if not same or 0 < replays < _CHANCE * len(siblings):
+                continue
+            frame = same[0].facts["frames"][-1] if same[0].facts["frames"] else None
+            names = [graph.name for graph in same]
+            data = {"graph": names[0], "graphs": names}
+            words = {"expr": f"graph {names[0]}" if len(names) == 1 else f"graphs {listed(names)}"}
+            self.add("GS618", frame, words, data, device=same[0].facts["device"], number=len(names))
+
+    def eager(self) -> None:
+        """Add steps that ran without a graph, at sizes that no graph covers."""
+        for step in self._process.facts.get("steps", ()):
+            sizes: Mapping[str, int] = step["sizes"]
+            graphs = set(step["graphs"])
+            replays = sum(graph.count.replays for graph in self._process.graphs if graph.facts["number"] in graphs)
+            if sum(sizes.values()) <= _SELDOM * (replays + sum(sizes.values())):
+                continue
+            frame = step["place"][-1] if step["place"] else None
+            captured = step["captured"]
+            steps = sum(sizes.values())
+            expr = f"{count(steps, 'step')} of size {listed(sizes, most=6)}"
+            value = f"captured are {listed(map(str, captured), most=12)}"
+            data = {"steps": steps, "sizes": dict(sizes), "captured_sizes": captured}
+            self.add("GS616", frame, {"expr": expr, "value": value}, data, number=steps)
+
+    def waits(self) -> None:
+        """Add lines that wait between replays again and again; a warm-up or a last synchronisation does not count."""
+        for wait in self._process.facts.get("waits", ()):
+            code = code_of(read(StepEvent, wait), self._book.ops)
+            if code is None or wait["turns"] < 2:
+                continue
+            frame = wait["frames"][-1]
+            took = "" if wait["ms"] is None else f" {wait['ms']:.3g} ms in all."
+            if wait["op"] == "torch.cuda.synchronize":
+                code = "GS610"
+            words = {"expr": wait["via"] or wait["op"], "value": "a device value"}
+            data = {"op": wait["op"], "ms": wait["ms"]}
+            self.add(code, frame, words, data, because=took, level="warning", number=wait["count"])
+
+
+def _at(frame: Facts) -> str:
+    return f"{shown(frame['path'])}:{frame['line']}"
+
+
+def _by(frame: Facts) -> str:
+    """Return the place and function: `reload (engine.py:210)`; at module level the line alone."""
+    return f"{frame['function']} ({_at(frame)})" if frame["function"] else _at(frame)
+
+
+def _graph(graph: SeenGraph) -> str:
+    frames = graph.facts["frames"]
+    return f"graph {graph.name} of {_at(frames[-1])}" if frames else f"graph {graph.name}"
+
+
+def _graphs(graphs: Sequence[SeenGraph]) -> str:
+    if len(graphs) == 1:
+        return _graph(graphs[0])
+    return f"{_graph(graphs[0])} and {count(len(graphs) - 1, 'more graph')}"

@@ -1,0 +1,72 @@
+"""Runs the program unchanged, with the watch in its processes, and passes signals on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphsafe.errors import RequestError
+from graphsafe.run import part
+from graphsafe.run.part import Options, Part, read_parts
+
+_ENTRY = Path(__file__).parents[1] / "entry"
+_PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    exit_code: int
+    "The exit code, as a shell gives it: 128 plus the signal's number for a program that a signal ended."
+    parts: tuple[Part, ...]
+
+
+def run_program(program: Sequence[str], options: Options) -> Ran:
+    """Run the program to its end. Raises RequestError if it cannot be started."""
+    folder = Path(tempfile.mkdtemp(prefix="graphsafe-run-"))
+    try:
+        with _started(program, _environment(folder, options)) as process:
+            code = process.wait()
+        return Ran(code if code >= 0 else 128 - code, tuple(read_parts(folder)))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _environment(folder: Path, options: Options) -> Mapping[str, str]:
+    before = os.environ.get("PYTHONPATH")
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(_ENTRY), before))),
+        part.FOLDER: str(folder),
+        part.PARENT: "",
+        part.OPTIONS: options.text(),
+    }
+
+
+@contextmanager
+def _started(program: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the program and pass signals on to it. On a terminal, Ctrl-C reaches it by itself."""
+    try:
+        process = subprocess.Popen(list(program), env=environment)
+    except FileNotFoundError:
+        raise RequestError(f"run: no such program: {program[0]}") from None
+    except OSError as error:
+        raise RequestError(f"run: {program[0]}: {error.strerror}") from None
+    numbers = [getattr(signal, name) for name in _PASSED_ON if hasattr(signal, name)]
+    on_terminal = sys.stdin is not None and sys.stdin.isatty()
+    numbers += [] if on_terminal else [signal.SIGINT]
+    before = {number: signal.signal(number, lambda number, _: process.send_signal(number)) for number in numbers}
+    if on_terminal:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, _: None)
+    try:
+        yield process
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,146 @@
+"""Joins the parts of all processes into one ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from graphsafe.capture.answers.build import Platform
+from graphsafe.capture.parent.environment import environment
+from graphsafe.capture.shared.places import chain, location, site, sites
+from graphsafe.report.fingerprint import fingerprinted
+from graphsafe.report.ledger.model import Captured, Eager, Failed, Graph, Held, Ledger, Outside, Process, Wait
+from graphsafe.report.model import Limit, Location, Tool
+from graphsafe.report.probes.reading import read
+from graphsafe.report.source import file_line
+from graphsafe.rulebook import Rulebook
+from graphsafe.run.parent.findings import findings_of
+from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, seen_processes
+from graphsafe.run.part import Part
+from graphsafe.version import __version__
+
+_ALWAYS = (
+    Limit(
+        "unseen", "graphs that C++ code captures or replays", "the Python methods of torch.cuda.CUDAGraph are watched"
+    ),
+    Limit(
+        "unseen",
+        "memory that no tensor of the program holds",
+        "its life cannot be watched: other allocators, workspaces",
+    ),
+    Limit(
+        "unseen",
+        "what a process learned in its last second, where SIGKILL or os._exit ended it",
+        "its part of the ledger is written once a second; replays are counted to the last one",
+    ),
+)
+
+
+def ledger_of(parts: Sequence[Part], program: Sequence[str], exit_code: int | None, book: Rulebook) -> Ledger:
+    """Name the processes, judge what they saw, and say what could not be seen."""
+    seen = seen_processes(parts)
+    findings, limits = findings_of(seen, book)
+    limits += [Limit(*texts) for process in seen for texts in process.facts.get("limits", ())]
+    limits += [Limit("internal", f"process {one.name}", one.facts["fault"]) for one in seen if "fault" in one.facts]
+    limits += [*_ALWAYS, *_unwatched(parts)]
+    return Ledger(
+        tool=Tool("graphsafe", __version__),
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        environment=environment(
+            [read(Platform, process.facts.get("machine")) for process in seen if process.facts], book.ops.name, ()
+        ),
+        program=tuple(program),
+        exit_code=exit_code,
+        findings=tuple(fingerprinted(findings, file_line, lambda path: path)),
+        limits=tuple(dict.fromkeys(limits)),
+        processes=tuple(_process(process) for process in seen),
+    )
+
+
+def _unwatched(parts: Sequence[Part]) -> list[Limit]:
+    if any(part.facts is not None for part in parts):
+        return []
+    why = "no Python process that has graphsafe imported torch; programs of another environment are not watched"
+    return [Limit("not-watched", "the program", why)]
+
+
+def _process(process: SeenProcess) -> Process:
+    facts = process.facts
+    steps = facts.get("steps", ())
+    steps = [step for step in steps if step["sizes"]] or steps
+    sizes = {int(size): count for step in steps for size, count in step["sizes"].items()}
+    pools = [graph.facts["pool_bytes"] for graph in process.graphs if not graph.facts["dropped"]]
+    return Process(
+        name=process.name,
+        rank=facts.get("rank"),
+        started_by=process.started_by,
+        graphs=tuple(_graph(graph) for graph in process.graphs),
+        failed=tuple(_failed(one) for one in facts.get("failed", ())),
+        eager=Eager(
+            steps=sum(sizes.values()),
+            sizes=tuple(sorted(sizes)),
+            captured_sizes=tuple(sorted({size for step in steps for size in step["captured"]})),
+        ),
+        waits=tuple(Wait(_place(one["frames"]), one["count"], one["ms"]) for one in facts.get("waits", ())),
+        memory=Held(None if None in pools or not facts else sum(pools), _by_line(facts)),
+    )
+
+
+def _by_line(facts: Facts) -> tuple[dict[str, Any], ...] | None:
+    lines = facts.get("by_line")
+    return (
+        None
+        if lines is None
+        else tuple({"location": location(site(one), None), "bytes": one["bytes"]} for one in lines)
+    )
+
+
+def _graph(graph: SeenGraph) -> Graph:
+    facts, count = graph.facts, graph.count
+    return Graph(
+        name=graph.name,
+        captured=Captured(
+            location=_place(facts["frames"], facts["span"]),
+            call_chain=chain(sites(facts["frames"])),
+            stream=facts["stream"],
+            thread=facts["thread"],
+            seconds=round(facts["seconds"], 6),
+        ),
+        device=facts["device"],
+        nodes=facts["nodes"],
+        pool_bytes=facts["pool_bytes"],
+        replays=count.replays,
+        first_replay=_time(count.first),
+        last_replay=_time(count.last),
+        outside=tuple(_outside(one, count.replays) for one in facts["outside"]),
+    )
+
+
+def _outside(facts: Facts, replays: int) -> Outside:
+    lost_after = facts["lost_after"]
+    return Outside(
+        what=facts["what"],
+        bytes=facts["bytes"],
+        made=None if facts["made"] is None else location(site(facts["made"]), None),
+        access=facts["access"],
+        status=facts["status"],
+        where=_place(facts["frames"]),
+        replays_since=0 if lost_after is None else replays - lost_after,
+    )
+
+
+def _failed(facts: Facts) -> Failed:
+    handler = facts["swallowed_by"]
+    place = _place(facts["frames"], facts["span"])
+    return Failed(place, facts["error"], None if handler is None else location(site(handler), None))
+
+
+def _place(frames: Sequence[Any], span: Sequence[int] | None = None) -> Location | None:
+    return location(site(frames[-1]), span) if frames else None
+
+
+def _time(nanoseconds: int) -> str | None:
+    if not nanoseconds:
+        return None
+    return datetime.fromtimestamp(nanoseconds / 1e9, timezone.utc).isoformat(timespec="milliseconds")

@@ -1,0 +1,65 @@
+"""The processes of a run, by symbolic names, with the facts that each of them saw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphsafe.run.counters import Count
+from graphsafe.run.part import Part
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGraph:
+    name: str
+    facts: Facts
+    count: Count
+
+
+@dataclass(frozen=True, slots=True)
+class SeenProcess:
+    name: str
+    started_by: str | None
+    facts: Facts
+    "The content of its part; empty for a process that has not imported torch."
+    graphs: tuple[SeenGraph, ...]
+
+    @property
+    def is_predicted(self) -> bool:
+        return self.facts.get("evidence") == "predicted"
+
+
+def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
+    """Name processes by their parents: `0`, `0.1`, `0.2`. One without torch counts only if it started one with torch.
+
+    `parts` are in the order in which the processes started.
+    """
+    children: dict[str, list[Part]] = {}
+    tokens = {part.token for part in parts}
+    for part in parts:
+        children.setdefault(part.parent if part.parent in tokens else "", []).append(part)
+    found: list[SeenProcess] = []
+
+    def add(part: Part, name: str, started_by: str | None) -> None:
+        found.append(_seen(part, name, started_by))
+        for number, child in enumerate(_worth(children.get(part.token, ()), children), 1):
+            add(child, f"{name}.{number}", name)
+
+    roots = _worth(children.get("", ()), children) or children.get("", [])[:1]
+    for number, root in enumerate(roots):
+        add(root, str(number), None)
+    return found
+
+
+def _worth(parts: Sequence[Part], children: Mapping[str, Sequence[Part]]) -> list[Part]:
+    """Return the parts of processes that have imported torch, or started one that has."""
+    return [part for part in parts if part.facts is not None or _worth(children.get(part.token, ()), children)]
+
+
+def _seen(part: Part, name: str, started_by: str | None) -> SeenProcess:
+    facts = part.facts or {}
+    graphs = [SeenGraph(str(one["number"] + 1), one, part.counts[one["number"]]) for one in facts.get("graphs", ())]
+    return SeenProcess(name, started_by, facts, tuple(graphs))

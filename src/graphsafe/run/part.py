@@ -1,0 +1,96 @@
+"""A process's part of the ledger, in the folder of the run. It is written to a new file and renamed, so that nobody
+reads half of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from graphsafe.files import saved, write_atomically
+from graphsafe.run.counters import Count, saved_counts
+
+FOLDER, PARENT, OPTIONS = "GRAPHSAFE_RUN", "GRAPHSAFE_RUN_PARENT", "GRAPHSAFE_RUN_OPTIONS"
+"Environment variables: the run's folder, the process that started this one, and the options of the watch."
+
+_MOST = 1_000_000_000
+"Size of the largest file that is read, in bytes. The folder is the program's too, which may put anything there."
+
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of a run."""
+
+    device: str = "cuda"
+    waits: bool = False
+    stacks: bool = False
+
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def parse(text: str) -> Options:
+        return Options(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    token: str
+    "The process: its pid, which may be used again, and a random number."
+    parent: str
+    started: int
+    "The start in nanoseconds since 1970."
+    facts: Mapping[str, Any] | None
+    """The facts in the form of `Watch.write`. A process that could not be watched has only `fault`. `None` for one that
+    has not imported torch."""
+    counts: tuple[Count, ...]
+
+
+def write_part(folder: Path, token: str, facts: Mapping[str, Any]) -> None:
+    """Write a part. It is dropped if the run has ended or its disk is full: the program goes on."""
+    with contextlib.suppress(OSError):
+        write_atomically(folder / f"{token}.json", json.dumps(facts))
+
+
+def note_start(folder: Path, token: str, parent: str) -> None:
+    """Tell that a process exists. `entry/sitecustomize.py` does the same for processes that Python starts."""
+    with contextlib.suppress(OSError):
+        (folder / f"{token}.start").write_text(parent, encoding="utf-8")
+
+
+def counters_file(folder: Path, token: str) -> Path:
+    return folder / f"{token}.counts"
+
+
+def read_parts(folder: Path) -> list[Part]:
+    """Return the parts of all processes, in the order in which they started."""
+    found = []
+    for start in folder.glob("*.start"):
+        parent = saved(start, _MOST)
+        if parent is None:
+            continue
+        token = start.stem
+        facts = _facts(saved(folder / f"{token}.json", _MOST))
+        counts = saved_counts(counters_file(folder, token), graphs_of(facts))
+        found.append(Part(token, parent.decode(errors="replace"), os.stat(start).st_mtime_ns, facts, tuple(counts)))
+    return sorted(found, key=lambda part: (part.started, part.token))
+
+
+def _facts(text: bytes | None) -> Facts | None:
+    """Return what a process wrote; None if it wrote nothing, or something else lies there."""
+    with contextlib.suppress(ValueError):
+        facts = json.loads(text or b"null")
+        return facts if isinstance(facts, dict) else None
+    return None
+
+
+def graphs_of(facts: Mapping[str, Any] | None) -> int:
+    """Return how many of the counters' graphs are used."""
+    return max((graph["number"] + 1 for graph in facts.get("graphs", ())), default=0) if facts else 0

@@ -1,0 +1,71 @@
+"""`graphsafe.watch()` and `graphsafe.ledger()`: the ledger of this process, while it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+
+from graphsafe.errors import RequestError
+from graphsafe.report.ledger.model import Ledger
+from graphsafe.rulebook import load_rulebook
+from graphsafe.run.child import watch as watches
+from graphsafe.run.child.watch import Watch
+from graphsafe.run.parent.merge import ledger_of
+from graphsafe.run.part import Options
+
+
+class Watching:
+    """Watches captures and replays of this process inside `with`; under `graphsafe run`, which watches anyway, it adds
+    nothing."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._watch: Watch | None = None
+        self._is_own = False
+
+    def __enter__(self) -> Watching:
+        self._is_own = watches.current is None
+        self._watch = watches.current or Watch(self._options, token=str(os.getpid()))
+        watches.current = self._watch
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._is_own and self._watch is not None:
+            watches.current = None
+            self._watch.remove()
+
+    def ledger(self) -> Ledger:
+        """Return the ledger so far; after `with`, the one at its end. Raises RequestError before it."""
+        if self._watch is None:
+            raise RequestError("graphsafe.watch: it has seen nothing yet; use it as `with graphsafe.watch() as watch:`")
+        return _ledger(self._watch)
+
+
+def watch(*, device: str = "cuda", waits: bool = False) -> Watching:
+    """Watch the CUDA graphs of this process inside a `with` block.
+
+    `device="sim"` plays the simulated device in the block, for machines without a GPU. `waits` also notes lines that
+    wait for the device between replays, which costs some 20 µs each. Graphs captured before the block are not seen.
+
+        with graphsafe.watch() as watch:
+            serve()
+        print(watch.ledger().findings)
+    """
+    return Watching(Options(device, waits))
+
+
+def ledger() -> Ledger:
+    """Return the ledger of this process so far: under `graphsafe run`, or inside `with graphsafe.watch():`.
+
+    Raises RequestError if nothing is watched.
+    """
+    if watches.current is None:
+        raise RequestError("graphsafe.ledger: nothing is watched; use `graphsafe run` or `with graphsafe.watch():`")
+    return _ledger(watches.current)
+
+
+def _ledger(watch: Watch) -> Ledger:
+    return ledger_of([watch.part()], sys.orig_argv, None, load_rulebook())

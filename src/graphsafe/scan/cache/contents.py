@@ -1,0 +1,45 @@
+"""Digests the files of a project, and checks that they are still the same when a scan is over."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+
+from graphsafe.scan.sources.source import Unreadable, digest, read_bytes
+
+TICK_SECONDS = 2.0
+"Seconds of the coarsest clock of a file system (FAT): a younger file may have been written twice under one time."
+Stamp = tuple[int, int, int]
+
+
+class Contents:
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.digests: dict[str, str] = {}
+        "Path -> digest, for each file that can be read."
+        self._stamps: dict[str, Stamp | None] = {}
+        settled = time.time() - TICK_SECONDS
+        for path in paths:
+            try:
+                status = os.stat(path)
+                self.digests[path] = digest(read_bytes(path))
+            except (OSError, Unreadable):
+                continue
+            self._stamps[path] = _stamp(status) if status.st_mtime < settled else None
+
+    def hold(self, paths: Iterable[str]) -> bool:
+        """Return whether the same files can be read and have the same content."""
+        found = 0
+        for path in paths:
+            try:
+                stamp = _stamp(os.stat(path))
+                if stamp != self._stamps.get(path) and digest(read_bytes(path)) != self.digests.get(path):
+                    return False
+            except (OSError, Unreadable):
+                continue
+            found += 1
+        return found == len(self.digests)
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size

@@ -1,0 +1,153 @@
+"""Takes over results from earlier scans of the project: the whole report, or else the index of each file.
+
+A report holds only if everything that it depends on is unchanged: every file of the project, the configuration, the
+rules, and the versions of the tools that read them. In any doubt, the project is scanned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+
+from graphsafe.config import Config
+from graphsafe.report.json_form import as_json, parse_reports
+from graphsafe.report.model import Confidence, Report
+from graphsafe.report.shape import ReportError
+from graphsafe.rulebook import Rulebook
+from graphsafe.scan.cache.contents import Contents
+from graphsafe.scan.cache.index_text import index_of, text_of
+from graphsafe.scan.cache.sealed_rows import SealedRows, is_own
+from graphsafe.scan.cache.secret_key import secret_key
+from graphsafe.scan.sources.source import digest
+from graphsafe.scan.symbols.project_files import Files
+from graphsafe.version import __version__
+
+MAX_REPORTS = 16
+MAX_INDEXES = 50_000
+"Number of reports that are kept, of about 2 kB each; the oldest are removed first."
+MAX_VERSIONS = 4
+"Number of cache files that are kept: one per version of graphsafe, Python and libcst. The oldest are removed first."
+LEGAL = ""
+"Stands in place of the index of a file that can be read but was not parsed."
+
+
+class ScanCache:
+    """The results of earlier scans for the files of one scan."""
+
+    def __init__(
+        self,
+        folder: Path | None,
+        files: Files,
+        wanted: Sequence[str],
+        config: Config,
+        confidence: Confidence,
+        rulebook: Rulebook,
+        complain: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """`wanted` are the files to report on. Without a `folder` nothing is known and nothing is kept."""
+        self._rows = _rows(folder, complain) if folder is not None else None
+        self._files = files
+        self._read = Contents(files.paths if self._rows is not None else ())
+        self._keys = {path: _index_key(path, *files.names[path], text) for path, text in self._read.digests.items()}
+        """Path -> the key of its index. The key includes the module's name, which changes when a package appears or
+        disappears."""
+        self._key = _report_key(wanted, config, confidence, rulebook, self._keys.values())
+        self._known: set[str] = set()
+
+    def report(self) -> Report | None:
+        """Return the report that a scan would make, but for its time, or None if only a scan can tell."""
+        text = self._rows.text("reports", self._key) if self._rows is not None else None
+        return _report(text) if text is not None else None
+
+    def indexes(self) -> frozenset[str]:
+        """Give `files` the indexes that are known. Returns the files of which only that is known: they are legal
+        Python."""
+        known = self._rows.texts("indexes") if self._rows is not None else {}
+        legal: set[str] = set()
+        for path, key in self._keys.items():
+            text = known.get(key)
+            if text == LEGAL:
+                legal.add(path)
+            elif text is not None and (index := index_of(path, text)) is not None:
+                self._known.add(path)
+                self._files.indexes.setdefault(path, index)
+        return frozenset(legal)
+
+    def keep(self, report: Report, checked: Iterable[str]) -> None:
+        """Keep the results of a scan, unless a file was edited meanwhile. `checked` are files of which only that is
+        known: they are legal."""
+        files, keys = self._files, self._keys
+        if self._rows is None or not keys or not self._read.hold(files.paths):
+            return
+        made = {path: index for path, index in files.indexes.items() if path in keys and path not in self._known}
+        indexes = (
+            (keys[path], text_of(index))
+            for path, index in made.items()
+            if index is not None and path not in files.rewritten
+        )
+        legal = ((keys[path], LEGAL) for path in checked if path in keys and path not in files.indexes)
+        self._rows.write("indexes", chain(indexes, legal), MAX_INDEXES)
+        if not any(limit.kind == "internal-error" for limit in report.limits):
+            # Without line breaks it is written in a quarter of the time.
+            text = json.dumps(as_json(report), separators=(",", ":"))
+            self._rows.write("reports", [(self._key, text)], MAX_REPORTS)
+
+
+def _rows(folder: Path, complain: Callable[[str], None]) -> SealedRows | None:
+    """Open the file of this version; return None if this user cannot have a secret."""
+    try:
+        secret = secret_key()
+    except OSError as error:
+        complain(f"no cache is used: {error.filename}: {error.strerror}")
+        return None
+    file = folder / f"scan-{_tools()}.db"
+    _forget_old(file)
+    return SealedRows(file, ("reports", "indexes"), secret, complain)
+
+
+def _forget_old(own: Path) -> None:
+    """Remove the files of other versions, except those written last."""
+    with contextlib.suppress(OSError):
+        others = [file for file in own.parent.glob("scan-*.db") if file != own and is_own(file)]
+        for old in sorted(others, key=lambda file: -file.stat().st_mtime)[MAX_VERSIONS - 1 :]:
+            old.unlink()
+
+
+def _tools() -> str:
+    """Return a digest of the tools that read the code: the modules of the scan (developers change them), Python and
+    libcst."""
+    found = hashlib.blake2b(digest_size=8)
+    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
+        found.update(file.read_bytes())
+    libcst = sorted(entry.name for folder in sys.path for entry in Path(folder or ".").glob("libcst-*.dist-info"))
+    found.update(f"{__version__} {sys.version} {libcst}".encode())
+    return found.hexdigest()
+
+
+def _index_key(path: str, module: str, is_package: bool, content: str) -> str:
+    """Return a key of everything that an index is made from; `content` is the file's digest."""
+    return digest(f"{path}\0{module}\0{is_package}\0{content}".encode("utf-8", "surrogateescape"))
+
+
+def _report_key(
+    wanted: Sequence[str], config: Config, confidence: Confidence, rulebook: Rulebook, indexes: Iterable[str]
+) -> str:
+    """Return a key of everything that a report depends on, including the working directory, from which paths are
+    shown."""
+    ops = [digest(file.read_bytes()) for file in sorted((rulebook.home / "ops").glob("*.json"))]
+    parts = (list(wanted), repr(config), confidence, rulebook.digest, ops, os.getcwd(), sorted(indexes))
+    return digest(repr(parts).encode("utf-8", "surrogateescape"))
+
+
+def _report(text: str) -> Report | None:
+    try:
+        found = parse_reports(text)
+    except (ReportError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, Report) else None

@@ -1,0 +1,162 @@
+"""Texts by key, in tables of an SQLite file. Each row is sealed with the user's secret.
+
+A row with a wrong seal counts as missing: it is damaged, or somebody else wrote it, for example the repository that is
+scanned. A damaged file of graphsafe's own is replaced. Any other file, and one that is locked or cannot be written, is
+left alone: then this scan keeps nothing, and says so in one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from graphsafe.scan.cache.folder import make_folder
+
+LOCK_SECONDS = 1.0
+"Seconds that a scan waits, once, for a file that another process writes."
+OWNER = 0x67736663
+"The number in the header of each file that graphsafe makes (`PRAGMA application_id`)."
+_OWNER_AT = 68
+"The position of that number in the header of an SQLite file."
+_MAGIC = b"SQLite format 3\0"
+_SEAL_LENGTH = 32
+_LOGS = ("-journal", "-wal", "-shm")
+"""Files that SQLite reads beside a database, to repair it. A journal also names a file that SQLite deletes afterwards,
+so a journal by somebody else may name any file of the user's."""
+_COLUMNS = "(key text primary key, data text)"
+
+
+class SealedRows:
+    """The tables of one file. It is safe to share between processes and to delete at any time."""
+
+    def __init__(
+        self, file: Path, tables: Sequence[str], secret: bytes, complain: Callable[[str], None] = lambda line: None
+    ) -> None:
+        """`complain` takes one line if the file cannot be used."""
+        self._file: Path | None = file
+        self._tables = tables
+        self._schema = frozenset(f"CREATE TABLE {table} {_COLUMNS}".encode() for table in tables)
+        self._secret = secret
+        self._complain = complain
+        self._reading: sqlite3.Connection | None = None
+
+    def text(self, table: str, key: str) -> str | None:
+        """Return the text under a key, or None."""
+        return self._select(table, "where key = ?", [key]).get(key)
+
+    def texts(self, table: str) -> dict[str, str]:
+        """Return all texts of a table by key."""
+        return self._select(table)
+
+    def write(self, table: str, rows: Iterable[tuple[str, str]], limit: int) -> None:
+        """Write keys with their texts. The table then forgets all but the `limit` rows that were written last."""
+        if self._file is None:
+            return
+        try:
+            make_folder(self._file.parent)
+            connection = self._open()
+            try:
+                with connection:
+                    connection.execute("begin immediate")
+                    connection.execute(f"pragma application_id = {OWNER}")
+                    for name in self._tables:
+                        connection.execute(f"create table if not exists {name} {_COLUMNS}")
+                    sealed = ((key, self._seal(table, key.encode(), _bytes(text)) + text) for key, text in rows)
+                    connection.executemany(f"insert or replace into {table} values (?, ?)", sealed)
+                    newest = f"select rowid from {table} order by rowid desc limit {limit}"
+                    connection.execute(f"delete from {table} where rowid not in ({newest})")
+            finally:
+                connection.close()
+        except (sqlite3.Error, UnicodeError, OSError) as error:
+            self._give_up(error)
+
+    def _select(self, table: str, where: str = "", values: Sequence[str] = ()) -> dict[str, str]:
+        if self._file is None or not os.path.lexists(self._file):
+            return {}
+        try:
+            if self._reading is None:
+                self._reading = self._open()
+            found = self._reading.execute(f"select key, data from {table} {where}", values).fetchall()
+        except (sqlite3.Error, UnicodeError) as error:
+            self._give_up(error)
+            return {}
+        return {str(key, "ascii"): text for key, data in found if (text := self._opened(table, key, data)) is not None}
+
+    def _seal(self, table: str, key: bytes, text: bytes) -> str:
+        content = b"\0".join((table.encode(), key, text))
+        return hashlib.blake2b(content, key=self._secret, digest_size=_SEAL_LENGTH // 2).hexdigest()
+
+    def _opened(self, table: str, key: object, data: object) -> str | None:
+        """Return the text of a row, or None if graphsafe did not write it under this key of this table."""
+        if not isinstance(key, bytes) or not isinstance(data, bytes):
+            return None
+        seal, text = data[:_SEAL_LENGTH], data[_SEAL_LENGTH:]
+        if not hmac.compare_digest(seal, self._seal(table, key, text).encode()):
+            return None
+        return text.decode("utf-8", "surrogatepass")
+
+    def _open(self) -> sqlite3.Connection:
+        """Open the database. Raises sqlite3.Error, also for a database with other tables or views in it (a view may
+        never end)."""
+        assert self._file is not None
+        if os.path.islink(self._file) or (os.path.lexists(self._file) and not os.path.isfile(self._file)):
+            raise sqlite3.OperationalError("not a regular file")
+        for beside in (f"{self._file}{suffix}" for suffix in _LOGS):
+            if os.path.lexists(beside):
+                raise sqlite3.OperationalError(f"remove {beside}, which graphsafe did not write")
+        # Code that nests deeply is read in another thread (deep_stack.py), while the first one waits.
+        connection = sqlite3.connect(self._file, timeout=LOCK_SECONDS, check_same_thread=False)
+        try:
+            connection.execute("pragma trusted_schema = off")
+            connection.execute("pragma cell_size_check = on")
+            # No log is ever written, so one that exists is not graphsafe's. A file that a crash damages is made anew.
+            connection.execute("pragma journal_mode = memory")
+            connection.text_factory = bytes
+            schema = {sql for (sql,) in connection.execute("select sql from sqlite_master where sql is not null")}
+            if schema and schema != self._schema:
+                raise sqlite3.DatabaseError("not a cache, or one of another version")
+        except (sqlite3.Error, UnicodeError):
+            connection.close()
+            raise
+        return connection
+
+    def _give_up(self, error: sqlite3.Error | UnicodeError | OSError) -> None:
+        """Remove a damaged file of graphsafe's own, so that the next write makes a new one; otherwise keep nothing in
+        this scan."""
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
+        damaged = isinstance(error, (sqlite3.DatabaseError, UnicodeError))
+        damaged = damaged and not isinstance(error, sqlite3.OperationalError)
+        file, self._file = self._file, None
+        assert file is not None
+        if damaged and is_own(file):
+            try:
+                file.unlink()
+                self._file = file
+                return
+            except OSError as fault:
+                error = fault
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        if damaged:
+            why = "it is damaged, or graphsafe did not write it; remove it to have a new one"
+        self._complain(f"the cache {file} is not used: {why}")
+
+
+def is_own(file: Path) -> bool:
+    """Return whether the header of a file says that graphsafe made it."""
+    if file.is_symlink() or not file.is_file():  # opening a pipe would wait
+        return False
+    with contextlib.suppress(OSError), open(file, "rb") as opened:
+        header = opened.read(_OWNER_AT + 4)
+        return header.startswith(_MAGIC) and header[_OWNER_AT:] == OWNER.to_bytes(4, "big")
+    return False
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,33 @@
+"""This user's secret, with which cached rows are sealed, so that nobody else can make a row that a scan accepts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import tempfile
+
+from graphsafe.files import read_regular, user_cache
+
+LENGTH = 32
+NAME = "cache-key"
+
+
+def secret_key() -> bytes:
+    """Return the secret from the user's cache folder; the first call makes it. Raises OSError."""
+    file = user_cache() / NAME
+    with contextlib.suppress(FileNotFoundError):
+        key = read_regular(file, LENGTH)
+        if len(key) == LENGTH:
+            return key
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Only the user can read it, and it is never half written. Of two processes that start together, the last one wins.
+    descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=f".{NAME}.")
+    try:
+        with os.fdopen(descriptor, "wb") as made:
+            made.write(secrets.token_bytes(LENGTH))
+        os.replace(beside, file)
+    except BaseException:
+        os.unlink(beside)
+        raise
+    return read_regular(file, LENGTH)

@@ -1,0 +1,127 @@
+"""Numbers of the host: their known values, and the results of Python's operators on them."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.values import UNSET, Number, Value, number
+
+MAX_FOLDED = 1000
+"The most characters of a text, or bits of a number, that a folded constant may have."
+
+_FOLD: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: lambda const: const,
+    ast.Invert: operator.invert,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+def const_of(value: Value | None) -> Any:
+    """Return the constant that a value is, or UNSET for a value that is no number or not known."""
+    return value.const if type(value) is Number else UNSET
+
+
+def type_of(value: Value | None) -> str | None:
+    """Return the type of a number (`int`, `str` and so on), or None if it is not known or no number."""
+    return value.type if type(value) is Number else None
+
+
+def folded(op: ast.operator, left: Number, right: Number) -> Number:
+    """Return the number that an operator makes of two, with its value where both are known and it is small."""
+    state = left.state or right.state
+    kind = left.type if left.type == right.type else "float" if "float" in (left.type, right.type) else None
+    if isinstance(op, ast.Div):
+        kind = "float"
+    fold = _FOLD.get(type(op))
+    if fold is not None and _is_small(op, left.const, right.const):
+        try:
+            const = fold(left.const, right.const)
+        except Exception:  # whatever the user's constants raise, the product is simply not known
+            return Number(state=state, type=kind)
+        return replace(number(const), state=state, overridable_by=left.overridable_by or right.overridable_by)
+    return Number(state=state, type=kind)
+
+
+def _is_small(op: ast.operator, left: object, right: object) -> bool:
+    """Return whether two constants give a small one: `"ab" * 500_000_000` is a gigabyte that nobody asked for."""
+    sizes = _size(left), _size(right)
+    if isinstance(op, ast.Mult) and (isinstance(left, (str, bytes)) or isinstance(right, (str, bytes))):
+        times = right if isinstance(left, (str, bytes)) else left
+        return isinstance(times, int) and max(times, 0) * max(sizes) <= MAX_FOLDED
+    if isinstance(op, ast.Mod) and not isinstance(left, (int, float)):
+        return False  # a text with a width in it: `b"%999999999d" % 1`
+    return sum(sizes) <= MAX_FOLDED
+
+
+def _size(const: object) -> int:
+    """The number of characters of a text or of bits of a number; too many for any other constant."""
+    if isinstance(const, (str, bytes)):
+        return len(const)
+    if isinstance(const, int):
+        return const.bit_length()
+    return 64 if isinstance(const, (float, complex)) else MAX_FOLDED + 1
+
+
+def negated(op: ast.unaryop, value: Number) -> Number:
+    """Return `-value`, `+value` or `~value`; an unknown number stays as it is."""
+    if value.const is UNSET:
+        return value
+    try:
+        const = _UNARY[type(op)](value.const)
+    except Exception:  # whatever the user's constants raise, the result is simply not known
+        const = UNSET
+    return replace(value, const=const)
+
+
+def is_same(left: Number, right: Number) -> bool | None:
+    """Return whether two numbers are one object, as `is` asks; None if one is not known."""
+    if UNSET in (left.const, right.const):
+        return None
+    return left.const is right.const or (left.const == right.const and type(left.const) is type(right.const))
+
+
+def compared(op: ast.cmpop, left: Number, right: Number) -> Number:
+    """Return the answer of `==`, `<` and the like, with its value if both numbers are known."""
+    answer = Number(state=left.state or right.state, type="bool")
+    if isinstance(op, (ast.Eq, ast.NotEq)) and _are_of_other_types(left, right):
+        return replace(answer, const=isinstance(op, ast.NotEq))
+    if left.const is UNSET or right.const is UNSET:
+        return answer
+    try:
+        const = bool(_COMPARE[type(op)](left.const, right.const))
+    except Exception:  # whatever the user's constants raise, the answer is simply not known
+        return answer
+    return replace(answer, const=const, overridable_by=left.overridable_by or right.overridable_by)
+
+
+def _are_of_other_types(left: Number, right: Number) -> bool:
+    """Return whether one is a text and the other a number, whatever their values: `zero_division: float` is never
+    "warn"."""
+    from_outside = ("environment", "platform")
+    types = {left.type, right.type}
+    return (
+        None not in types
+        and "str" in types
+        and len(types) > 1
+        and left.overridable_by not in from_outside
+        and right.overridable_by not in from_outside
+    )

@@ -1,0 +1,67 @@
+"""The budget of calls: all are followed, unless only a few files of a large project are to be judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphsafe.scan.execution.kinds import ArgumentKinds
+from graphsafe.scan.symbols.project import Project
+
+MAX_COLD = 2
+"""Number of levels to which calls of constructors and other cold code are followed; deeper code says little about
+attributes."""
+MAX_COMPOSING = 6
+"Number of levels for code that assembles the objects of a step."
+MAX_OUT_OF_SCOPE = {True: 3, False: 1}
+"Number of levels to which calls are followed out of the scope, from hot and from cold code."
+MAX_OUT_OF_SCOPE_LATE = {True: 1, False: 0}
+"The same numbers once three quarters of the budget are spent."
+BYTES_PER_READING = 4000
+"Bytes of other files whose index costs as much as reading a function."
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The files that are read if only a few files of a large project are judged."""
+
+    paths: frozenset[str]
+    "The files to be judged, the nearest ones whose roots lead to them, and the files between."
+    readings: int
+    "Number of functions that may be read."
+
+
+class CallBudget:
+    def __init__(self, project: Project, scope: Scope | None) -> None:
+        self.readings = 0
+        "Number of functions that have been read."
+        self.kinds = ArgumentKinds()
+        self._scope = scope
+        self._project = project
+
+    def holds(self, ref: str) -> bool:
+        """Return whether a file, or the file of a function, is in scope; calls elsewhere are followed for values
+        alone."""
+        return self._scope is None or ref.partition("::")[0] in self._scope.paths
+
+    def is_spent(self) -> bool:
+        """Return whether so much has been read that no further call is followed."""
+        return self._scope is not None and self._read() >= self._scope.readings
+
+    def _read(self) -> int:
+        """Return the work in functions and bytes, not in time, so that the report is the same on every machine."""
+        return self.readings + self._project.asked_bytes // BYTES_PER_READING
+
+    def out_of_scope(self, ref: str, hot: bool, depth: int, caller: int, composes: bool = False) -> int | None:
+        """Return how many calls lie between the scope and a function, or None if these are too many to read it.
+
+        `caller` is that number for the calling function, which lies `depth` calls deep in cold code.
+        """
+        if not hot and depth >= (MAX_COMPOSING if composes else MAX_COLD):
+            return None
+        if self._scope is None:
+            return 0
+        if self.is_spent():
+            return None
+        out_of_scope = 0 if self.holds(ref) else caller + 1
+        most = MAX_OUT_OF_SCOPE_LATE if self._read() >= self._scope.readings * 3 // 4 else MAX_OUT_OF_SCOPE
+        return out_of_scope if out_of_scope <= most[hot] else None

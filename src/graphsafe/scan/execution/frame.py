@@ -1,0 +1,295 @@
+"""The frame that each handler, model and hazard is given: the call that is being interpreted, and its engine.
+
+`Engine` declares the questions that they may ask the engine. They cannot import the engine itself, which is built from
+them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from graphsafe.libraries import Libraries
+from graphsafe.optable import OpTable
+from graphsafe.report.model import Confidence, Level
+from graphsafe.scan.domain.arguments import TOP_LEVEL, Arguments, Call
+from graphsafe.scan.domain.events import CompileTest, EventKind
+from graphsafe.scan.domain.queries import Queries
+from graphsafe.scan.domain.state_log import UseKind
+from graphsafe.scan.domain.summary import Effects, Item, Summary
+from graphsafe.scan.domain.values import UNKNOWN, Function, Instance, Passed, Value
+from graphsafe.scan.execution.budget import CallBudget
+from graphsafe.scan.symbols.custom_ops import CustomOps
+from graphsafe.scan.symbols.environment import Variables
+from graphsafe.scan.symbols.index import Module
+from graphsafe.scan.symbols.overrides import Overrides
+from graphsafe.scan.symbols.project import Binding, Project
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class LazyTest:
+    """A test like `if self.plan is None:`, after which code runs on the first step only."""
+
+    target: str
+    "The source text of the missing value: `self.plan`, `self.cache`."
+    line: int
+    alone: bool = True
+    "False if another condition may lead there too: `if self.plan is None or self.size != n:`."
+
+
+@dataclass(slots=True)
+class Frame:
+    engine: Engine
+    file: Module
+    ref: str
+    "`path::Qual.name` of the function; `path::` at module level."
+    env: dict[str, Value]
+    hot: bool
+    "Whether the effects of lines are emitted. Constructors and class bodies are read cold."
+    depth: int = 0
+    "0 if the caller is not known; otherwise 1 in hot code, and in cold code the number of cold calls that led here."
+    owner: str | None = None
+    "The class whose body holds the function, for `super()`."
+    self_value: Value | None = None
+    guards: list[str] = field(default_factory=list)
+    "Conditions that keep the current line out of captures."
+    unlikely: int = 0
+    "Number of conditions around the current line that make it unlikely to run in a step (an exception handler)."
+    returns: list[Value] = field(default_factory=list)
+    yields: list[Value] = field(default_factory=list)
+    contexts: list[str] = field(default_factory=list)
+    """The device of new tensors without one: `device` inside `with torch.device("cuda")`."""
+    tries: list[ast.Try] = field(default_factory=list)
+    entered: list[ast.expr] = field(default_factory=list)
+    "The context managers of the `with` statements around the current line, outermost first."
+    node: Definition | None = None
+    "The function itself; None at module level."
+    lazy: list[LazyTest] = field(default_factory=list)
+    "Tests of a missing attribute or key under which the current line stands."
+    globals: set[str] = field(default_factory=set)
+    out_of_scope: int = 0
+    "Number of calls that lead here from the last file in scope (budget.py)."
+    level: int = TOP_LEVEL
+    "The level of the call (arguments.py)."
+    captured: bool = False
+    "Whether the code is inside a capture, or is called from one and would be cold by cold-paths."
+    composes: bool = False
+    "Whether the call composes (arguments.py)."
+    cells: str | None = None
+    "The function in which a closure was made that outlives the step, so that its names are state."
+    step_loops: tuple[int, ...] = ()
+    "The first lines of the loops in it that run in every step, if the rest of it does not."
+    nonlocals: set[str] = field(default_factory=set)
+    compile_tests: list[CompileTest] = field(default_factory=list)
+    "Conditions under which captures reach the current line only with torch.compile, or only without."
+
+    @property
+    def guard(self) -> str | None:
+        """Return the innermost condition that keeps the current line out of all captures."""
+        if self.guards:
+            return self.guards[-1]
+        last = self.compile_tests[-1] if self.compile_tests else None
+        # `if is_compiling():` around `if not is_compiling():`
+        return last.text if last and any(test.compiling is not last.compiling for test in self.compile_tests) else None
+
+    @property
+    def compile_test(self) -> CompileTest | None:
+        return self.compile_tests[-1] if self.compile_tests else None
+
+    @property
+    def conditions(self) -> tuple[int, int]:
+        """Count the guards and tests around the current line, for `leave` to go back to."""
+        return len(self.guards), len(self.compile_tests)
+
+    def leave(self, conditions: tuple[int, int]) -> None:
+        guards, tests = conditions
+        del self.guards[guards:]
+        del self.compile_tests[tests:]
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def function(self) -> str:
+        return self.ref.partition("::")[2]
+
+    # shortcuts for the most frequent questions of handlers
+
+    @property
+    def project(self) -> Project:
+        return self.engine.project
+
+    @property
+    def ops(self) -> OpTable:
+        return self.engine.ops
+
+    @property
+    def attributes(self) -> Attributes:
+        return self.engine.attributes
+
+    def evaluate(self, node: ast.expr) -> Value:
+        """Return the value of an expression, and note its effects."""
+        if type(node) is ast.Name and node.id not in self.globals:
+            # All other expressions are names, and most names are local.
+            local = self.env.get(node.id)
+            if local is not None:
+                return local
+        handler = self.engine.expressions.get(type(node))
+        return UNKNOWN if handler is None else handler(self, node)
+
+    def evaluate_quietly(self, node: ast.expr) -> Value:
+        """Return the value of an expression that is read again, and note nothing."""
+        return self.engine.quietly(lambda: self.evaluate(node))
+
+    def name(self, name: str) -> Value:
+        """Return what a local or global name means here."""
+        if name in self.env:
+            return self.env[name]
+        return self.engine.globals.value(self.file, name)
+
+    def emit(
+        self,
+        kind: EventKind,
+        how: str,
+        node: ast.AST,
+        confidence: Confidence = "likely",
+        level: Level | None = None,
+        **words: str,
+    ) -> None:
+        """Note an effect of a hot line, for rules to match."""
+        if self.hot:
+            self.engine.emit(self, kind, how, node, confidence, level, words)
+
+    def use_number(self, value: Value, kind: UseKind, node: ast.AST) -> None:
+        """Note that a host number which is state decides what the device does here."""
+        if self.hot:
+            self.engine.use_number(self, value, kind, node)
+
+    def note_call(self, node: ast.AST, ref: str, line: int = 1) -> None:
+        """Note that hot code calls a function; `line` is given if the node has none."""
+        self.engine.note_call(self, node, ref, line)
+
+    def call(self, node: ast.AST, function: Function, arguments: Arguments) -> Value:
+        """Return what the function returns for these arguments; its effects count here."""
+        return self.engine.call(self, node, function, arguments)
+
+    def call_value(self, node: ast.Call, value: Value, arguments: Arguments) -> Value:
+        """Return the result of calling a value of any kind."""
+        return self.engine.call_value(self, node, value, arguments)
+
+    def call_later(self, node: ast.AST, ref: str, receiver: Value) -> None:
+        """Have a possible callee read, with unknown arguments."""
+        self.engine.call_later(self, node, ref, receiver)
+
+    def attribute(self, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:
+        """Return the value of an attribute; `text` is its spelling in the code."""
+        return self.engine.attribute(self, node, owner, name, text)
+
+    def set_attribute(self, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
+        """Do `setattr(owner, name, value)`; `name` is None if it is only known at run time."""
+        self.engine.set_attribute(self, node, owner, name, value)
+
+
+class Attributes(Protocol):
+    """The values of attributes, and what cold code assigns to them."""
+
+    @property
+    def marked(self) -> dict[str, tuple[Value, Value]]: ...
+    def key(self, ref: str, name: str) -> str: ...
+    def is_module(self, ref: str) -> bool: ...
+    def has_plain_fields(self, ref: str) -> bool: ...
+    def initial(self, owner: Instance, name: str) -> Value | None: ...
+    def of_class(self, ref: str, name: str) -> Value: ...
+    def of_instance(self, owner: Instance, name: str, level: int = ...) -> Value | None: ...
+    def record(self, ref: str, name: str, value: Value) -> None: ...
+    def expect(self, ref: str, name: str, value: Value) -> None: ...
+    def constructed(self, ref: str, values: Mapping[str, Value]) -> None: ...
+    def passed(self, ref: str, values: Mapping[str, Value]) -> None: ...
+
+
+class Globals(Protocol):
+    """The meaning of names at module level."""
+
+    def value(self, file: Module, name: str) -> Value: ...
+    def bound(self, binding: Binding) -> Value: ...
+
+
+class Closures(Protocol):
+    """The functions and lambdas that are defined inside others."""
+
+    @property
+    def given(self) -> dict[str, tuple[list[str], Arguments]]: ...
+    def define(self, frame: Frame, node: Definition | ast.Lambda) -> Function: ...
+    def call(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value: ...
+
+
+class Engine(Protocol):
+    """The questions that handlers may ask the engine; interpreter/interpreter.py documents and answers them."""
+
+    effects: Effects
+
+    @property
+    def project(self) -> Project: ...
+    @property
+    def ops(self) -> OpTable: ...
+    @property
+    def libraries(self) -> Libraries: ...
+    @property
+    def queries(self) -> Queries: ...
+    @property
+    def budget(self) -> CallBudget: ...
+    @property
+    def overrides(self) -> Overrides: ...
+    @property
+    def custom_ops(self) -> CustomOps: ...
+    @property
+    def variables(self) -> Variables: ...
+    @property
+    def attributes(self) -> Attributes: ...
+    @property
+    def globals(self) -> Globals: ...
+    @property
+    def closures(self) -> Closures: ...
+    @property
+    def expressions(self) -> Mapping[type[ast.expr], Callable[[Frame, Any], Value]]: ...
+
+    # what lines do
+
+    def emit(
+        self,
+        frame: Frame,
+        kind: EventKind,
+        how: str,
+        node: ast.AST,
+        confidence: Confidence,
+        level: Level | None,
+        words: dict[str, str],
+    ) -> None: ...
+    def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None: ...
+    def note(self, item: Item) -> None: ...
+    def note_once(self, item: Item) -> None: ...
+    def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = ...) -> None: ...
+    def note_passed(self, name: str, arguments: Arguments) -> None: ...
+    def quietly(self, work: Callable[[], Value]) -> Value: ...
+
+    # values and calls
+
+    def call_value(self, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value: ...
+    def attribute(self, frame: Frame, node: ast.expr, owner: Value, name: str, text: str | None) -> Value: ...
+    def set_attribute(self, frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None: ...
+    def call(self, frame: Frame, node: ast.AST, function: Function, arguments: Arguments) -> Value: ...
+    def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None: ...
+    def read(self, call: Call, guarded: bool = ..., out_of_scope: int = ...) -> Value: ...
+    def summary(self, call: Call, out_of_scope: int = ...) -> Summary | None: ...
+    def run(self, frame: Frame, node: Definition) -> Value: ...
+    def is_cold(self, ref: str) -> bool: ...
+
+    # where hot code begins
+
+    def add_root(self, ref: str, receiver: Value | None, why: str, given: Passed | None = ...) -> None: ...
+    def add_root_site(self, frame: Frame) -> None: ...

@@ -1,0 +1,57 @@
+"""Limits the kinds of arguments for which functions are read, and by which constructors are told apart.
+
+If functions each call the next one in several ways, there are more ways down than can ever be read. So the work of a
+scan stays in proportion to the functions that it reads: once there are far more readings than usual, no function is
+read for more than twenty kinds. Real projects have about four kinds a function, and stay far below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.values import Instance, Unknown, Value, depends_on_step, holds_device
+
+MAX_KINDS = 20
+"Most kinds of one function, once there are more than usual in all."
+USUAL = 5000
+USUAL_FOR_EACH = 20
+"Most kinds of all functions: a fixed number, and some more for each function that is read."
+
+MANY_KINDS = "called in too many ways to follow each; the values of further arguments are not known"
+
+
+class ArgumentKinds:
+    def __init__(self) -> None:
+        self._kinds: dict[str, set[Hashable]] = {}
+        self._count = 0
+
+    def has_room(self, ref: str, kind: Hashable) -> bool:
+        """Return whether a function or constructor may be read for this kind of arguments, and note it if so."""
+        known = self._kinds.setdefault(ref, set())
+        try:
+            if kind in known:
+                return True
+        except TypeError:  # a constant has no hash
+            return len(known) < MAX_KINDS
+        if len(known) >= MAX_KINDS and self._count > USUAL + USUAL_FOR_EACH * len(self._kinds):
+            return False
+        known.add(kind)
+        self._count += 1
+        return True
+
+
+def unknown(arguments: Arguments) -> Arguments:
+    """Return arguments of which it is only known that they may be the step's inputs and hold device tensors."""
+    keywords = {name: _unknown(value) for name, value in arguments.keywords.items()}
+    return Arguments(tuple(map(_unknown, arguments.positional)), keywords, arguments.open)
+
+
+def _unknown(value: Value) -> Value:
+    return Unknown(depends_on_step(value), holds_device(value))
+
+
+def without_given(bound: Value | None) -> Value | None:
+    """Return the object of a method without its constructor's arguments."""
+    return replace(bound, given=None) if type(bound) is Instance and bound.given is not None else bound

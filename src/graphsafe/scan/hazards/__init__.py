@@ -1,0 +1,1 @@
+"""Hazards that one line does not show: streams, random draws, devices written as text, captures and replays."""

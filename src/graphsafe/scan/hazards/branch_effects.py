@@ -1,0 +1,95 @@
+"""Effects of the branches of a condition: they compute on the device, or only update state of the host."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from graphsafe.scan.domain.numbers import type_of
+from graphsafe.scan.domain.values import Function, Unknown, Value, as_tensor, options
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.symbols.index import dotted
+
+BLOCKS = ("body", "orelse", "finalbody")
+
+
+def computes(frame: Frame, body: Iterable[ast.stmt]) -> bool:
+    """Return whether statements bind, return or change in place a tensor, or a number that could become an operand or
+    size."""
+    for statement in _simple(body):
+        if isinstance(statement, ast.Expr):
+            if isinstance(statement.value, ast.Call) and changes_in_place(statement.value):
+                return True
+        elif (value := getattr(statement, "value", None)) is not None and is_maths(frame, value):
+            return True
+    return False
+
+
+def touches_device(frame: Frame, body: Iterable[ast.stmt]) -> bool:
+    """Return whether statements do more than update state of the host: compute, pass on a tensor, or leave the
+    function."""
+
+    for statement in _simple(body):
+        if isinstance(statement, (ast.Return, ast.Continue, ast.Break)):
+            return True
+        value = getattr(statement, "value", None)
+        given = [value] if value is not None else []
+        if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
+            if changes_in_place(value) or _runs_device_code(frame, value):
+                return True
+            given = [*value.args, *(keyword.value for keyword in value.keywords)]
+        if any(_may_be_tensor(frame.evaluate_quietly(part)) for part in given):
+            return True
+    return False
+
+
+def _simple(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield statements that bind, call or leave, those inside other statements included."""
+    for statement in body:
+        if isinstance(
+            statement, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Continue, ast.Break)
+        ):
+            yield statement
+        elif not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for block in BLOCKS:
+                yield from _simple(getattr(statement, block, ()))
+
+
+def is_maths(frame: Frame, node: ast.expr) -> bool:
+    """Return whether an expression is a tensor, or a number that could become an operand or a size."""
+
+    value = frame.evaluate_quietly(node)
+    return _may_be_tensor(value) or type_of(value) in ("int", "float")
+
+
+def _runs_device_code(frame: Frame, call: ast.Call) -> bool:
+    """Return whether a call without a result works on the device: `self._follow()`, `self.optimizer.step()`."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr == "step":
+        return True
+    for option in options(frame.evaluate_quietly(function)):
+        node = frame.project.function_node(option.ref) if type(option) is Function else None
+        if node is not None and _works_in_place(node):
+            return True
+    return False
+
+
+@memoize_on_node
+def _works_in_place(function: ast.AST) -> bool:
+    """Return whether a function itself calls a function of torch or changes a tensor in place."""
+    calls = (inner for inner in ast.walk(function) if isinstance(inner, ast.Call))
+    return any(changes_in_place(call) or (dotted(call.func) or "").startswith("torch.") for call in calls)
+
+
+def changes_in_place(call: ast.Call) -> bool:
+    """Return whether a call is one like `self.load.add_(x)`."""
+    function = call.func
+    return isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.startswith("_")
+
+
+def _may_be_tensor(value: Value) -> bool:
+    return as_tensor(value)[0] is not None or (type(value) is Unknown and value.device)
+
+
+__all__ = ["changes_in_place", "computes", "is_maths", "touches_device"]

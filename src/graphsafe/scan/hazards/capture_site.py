@@ -1,0 +1,137 @@
+"""The `with torch.cuda.graph(…)` statement: its stream, its warm-up, and the code around it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from graphsafe.report.model import Confidence
+from graphsafe.scan.domain.values import Lib
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.symbols.index import dotted
+
+AUTOCAST = frozenset(
+    "torch.autocast torch.amp.autocast torch.amp.autocast_mode.autocast torch.cuda.amp.autocast"
+    " torch.cuda.amp.autocast_mode.autocast".split()
+)
+FAILURES = frozenset(("Exception", "BaseException", "RuntimeError", "AcceleratorError"))
+"Exceptions that catch a failed capture, which raises RuntimeError or torch's AcceleratorError, derived from it."
+
+TEST = re.compile(r"(^|\.)test_")
+"The name of a module or function of a test, which knows the one device that it captures on."
+WARM_UP = re.compile("warm", re.IGNORECASE)
+
+
+def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
+    if not isinstance(expression, ast.Call) or TEST.search(f"{frame.file.module}.{frame.function}"):
+        return
+    around = [call for call in frame.entered if isinstance(call, ast.Call)]
+    hot, frame.hot = frame.hot, False
+    casts = any(_caches_casts(frame, call) for call in around)
+    swallowed = _swallowed(frame) or any(_suppresses(frame, call) for call in around)
+    cold = _never_warmed(frame, node)
+    frame.hot = True
+    if not _has_stream(expression):
+        frame.emit("StreamOp", "no-stream", expression)
+    if swallowed:
+        frame.emit("StreamOp", "swallowed", expression)
+    if casts:
+        frame.emit("StreamOp", "autocast-around", expression)
+    if cold is not None:
+        frame.emit("StreamOp", "no-warmup", expression, cold)
+    frame.hot = hot
+
+
+def _has_stream(call: ast.Call) -> bool:
+    """Return whether a call names a stream, by keyword, as the third argument, or perhaps in `**options`."""
+    if len(call.args) >= 3:
+        return True
+    return any(keyword.arg in ("stream", None) for keyword in call.keywords)
+
+
+# exceptions that leave the capture
+
+
+def _swallowed(frame: Frame) -> bool:
+    return any(
+        catches(handler.type) and swallows(handler) for statement in frame.tries for handler in statement.handlers
+    )
+
+
+def swallows(handler: ast.ExceptHandler) -> bool:
+    """Return whether an exception ends in a handler: its own body has no `raise`."""
+    return not any(isinstance(inner, ast.Raise) for statement in handler.body for inner in ast.walk(statement))
+
+
+def _suppresses(frame: Frame, call: ast.Call) -> bool:
+    return _name(frame, call) == "contextlib.suppress" and any(map(catches, call.args))
+
+
+def catches(caught: ast.expr | None) -> bool:
+    """Return whether `except caught:`, or a bare `except:` for None, catches the failure of a capture."""
+    if caught is None:
+        return True
+    return any(ast.unparse(part).rpartition(".")[2] in FAILURES for part in getattr(caught, "elts", [caught]))
+
+
+# autocast
+
+
+def _caches_casts(frame: Frame, call: ast.Call) -> bool:
+    if _name(frame, call) not in AUTOCAST:
+        return False
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    return not _is_off(given.get("cache_enabled")) and not _is_off(given.get("enabled")) and None not in given
+
+
+def _is_off(given: ast.expr | None) -> bool:
+    """Return whether an option is off, or its value is not visible on this line."""
+    return given is not None and not (isinstance(given, ast.Constant) and given.value is True)
+
+
+def _name(frame: Frame, call: ast.Call) -> str:
+    value = frame.evaluate(call.func)
+    return value.name if type(value) is Lib else ""
+
+
+# warm-up
+
+
+def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | None:
+    """Return the confidence that the block calls a function that has not run before, or None if it may have run.
+
+    A caller may have warmed it up. So any mention of a warm-up in the file counts, and arguments are taken to be warm,
+    unless the function itself warms up something else, or does so after the capture.
+    """
+    captured = list(_calls(frame, node.body))
+    if frame.node is None or not captured or frame.project.files.search(frame.path, WARM_UP):
+        return None
+    names = {dotted(call.func) for call in captured}
+    others = [inner for inner in ast.walk(frame.node) if isinstance(inner, ast.Call)]
+    before = [call for call in others if call.lineno < node.lineno]
+    if names & {dotted(call.func) for call in before}:
+        return None
+    late = names & {dotted(call.func) for call in others if call.lineno > (node.end_lineno or node.lineno)}
+    arguments = {tuple(map(ast.unparse, call.args)) for call in captured if call.args}
+    another = any(tuple(map(ast.unparse, call.args)) in arguments for call in before)
+    made_here = {
+        name.id for name in ast.walk(frame.node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    }
+    return "likely" if late or another or names & made_here else "possible"
+
+
+def _calls(frame: Frame, body: list[ast.stmt]) -> Iterator[ast.Call]:
+    """Yield the calls in a block, except those of torch and of methods of objects that the block makes: `model(x)`."""
+    inside = [inner for statement in body for inner in ast.walk(statement)]
+    made = {name.id for name in inside if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+    for inner in inside:
+        text = dotted(inner.func) if isinstance(inner, ast.Call) else None
+        if text is None or text.partition(".")[0] in made or text.endswith(("_", ".backward", ".step", ".clone")):
+            continue
+        assert isinstance(inner, ast.Call)
+        if not _name(frame, inner):
+            yield inner
+
+
+__all__ = ["entered"]

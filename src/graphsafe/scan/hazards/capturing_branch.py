@@ -1,0 +1,62 @@
+"""`if torch.cuda.is_current_stream_capturing():` around code that changes what the step computes."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from graphsafe.scan.domain.values import Number
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards.branch_effects import computes, is_maths
+from graphsafe.scan.sources.node_memo import memoize_on_node
+
+SAYS_CAPTURING = re.compile(r"captur")
+"A cheap first look at the name: only tests that match are evaluated a second time."
+
+
+def branch(frame: Frame, node: ast.If) -> None:
+    if not frame.hot or not asks(frame, node.test) or _leaves(node.body) or _leaves(node.orelse):
+        return
+    if ast.dump(ast.Module(node.body, [])) == ast.dump(ast.Module(node.orelse, [])):
+        return
+    if computes(frame, node.body) or computes(frame, node.orelse):
+        # Two branches that assign the same names may compute the same values differently.
+        same = bool(node.orelse) and _bound(node.body) >= _bound(node.orelse) != set()
+        frame.emit("StreamOp", "capturing-branch", node.test, "possible" if same else "likely")
+
+
+def conditional(frame: Frame, node: ast.IfExp) -> None:
+    if not frame.hot or not asks(frame, node.test) or ast.dump(node.body) == ast.dump(node.orelse):
+        return
+    if is_maths(frame, node.body) or is_maths(frame, node.orelse):
+        frame.emit("StreamOp", "capturing-branch", node)
+
+
+def asks(frame: Frame, test: ast.expr) -> bool:
+    """Return whether a test asks if the current stream is being captured, and nothing else."""
+
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return asks(frame, test.operand)
+    if not _may_ask(test):
+        return False
+    value = frame.evaluate_quietly(test)
+    return type(value) is Number and value.overridable_by == "capturing"
+
+
+@memoize_on_node
+def _may_ask(test: ast.expr) -> bool:
+    asked = test.func if isinstance(test, ast.Call) else test
+    return isinstance(asked, (ast.Name, ast.Attribute)) and SAYS_CAPTURING.search(ast.unparse(asked)) is not None
+
+
+def _bound(body: list[ast.stmt]) -> set[str]:
+    names = [name for statement in body for name in ast.walk(statement)]
+    return {name.id for name in names if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    """Return whether a branch raises or returns, and so does not compute the step in another way."""
+    return bool(body) and isinstance(body[-1], ast.Raise)
+
+
+__all__ = ["asks", "branch", "conditional"]

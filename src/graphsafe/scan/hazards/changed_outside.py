@@ -1,0 +1,155 @@
+"""Changes that a graph does not see: other weights and rates after its capture, and a capture that failed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from graphsafe.scan.hazards.capture_site import catches, swallows
+from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_host, own_nodes, place
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
+from graphsafe.scan.symbols.index import dotted
+
+FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
+_OPTIMIZERS = ("opt", "optim")
+
+
+class Change(NamedTuple):
+    function: str
+    how: str
+    node: ast.expr | ast.stmt
+    text: str
+
+
+def lines(found: Tables) -> Iterator[Change]:
+    for table in found.all:
+        yield from _other_weights(table)
+    capturing = {name: node for name, node, _ in found.functions if _captures(node)}
+    if any(_steps_optimizer(found, node) for node in capturing.values()):
+        yield from _other_rates(found, set(capturing))
+    yield from _swallowed(found, capturing)
+
+
+def _captures(function: Function) -> bool:
+    return any(
+        isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items))
+        for _, node in own_nodes(function)
+    )
+
+
+# weights
+
+
+def _other_weights(table: GraphTensors) -> Iterator[Change]:
+    """Yield lines that put another tensor into a module that the captured block calls, in a method that runs later."""
+    called = {
+        text
+        for block in table.blocks
+        for statement in block.body
+        for inner in ast.walk(statement)
+        if isinstance(inner, ast.Call) and (text := place(inner.func)) is not None and text.startswith("self.")
+    }
+    for name, function in table.functions.items() if table.replaying else ():
+        if name in table.preparing and name not in table.replaying:
+            continue
+        for _, node in own_nodes(function):
+            changed = _weight_put(node)
+            if changed is not None and any(f"{changed}.".startswith(f"{module}.") for module in called):
+                assert isinstance(node, (ast.expr, ast.stmt))
+                yield Change(name, "weights-rebound", node, ast.unparse(node))
+
+
+def _weight_put(node: ast.AST) -> str | None:
+    """Return the module or parameter that a line gives another tensor: `net.w = Parameter(…)`, `setattr(net, …)`."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+        holder, value = node.targets[0], node.value
+        is_new = holder.attr == "data" or _makes_parameter(value)
+        return dotted(holder.value) if is_new and not is_host(value) else None
+    if not isinstance(node, ast.Call):
+        return None
+    if dotted(node.func) == "setattr" and len(node.args) == 3 and _makes_parameter(node.args[2]):
+        return dotted(node.args[0])
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "load_state_dict":
+        for keyword in node.keywords:
+            if keyword.arg == "assign" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
+                return dotted(node.func.value)
+    return None
+
+
+def _makes_parameter(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("Parameter")
+
+
+# rates
+
+
+def _steps_optimizer(found: Tables, function: Function) -> bool:
+    """Return whether the captured block of a function steps an optimizer, or calls a function of the file that does."""
+    by_name = {name.rpartition(".")[2]: node for name, node, _ in found.functions}
+    for _, node in own_nodes(function):
+        if isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items)):
+            calls = _calls(node.body)
+            called = [by_name[last] for call in calls if (last := _last(call)) in by_name]
+            if any(map(_is_optimizer_step, (*calls, *(call for other in called for call in _calls(other.body))))):
+                return True
+    return False
+
+
+def _calls(body: Sequence[ast.stmt]) -> list[ast.Call]:
+    return [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call)]
+
+
+def _last(call: ast.Call) -> str:
+    return (dotted(call.func) or "").rpartition(".")[2]
+
+
+def _is_optimizer_step(call: ast.Call) -> bool:
+    holder, _, name = (dotted(call.func) or "").rpartition(".")
+    return name == "step" and holder.rpartition(".")[2].startswith(_OPTIMIZERS)
+
+
+def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Change]:
+    """Yield lines that give an optimizer's groups another rate: `for group in opt.param_groups: group["lr"] = rate`."""
+    for name, function, _ in found.functions:
+        if name in capturing:
+            continue
+        nodes = [node for _, node in own_nodes(function)]
+        loops = [node for node in nodes if isinstance(node, ast.For) and _is_groups(node.iter)]
+        groups = {place(loop.target) for loop in loops} - {None}
+        for node in nodes:
+            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            if not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Constant):
+                continue
+            is_group = place(target.value) in groups or (
+                isinstance(target.value, ast.Subscript) and _is_groups(target.value.value)
+            )
+            if is_group and target.slice.value in FROZEN_OPTIONS:
+                assert isinstance(node, ast.Assign)
+                yield Change(name, "rate-changed", node, ast.unparse(target))
+
+
+def _is_groups(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "param_groups"
+
+
+# failures
+
+
+def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Change]:
+    """Yield the handlers that end the failure of a capture which the `try` calls in another function."""
+    names = {name.rpartition(".")[2] for name in capturing}
+    unique = {name for name in names if sum(other.rpartition(".")[2] == name for other, _, _ in found.functions) == 1}
+    for name, function, _ in found.functions:
+        for _, node in own_nodes(function):
+            if not isinstance(node, ast.Try):
+                continue
+            call = next((call for call in _calls(node.body) if _last(call) in unique), None)
+            for handler in node.handlers if call is not None and name not in capturing else ():
+                if catches(handler.type) and swallows(handler):
+                    assert call is not None
+                    yield Change(name, "swallowed", handler.type or call, ast.unparse(call))
+                    break
+
+
+__all__ = ["lines"]

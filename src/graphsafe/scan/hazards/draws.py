@@ -1,0 +1,85 @@
+"""Random numbers: generators that are registered with a graph, and numbers drawn on the host."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from graphsafe.scan.domain.record import Record
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.symbols.project import Project
+
+IN_TRAINING = "`if self.training`"
+SEEDED = re.compile(r"\brandom\.seed\(")
+TRAINING = re.compile(r"(?<!not self)\.training\b")
+REGISTERED = re.compile(r"\bregister_generator_state\(\s*([\w.\[\]]+)")
+
+
+def is_registered(frame: Frame, node: ast.Call) -> bool:
+    """Return whether graphs know the generator that a call draws from: the device's own, or one that some line of this
+    file gives to `register_generator_state`."""
+    given = next((keyword.value for keyword in node.keywords if keyword.arg == "generator"), None)
+    if given is None:
+        return False
+    text = ast.unparse(given)
+    if text.startswith("torch.cuda.default_generators["):
+        return True
+    name = text.rpartition(".")[2]
+    registered = frame.project.files.search(frame.path, REGISTERED)
+    return any(known.rpartition(".")[2] == name for known in registered)
+
+
+def is_seeded(frame: Frame) -> bool:
+    """Return whether the frame's file seeds the host's generators, so that eager steps may repeat the draw as replays
+    do."""
+    return bool(frame.project.files.search(frame.path, SEEDED))
+
+
+def only_in_training(frame: Frame, node: ast.Call) -> bool:
+    """Return whether `self.training` is asked before the draw, or before each use of the drawn number."""
+    if frame.node is None:
+        return False
+    asked = list(_training_lines(frame.node))
+    if _covered(asked, node.lineno):
+        return True
+    names = {
+        target.id
+        for inner in ast.walk(frame.node)
+        if isinstance(inner, ast.Assign) and inner.lineno <= node.lineno <= (inner.end_lineno or inner.lineno)
+        for target in inner.targets
+        if isinstance(target, ast.Name)
+    }
+    looks = [
+        inner.lineno
+        for inner in ast.walk(frame.node)
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id in names
+    ]
+    return bool(looks) and all(_covered(asked, line) for line in looks)
+
+
+def called_in_training(project: Project, record: Record, ref: str) -> bool:
+    """Return whether all callers of a function ask `self.training` before the call."""
+    edges = list(record.edges.get(ref, ()))
+    callers = {edge.caller: project.function_node(edge.caller) for edge in edges}
+    return bool(edges) and all(
+        (caller := callers[edge.caller]) is not None and _covered(list(_training_lines(caller)), edge.line)
+        for edge in edges
+    )
+
+
+def _training_lines(function: ast.AST) -> Iterator[tuple[int, int]]:
+    """Yield the first and last line of code after, or beside, a test of the module's training flag."""
+    for inner in ast.walk(function):
+        tests = inner.values if isinstance(inner, ast.BoolOp) and isinstance(inner.op, ast.And) else []
+        if isinstance(inner, (ast.If, ast.IfExp)):
+            tests = [inner.test]
+        if isinstance(inner, ast.expr | ast.stmt) and any(TRAINING.search(ast.unparse(test)) for test in tests):
+            yield inner.lineno, inner.end_lineno or inner.lineno
+
+
+def _covered(ranges: list[tuple[int, int]], line: int) -> bool:
+    return any(first <= line <= last for first, last in ranges)
+
+
+__all__ = ["IN_TRAINING", "called_in_training", "is_registered", "is_seeded", "only_in_training"]

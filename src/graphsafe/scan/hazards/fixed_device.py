@@ -1,0 +1,36 @@
+"""A device written into the step as text: `device="cuda"`, `.to("cuda:0")`."""
+
+from __future__ import annotations
+
+import ast
+
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.symbols.index import dotted
+
+
+def named(frame: Frame, node: ast.Call) -> None:
+    """Emit a device that a call names as text, where the call makes or moves a tensor.
+
+    `cuda` is the current device, which is the module's if the project chooses it; `cuda:0` is right for only one of
+    several processes.
+    """
+    text = next(filter(None, map(_literal, _arguments(node))), None)
+    if text is not None:
+        frame.emit("StreamOp", "literal-device", node, "likely", "warning" if text == "cuda" else "error")
+
+
+def _arguments(node: ast.Call) -> list[ast.expr]:
+    given = [keyword.value for keyword in node.keywords if keyword.arg == "device"]
+    is_move = isinstance(node.func, ast.Attribute) and node.func.attr == "to"
+    return [*given, *(node.args[:1] if is_move else ())]
+
+
+def _literal(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("device") and len(node.args) == 1:
+        node = node.args[0]
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.partition(":")[0] == "cuda":
+        return node.value
+    return None
+
+
+__all__ = ["named"]

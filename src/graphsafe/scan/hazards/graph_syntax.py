@@ -1,0 +1,105 @@
+"""Finds graphs in syntax: captures, replays, the names of tensors, and the names that lines bind or write into."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from graphsafe.scan.symbols.index import CAPTURE_ENDS, dotted
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+WHOLE = frozenset(("copy_", "fill_", "zero_"))
+
+
+def own_nodes(function: Function | ast.Module) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Yield the nodes of a function, each with its parent before it, but not those of functions and classes inside."""
+    stack: list[ast.AST] = [function]
+    while stack:
+        node = stack.pop()
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+                yield node, child
+                stack.append(child)
+
+
+def in_loop(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    while node in parents:
+        node = parents[node]
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            return True
+    return False
+
+
+def is_capture(item: ast.withitem) -> bool:
+    call = item.context_expr
+    name = (dotted(call.func) or "") if isinstance(call, ast.Call) else ""
+    return name.endswith(CAPTURE_ENDS)
+
+
+def is_replay(call: ast.AST) -> bool:
+    """Return whether a call is `graph.replay()`, or that of an engine's runner of graphs:
+    `self.graph_runner.replay(batch)`."""
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "replay"):
+        return False
+    return not (call.args or call.keywords) or "graph" in (dotted(call.func.value) or "")
+
+
+def place(node: ast.expr) -> str | None:
+    """Return the text of a name, an attribute of one, or an entry under a constant key, or None for anything else."""
+    if isinstance(node, ast.Subscript):
+        base = place(node.value)
+        return f"{base}[{node.slice.value!r}]" if base and isinstance(node.slice, ast.Constant) else None
+    if isinstance(node, ast.Attribute):
+        base = place(node.value)
+        return f"{base}.{node.attr}" if base else None
+    return node.id if isinstance(node, ast.Name) else None
+
+
+VIEWS = frozenset(
+    "view view_as reshape flatten squeeze unsqueeze transpose permute expand narrow select detach t T mT".split()
+)
+"Methods and attributes that share the memory of their tensor."
+
+
+def viewed(node: ast.expr) -> str | None:
+    """Return the tensor whose memory an expression shows: `self.y` of `self.y`, `self.y[:n]` and `self.y.view(-1)`."""
+    while True:
+        shows = node.func if isinstance(node, ast.Call) else node
+        if isinstance(shows, ast.Attribute) and shows.attr in VIEWS:
+            node = shows.value
+        elif isinstance(node, ast.Subscript) and place(node) is None and _is_basic(node.slice):
+            node = node.value
+        else:
+            return place(node)
+
+
+def _is_basic(index: ast.expr) -> bool:
+    """Return whether an index gives a view: slices, numbers, `None` and `...`; a name may hold a tensor."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return all(isinstance(part, (ast.Slice, ast.Constant)) for part in parts)
+
+
+def is_plain_replay(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Attribute) and node.func.attr == "replay" and not node.args and not node.keywords
+
+
+def is_host(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        return (dotted(node.func) or "") in ("int", "float", "len", "bool", "str", "max", "min", "dict", "list")
+    return isinstance(node, (ast.Constant, ast.Compare, ast.BoolOp, ast.JoinedStr, ast.Dict, ast.Lambda))
+
+
+def is_view_of(node: ast.expr, text: str) -> bool:
+    while isinstance(node, (ast.Subscript, ast.Attribute, ast.Call)):
+        if place(node) == text:
+            return True
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return place(node) == text
+
+
+def written(node: ast.Assign | ast.Call) -> ast.expr | None:
+    """Return the target of a write: `buf[:n]` of `buf[:n] = x` and `buf[:n].copy_(x)`, `buf` of `buf.zero_()`."""
+    if isinstance(node, ast.Assign):
+        return node.targets[0] if len(node.targets) == 1 else None
+    function = node.func
+    return function.value if isinstance(function, ast.Attribute) and function.attr in WHOLE else None

@@ -1,0 +1,254 @@
+"""The tensors that captures see: the lines that make, rebind, fill and read each of them.
+
+One table stands for the names of one owner: the attributes of a class, in all of its methods, or the local names of a
+function and of the functions inside it. It is read from the syntax alone, since functions around graphs are seldom hot.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Literal
+
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    is_capture,
+    is_plain_replay,
+    is_view_of,
+    own_nodes,
+    place,
+    written,
+)
+from graphsafe.scan.symbols.index import dotted
+
+CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "setup", "build"))
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A line that uses such a tensor."""
+
+    function: str
+    node: ast.Assign | ast.Call | ast.Return | ast.expr
+    kind: Literal["bound", "filled", "read"]
+
+
+@dataclass(slots=True)
+class GraphTensors:
+    """The tensors that the captures of one owner see, by their names in the code: `x`, `self.x`,
+    `self.inputs['ids']`."""
+
+    inputs: set[str] = field(default_factory=set)
+    outputs: set[str] = field(default_factory=set)
+    blocks: list[ast.With | ast.AsyncWith] = field(default_factory=list)
+    functions: dict[str, Function] = field(default_factory=dict)
+    "The functions that share the names, by qualified name."
+    touches: dict[str, list[Touch]] = field(default_factory=dict)
+    "Name -> the lines outside of captures that use it, in the order of the code."
+    capturing: set[str] = field(default_factory=set)
+    "The functions that hold a capture."
+    replaying: set[str] = field(default_factory=set)
+    preparing: set[str] = field(default_factory=set)
+    "Constructors, and the functions that they and capturing functions call: these run before the first replay."
+
+    def of(self, name: str, kind: str) -> Sequence[Touch]:
+        return [touch for touch in self.touches.get(name, ()) if touch.kind == kind]
+
+    def is_refreshed(self, name: str) -> bool:
+        """Return whether some function writes new values into an input in place."""
+        return any(touch.function not in self.preparing - self.replaying for touch in self.of(name, "filled"))
+
+
+@dataclass(slots=True)
+class Tables:
+    """The tables of a file."""
+
+    all: list[GraphTensors] = field(default_factory=list)
+    "The tables of owners that capture."
+    functions: list[tuple[str, Function, list[GraphTensors]]] = field(default_factory=list)
+    "Every function by its qualified name, with the tables of the names that it sees."
+    tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
+
+
+def tables(tree: ast.Module) -> Tables:
+    found = Tables(tree=tree)
+    _of_scope(tree.body, "", [], found)
+    return found
+
+
+def _of_scope(body: Iterable[ast.stmt], prefix: str, shared: list[GraphTensors], found: Tables) -> None:
+    for node in _definitions(body):
+        own = _table(node, f"{prefix}{node.name}")
+        if own.blocks and (own.inputs or own.outputs):
+            found.all.append(own)
+        if isinstance(node, ast.ClassDef):
+            _of_scope(node.body, f"{prefix}{node.name}.", [own], found)
+        else:
+            found.functions.append((f"{prefix}{node.name}", node, [own, *shared]))
+            _of_scope(node.body, f"{prefix}{node.name}.", shared, found)
+
+
+def _definitions(body: Iterable[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
+    """Yield the functions and classes that a body defines, conditional ones included, not those inside them."""
+    stack = list(body)
+    while stack:
+        node = stack.pop(0)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node
+        else:
+            stack = [*(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)), *stack]
+
+
+def _table(scope: Function | ast.ClassDef, name: str) -> GraphTensors:
+    found = GraphTensors()
+    is_class = isinstance(scope, ast.ClassDef)
+    for node in ast.walk(scope):
+        if isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items)):
+            found.blocks.append(node)
+    methods = [*_captured_methods(scope, found.blocks)] if isinstance(scope, ast.ClassDef) and found.blocks else []
+    for body in (*found.blocks, *methods):
+        _note_captured(found, body)
+    for names in (found.inputs, found.outputs):
+        names.intersection_update([name for name in names if name.startswith("self.") is is_class])
+    if found.inputs or found.outputs:
+        found.functions.update(_functions(scope, name))
+        filled = {text for node in found.functions.values() for text in _filled(node)}
+        known = found.inputs | found.outputs | {text for text in filled if text.startswith("self.") is is_class}
+        for qualified, function in found.functions.items():
+            if function not in methods:
+                _note_touches(found, qualified, function, known)
+        _note_preparing(found, is_class)
+    return found
+
+
+def _captured_methods(scope: ast.ClassDef, blocks: Sequence[ast.With | ast.AsyncWith]) -> Iterator[Function]:
+    """Yield the methods that captured blocks call, directly or not: a graph holds what they do."""
+    methods = {node.name: node for node in _definitions(scope.body) if not isinstance(node, ast.ClassDef)}
+    waiting: list[ast.AST] = [*blocks]
+    while waiting:
+        for inner in ast.walk(waiting.pop()):
+            name = (dotted(inner.func) or "") if isinstance(inner, ast.Call) else ""
+            method = methods.pop(name.removeprefix("self."), None) if name.startswith("self.") else None
+            if method is not None and not any(map(_captures_or_replays, ast.walk(method))):
+                waiting.append(method)
+                yield method
+
+
+def _captures_or_replays(node: ast.AST) -> bool:
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        return any(map(is_capture, node.items))
+    return isinstance(node, ast.Call) and is_plain_replay(node)
+
+
+def _note_captured(found: GraphTensors, block: ast.With | ast.AsyncWith | Function) -> None:
+    """Add the names that a captured block reads and binds."""
+    for inner in (inner for statement in block.body for inner in ast.walk(statement)):
+        found.inputs.update(filter(None, map(place, _read_by(inner))))
+        found.outputs.update(filter(None, map(place, _bound_by(inner))))
+    found.inputs -= found.outputs
+
+
+def _read_by(node: ast.AST) -> list[ast.expr]:
+    """Return the operands that a call, an operator or an assignment reads."""
+    if isinstance(node, ast.Call):
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        # `model(*self.inputs)`: a tuple of inputs is replaced as one.
+        return [value.value if isinstance(value, ast.Starred) else value for value in given]
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    return [node.value] if isinstance(node, ast.Assign) else []
+
+
+def _bound_by(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the targets of an assignment, those of a tuple one by one."""
+    for target in node.targets if isinstance(node, ast.Assign) else ():
+        yield from elements(target)
+
+
+def elements(target: ast.expr) -> Sequence[ast.expr]:
+    return target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+
+
+def _functions(scope: Function | ast.ClassDef, name: str) -> Iterator[tuple[str, Function]]:
+    if not isinstance(scope, ast.ClassDef):
+        yield name, scope
+    for inner in _definitions(scope.body):
+        if not isinstance(inner, ast.ClassDef):
+            if isinstance(scope, ast.ClassDef):
+                yield f"{name}.{inner.name}", inner
+            else:
+                yield from _functions(inner, f"{name}.{inner.name}")
+
+
+def _filled(function: Function) -> Iterator[str]:
+    """Yield the names of tensors that a function writes into."""
+    for _, inner in own_nodes(function):
+        if isinstance(inner, ast.Call):
+            target = written(inner)
+            text = place(target.value if isinstance(target, ast.Subscript) else target) if target is not None else None
+            if text is not None:
+                yield text
+
+
+def _note_touches(found: GraphTensors, function: str, node: Function, known: Set[str]) -> None:
+    """Add the uses of these tensors in a function, outside of captures, in order."""
+    inside = {id(inner) for block in found.blocks for statement in block.body for inner in ast.walk(statement)}
+    own = [inner for _, inner in own_nodes(node)]
+    if any(inner in found.blocks for inner in own):
+        found.capturing.add(function)
+    if any(isinstance(inner, ast.Call) and is_plain_replay(inner) for inner in own):
+        found.replaying.add(function)
+    # A name that an inner function binds itself is another variable.
+    hidden = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
+    lines = [inner for inner in own if id(inner) not in inside and isinstance(inner, (ast.expr, ast.stmt))]
+    for inner in sorted(lines, key=lambda inner: (inner.lineno, inner.col_offset)):
+        if isinstance(inner, (ast.Assign, ast.Call)):
+            target = written(inner)
+            base = target.value if isinstance(target, ast.Subscript) and place(target) not in known else target
+            text = place(base) if base is not None else None
+            is_filling = isinstance(inner, ast.Call) or base is not target
+            if text in known and is_filling and text not in hidden:
+                found.touches.setdefault(text or "", []).append(Touch(function, inner, "filled"))
+        if isinstance(inner, ast.Assign):
+            bound = [text for target in inner.targets for element in elements(target) if (text := place(element))]
+            # With an object that is made anew, its tensors are other ones, too: `self.state = State(h)`.
+            inside_new = [
+                name for text in bound if _makes_object(inner.value) for name in known if name.startswith(f"{text}.")
+            ]
+            for text in (*bound, *inside_new):
+                if text in known and not is_view_of(inner.value, text):
+                    found.touches.setdefault(text, []).append(Touch(function, inner, "bound"))
+        if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, ast.Load):
+            read = place(inner)
+            if read in known and read not in hidden:
+                found.touches.setdefault(read or "", []).append(Touch(function, inner, "read"))
+
+
+def _makes_object(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and (dotted(value.func) or "").rpartition(".")[2][:1].isupper()
+
+
+def _note_preparing(found: GraphTensors, is_class: bool) -> None:
+    """Note the functions that run before the first replay: constructors, capturing ones, and the methods that these
+    call."""
+    if not is_class:
+        found.preparing = set(found.capturing)
+        return
+    by_name = {qualified.rpartition(".")[2]: qualified for qualified in found.functions}
+    calls = {
+        qualified: {
+            by_name[name.removeprefix("self.")]
+            for _, inner in own_nodes(node)
+            if isinstance(inner, ast.Call) and (name := dotted(inner.func) or "").removeprefix("self.") in by_name
+        }
+        for qualified, node in found.functions.items()
+    }
+    waiting = [*found.capturing, *(by_name[name] for name in CONSTRUCTORS & by_name.keys())]
+    # Code that captures anew may bind any name before that.
+    waiting += [caller for caller, called in calls.items() if called & found.capturing]
+    while waiting:
+        function = waiting.pop()
+        if function not in found.preparing:
+            found.preparing.add(function)
+            waiting += calls[function]

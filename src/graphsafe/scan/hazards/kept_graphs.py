@@ -1,0 +1,150 @@
+"""Graphs that are kept together with their tensors: `self.graphs[n] = (graph, x, y)`, an object of a class, a dict.
+
+Code that replays such a graph takes it out again, under its own names. They are matched by each part's place in the
+tuple, its field of the object, or its key.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
+from graphsafe.scan.symbols.index import dotted
+
+Key = int | str
+"The index in a tuple, the attribute of an object, or the key of a dict."
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The objects that are kept together with a graph."""
+
+    kind: str
+    "tuple, attribute or key"
+    size: int
+    "The number of elements of a tuple."
+    graph: Key
+    inputs: frozenset[Key]
+    outputs: frozenset[Key]
+
+
+def note(found: Tables) -> None:
+    """Add, for each function that replays a kept graph, its names for the graph's tensors."""
+    fields = {node.name: _fields(node) for node in ast.walk(found.tree) if isinstance(node, ast.ClassDef)}
+    bundles = [
+        bundle
+        for _, function, known in found.functions
+        if any(isinstance(node, (ast.With, ast.AsyncWith)) for _, node in own_nodes(function))
+        for bundle in _made(function, known, fields)
+    ]
+    if not bundles:
+        return
+    for position, (name, function, known) in enumerate(found.functions):
+        table = _names(name, function, bundles)
+        if table is not None:
+            found.functions[position] = name, function, [*known, table]
+            found.all.append(table)
+
+
+# the places where they are put together
+
+
+def _made(function: Function, known: list[GraphTensors], fields: Mapping[str, Mapping[Key, str]]) -> Iterator[Bundle]:
+    """Yield the bundles in which a function puts the graph that it captures together with the graph's tensors."""
+    nodes = [node for _, node in own_nodes(function)]
+    items = [item for node in nodes if isinstance(node, (ast.With, ast.AsyncWith)) for item in node.items]
+    calls = [item.context_expr for item in items if is_capture(item) and isinstance(item.context_expr, ast.Call)]
+    graphs = {place(call.args[0]) for call in calls if call.args} - {None}
+    if not graphs:
+        return
+    inputs = set().union(*(table.inputs for table in known))
+    outputs = set().union(*(table.outputs for table in known))
+    for node in nodes:
+        kind, parts = _parts(node, fields)
+        roles = {key: place(part) for key, part in parts.items()}
+        graph = next((key for key, text in roles.items() if text in graphs), None)
+        if graph is not None:
+            read = frozenset(key for key, text in roles.items() if text in inputs and text not in graphs)
+            written = frozenset(key for key, text in roles.items() if text in outputs)
+            if read or written:
+                yield Bundle(kind, len(parts), graph, read, written)
+
+
+def _parts(node: ast.AST, fields: Mapping[str, Mapping[Key, str]]) -> tuple[str, Mapping[Key, ast.expr]]:
+    if isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load):
+        return "tuple", dict(enumerate(node.elts))
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return "key", {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        words: dict[Key, ast.expr] = {word.arg: word.value for word in node.keywords if word.arg}
+        if node.func.id == "dict":
+            return "key", words
+        names = fields.get(node.func.id, {})
+        given: dict[Key, ast.expr] = {names[i]: value for i, value in enumerate(node.args) if i in names}
+        given.update({names[word]: value for word, value in words.items() if word in names})
+        return "attribute", given
+    return "", {}
+
+
+def _fields(cls: ast.ClassDef) -> Mapping[Key, str]:
+    """Return the attribute that each argument of a constructor becomes, by the argument's place and by its name."""
+    constructor = next(
+        (node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None
+    )
+    if constructor is None:
+        declared = [
+            node.target.id for node in cls.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        ]
+        return {**dict(enumerate(declared)), **{name: name for name in declared}}
+    parameters = [argument.arg for argument in constructor.args.args][1:]
+    found: dict[Key, str] = {}
+    for node in constructor.body:
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target, value = node.targets[0], node.value
+        pairs = [(target, value)]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            pairs = [*zip(target.elts, value.elts, strict=True)]
+        for to, what in pairs:
+            if isinstance(to, ast.Attribute) and isinstance(what, ast.Name) and what.id in parameters:
+                found[what.id] = found[parameters.index(what.id)] = to.attr
+    return found
+
+
+# the places where they are taken out
+
+
+def _names(name: str, function: Function, bundles: list[Bundle]) -> GraphTensors | None:
+    """Return the tensors of the kept graphs that a function replays, by the function's names for them."""
+    nodes = [node for _, node in own_nodes(function)]
+    found = GraphTensors(functions={name: function}, replaying={name})
+    for call in [node for node in nodes if isinstance(node, ast.Call) and is_plain_replay(node)]:
+        assert isinstance(call.func, ast.Attribute)
+        graph = call.func.value
+        for bundle in bundles:
+            for texts, keys in ((found.inputs, bundle.inputs), (found.outputs, bundle.outputs)):
+                texts.update(_taken_out(bundle, graph, keys, nodes))
+    return found if found.inputs or found.outputs else None
+
+
+def _taken_out(bundle: Bundle, graph: ast.expr, keys: frozenset[Key], nodes: list[ast.AST]) -> Iterator[str]:
+    if bundle.kind == "attribute" and isinstance(graph, ast.Attribute) and graph.attr == bundle.graph:
+        base = dotted(graph.value)
+        yield from (f"{base}.{key}" for key in keys if base is not None and base != "self")
+    elif isinstance(graph, ast.Subscript) and isinstance(graph.slice, ast.Constant):
+        base = place(graph.value)
+        if base is not None and graph.slice.value == bundle.graph:
+            yield from (f"{base}[{key!r}]" for key in keys)
+    elif bundle.kind == "tuple" and isinstance(graph, ast.Name):
+        for node in nodes:
+            target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+            names = [place(part) for part in target.elts] if isinstance(target, ast.Tuple) else []
+            if len(names) == bundle.size and names[bundle.graph] == graph.id:  # type: ignore[index]
+                yield from filter(None, (names[key] for key in keys))  # type: ignore[index]
+
+
+__all__ = ["note"]

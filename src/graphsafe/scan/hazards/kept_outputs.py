@@ -1,0 +1,259 @@
+"""Finds callers that keep an output of a graph past the next replay.
+
+A function gives an output if it returns it as it lies there, alone or in a tuple, or if it returns the result of such a
+function.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from graphsafe.scan.hazards.graph_syntax import Function, in_loop, own_nodes, viewed
+from graphsafe.scan.hazards.graph_tensors import Tables, elements
+from graphsafe.scan.symbols.index import dotted
+
+KEEPS = frozenset(("append", "appendleft", "add", "put", "insert"))
+Parents = Mapping[ast.AST, ast.AST]
+
+
+class Kept(NamedTuple):
+    function: str
+    node: ast.expr | ast.stmt
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The outputs that a function returns."""
+
+    value: ast.expr
+    parts: frozenset[int] | None = None
+    "The elements of the returned tuple that are outputs, or None if the whole value is one."
+
+    def names(self, target: ast.expr) -> frozenset[str]:
+        """Return the names that hold outputs when a call's result is bound to a target, or unpacked into it."""
+        parts = enumerate(elements(target))
+        whole = self.parts is None or isinstance(target, ast.Name)
+        return frozenset(
+            part.id for i, part in parts if isinstance(part, ast.Name) and (whole or i in (self.parts or ()))
+        )
+
+
+def lines(found: Tables) -> Iterator[Kept]:
+    """Yield lines that keep what a function of the same file gives, and the returns of functions that replay."""
+    replaying = {
+        name: given
+        for table in found.all
+        for name in sorted(table.replaying)
+        if (given := _returned(table.functions[name], table.outputs)) is not None
+    }
+    if not replaying:
+        return
+    giving = dict(replaying)
+    names = _names(found, giving)
+    for function, node, _ in found.functions:
+        if function not in giving and (passed := _passed_on(node, giving, names)) is not None:
+            giving[function] = passed
+    names = _names(found, giving)
+    kept: set[str] = set()
+    for function, node, _ in found.functions:
+        parents = {child: parent for parent, child in own_nodes(node)}
+        made = [inner for inner in parents if isinstance(inner, ast.Call) and _last(inner) in names]
+        for call in made:
+            name = names[_last(call)]
+            keeping = _keeps(call, giving[name], parents)
+            if keeping is not None or _read_after_next(call, giving[name], made, parents):
+                kept.add(name)
+                line = keeping or call
+                yield Kept(function, line, ast.unparse(line.func if isinstance(line, ast.Call) else line))
+    for name in sorted(kept & replaying.keys()):
+        value = replaying[name].value
+        yield Kept(name, value, ast.unparse(value))
+
+
+# the functions that give outputs
+
+
+def _returned(function: Function, outputs: Set[str]) -> _Given | None:
+    """Return the outputs that a function gives back as they lie there."""
+    for _, inner in own_nodes(function):
+        value = inner.value if isinstance(inner, ast.Return) else None
+        if value is None:
+            continue
+        if viewed(value) in outputs:
+            return _Given(value)
+        if isinstance(value, ast.Tuple):
+            parts = frozenset(i for i, part in enumerate(value.elts) if viewed(part) in outputs)
+            if parts:
+                return _Given(value, parts)
+    return None
+
+
+def _passed_on(function: Function, giving: Mapping[str, _Given], names: Mapping[str, str]) -> _Given | None:
+    """Return the outputs that a function gives back from another function."""
+    held: set[str] = set()
+    for _, inner in own_nodes(function):
+        if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Call) and _last(inner.value) in names:
+            return _Given(inner.value, giving[names[_last(inner.value)]].parts)
+        if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call) and _last(inner.value) in names:
+            held |= giving[names[_last(inner.value)]].names(inner.targets[0])
+    # A name that some line binds anew may hold something else when the function returns.
+    stored = [inner.id for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and _is_stored(inner)]
+    return _returned(function, {name for name in held if stored.count(name) == 1})
+
+
+def _is_stored(node: ast.AST, name: str | None = None) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and name in (None, node.id)
+
+
+def _names(found: Tables, giving: Mapping[str, _Given]) -> dict[str, str]:
+    """Return the functions that give outputs, by the last part of the names under which they are called."""
+    names = {last: name for name in giving if _is_unique(found, last := name.rpartition(".")[2])}
+    names.update(_called_objects(found, giving))
+    return names
+
+
+def _called_objects(found: Tables, giving: Mapping[str, _Given]) -> Iterator[tuple[str, str]]:
+    """Yield the names that hold objects of a class whose call gives an output, each with the method."""
+    methods = {name.rpartition(".")[0]: name for name in giving if name.endswith(".__call__")}
+    for node in ast.walk(found.tree) if methods else ():
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            method = methods.get(dotted(node.value.func) or "")
+            for target in node.targets if method is not None else ():
+                yield (dotted(target) or "").rpartition(".")[2], method or ""
+
+
+def _last(call: ast.Call) -> str:
+    return (dotted(call.func) or "").rpartition(".")[2]
+
+
+def _is_unique(found: Tables, name: str) -> bool:
+    """Return whether one function of the file alone has the name, so that a call means it."""
+    return sum(qualified.rpartition(".")[2] == name for qualified, _, _ in found.functions) == 1
+
+
+# the callers that keep them
+
+
+def _keeps(call: ast.Call, given: _Given, parents: Parents) -> ast.Call | ast.Assign | None:
+    """Return what holds a call's result, or a part of it, while further calls follow."""
+    parent = parents.get(call)
+    if isinstance(parent, (ast.ListComp, ast.SetComp)):
+        return call if parent.elt is call else None
+    if isinstance(parent, ast.DictComp):
+        return call if parent.value is call else None
+    if isinstance(parent, ast.Assign):
+        names = given.names(parent.targets[0])
+        if names:
+            return _keeps_name(parent, names, parents) or _carries(parent, names, parents)
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
+        keeps = parent.func.attr in KEEPS and call in parent.args and in_loop(parent, parents)
+    else:
+        target = parent.targets[0] if isinstance(parent, ast.Assign) else None
+        is_entry = isinstance(target, ast.Subscript) and not isinstance(target.slice, (ast.Slice, ast.Tuple))
+        keeps = is_entry and in_loop(call, parents)
+    return call if keeps else None
+
+
+def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call | None:
+    """Return the call by which a loop puts the name of a result into a list as it is: `y = run(x); kept.append(y)`."""
+    if not in_loop(made, parents):
+        return None
+    for inner in (inner for statement in _following(made, parents) for inner in ast.walk(statement)):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            names = names - {inner.id}
+        if not isinstance(inner, ast.Call) or not isinstance(inner.func, ast.Attribute):
+            continue
+        held = [part for argument in inner.args for part in _parts(argument)]
+        if inner.func.attr in KEEPS and any(_shown(part, parents) in names for part in held):
+            return inner
+    return None
+
+
+def _carries(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Assign | None:
+    """Return the line by which a loop hands a result to its next round, which reads it behind the next call:
+    `y = run(x); change = y - last; last = y`."""
+    loop = parents.get(made)
+    if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
+        return None
+    between: list[ast.stmt] = []
+    for statement in _following(made, parents):
+        for target, value in _pairs(statement):
+            if viewed(value) in names and target.id not in names and _reads_first(between, target.id):
+                assert isinstance(statement, ast.Assign)
+                return statement
+        between.append(statement)
+    return None
+
+
+def _pairs(statement: ast.stmt) -> Iterator[tuple[ast.Name, ast.expr]]:
+    """Yield the names that an assignment binds, each with its value."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return
+    targets, values = elements(statement.targets[0]), elements(statement.value)
+    if len(targets) == len(values):
+        yield from ((name, value) for name, value in zip(targets, values, strict=True) if isinstance(name, ast.Name))
+
+
+def _reads_first(statements: Sequence[ast.stmt], name: str) -> bool:
+    """Return whether statements read a name that they have not bound anew."""
+    for statement in statements:
+        inner = [*ast.walk(statement)]
+        if any(isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) for node in inner):
+            return True
+        if any(_is_stored(node, name) for node in inner):
+            return False
+    return False
+
+
+def _following(statement: ast.stmt, parents: Parents) -> Sequence[ast.stmt]:
+    """Return the statements behind one, in the same block."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parents.get(statement), name, None)
+        if isinstance(block, list) and statement in block:
+            return block[block.index(statement) + 1 :]
+    return ()
+
+
+def _parts(value: ast.expr) -> Sequence[ast.expr]:
+    return value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
+
+
+def _shown(value: ast.expr, parents: Parents) -> str | None:
+    """Return the name whose memory an expression shows: `y` of `y[0]`, and of `y[i]` if a loop counts in `i`."""
+    if isinstance(value, ast.Subscript):
+        index = value.slice
+        if isinstance(index, ast.Constant) or (isinstance(index, ast.Name) and _counts(index.id, parents)):
+            value = value.value
+    return viewed(value)
+
+
+def _counts(name: str, parents: Parents) -> bool:
+    for node in parents:
+        if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
+            maker = dotted(node.iter.func)
+            first = elements(node.target)[0] if maker == "enumerate" else node.target
+            if maker in ("enumerate", "range") and isinstance(first, ast.Name) and first.id == name:
+                return True
+    return False
+
+
+def _read_after_next(call: ast.Call, given: _Given, made: Sequence[ast.Call], parents: Parents) -> bool:
+    """Return whether a name that holds the result is read after the next call: `a = run(x); b = run(y); a - b`."""
+    parent = parents.get(call)
+    if not isinstance(parent, ast.Assign):
+        return False
+    names = given.names(parent.targets[0])
+    again = False
+    for statement in _following(parent, parents) if names else ():
+        inner = [*ast.walk(statement)]
+        reads = any(isinstance(node, ast.Name) and node.id in names and not _is_stored(node) for node in inner)
+        if reads and again:
+            return True
+        names = names - {node.id for node in inner if isinstance(node, ast.Name) and _is_stored(node)}
+        later = [other for other in made if other is not call and other in inner]
+        again = again or any(ast.unparse(other.func) == ast.unparse(call.func) for other in later)
+    return False

@@ -1,0 +1,224 @@
+"""Functions that replay a graph: they fill its inputs, use its outputs, and wait between replays.
+
+Only the syntax is read: a replay is seldom hot code itself, and only the names matter that the captured block read and
+wrote.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from graphsafe.report.model import Confidence
+from graphsafe.scan.domain.events import Event, EventKind, span_of
+from graphsafe.scan.hazards import changed_outside, kept_graphs, stale_replays, unproven_graphs
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    is_host,
+    is_plain_replay,
+    is_view_of,
+    own_nodes,
+    place,
+    viewed,
+    written,
+)
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, tables
+from graphsafe.scan.hazards.kept_outputs import KEEPS
+from graphsafe.scan.symbols.index import dotted
+
+TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
+MEASURES = re.compile(r"bench|profil|warm|test", re.I)
+
+
+def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
+    """Yield the qualified function and the event of each line at fault."""
+    measures = bool(MEASURES.search(module.rpartition(".")[2]))
+    found = tables(tree)
+    kept_graphs.note(found)
+    for name, function, known in found.functions:
+        site = _Site(function, known, measures or bool(MEASURES.search(name)))
+        for event in site.events():
+            yield name, event
+    for name, how, node in unproven_graphs.lines(found):
+        yield name, _event("StreamOp", how, node, ast.unparse(node))
+    if not measures:
+        for change in changed_outside.lines(found):
+            if not MEASURES.search(change.function):
+                kind: EventKind = "StreamOp" if change.how == "swallowed" else "AttrWrite"
+                yield change.function, _event(kind, change.how, change.node, change.text)
+        for line in stale_replays.lines(found):
+            if not MEASURES.search(line.function):
+                yield line.function, _event("AttrWrite", line.how, line.node, line.text, line.confidence)
+
+
+class _Site:
+    """One function, with the names that it captures, or that the object captures to which it belongs."""
+
+    def __init__(self, function: Function, captured: list[GraphTensors], measures: bool) -> None:
+        self._measures = measures or bool(TIMING.search(ast.unparse(function)))
+        self._function = function
+        self._inputs = set().union(*(known.inputs for known in captured))
+        self._outputs = set().union(*(known.outputs for known in captured))
+        self._captures = [block for known in captured for block in known.blocks]
+        self._parents = {child: parent for parent, child in own_nodes(function)}
+        self._own = [function, *self._parents]
+        self._replays = [node for node in self._own if isinstance(node, ast.Call) and is_plain_replay(node)]
+
+    def events(self) -> Iterator[Event]:
+        if not self._replays:
+            return
+        for node in self._own:
+            if isinstance(node, ast.Assign):
+                yield from self._rebound(node)
+            if isinstance(node, (ast.Assign, ast.Call)):
+                yield from self._kept(node)
+                yield from self._partly(node)
+        yield from self._waits()
+
+    def _rebound(self, node: ast.Assign) -> Iterator[Event]:
+        for target in node.targets:
+            text = place(target)
+            if text is None or text not in self._inputs or is_host(node.value) or is_view_of(node.value, text):
+                continue
+            if self._before_replay(node):
+                yield _event("AttrWrite", "input-rebound", node, text)
+
+    def _kept(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
+        if isinstance(node, ast.Assign):
+            holder: ast.expr | None = None
+            if len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+                holder = node.targets[0].value
+                if isinstance(node.targets[0].slice, (ast.Slice, ast.Tuple)):
+                    return
+            held: list[ast.expr] = [node.value]
+        else:
+            function = node.func
+            holder = function.value if isinstance(function, ast.Attribute) and function.attr in KEEPS else None
+            held = list(node.args)
+        if holder is None:
+            return
+        for value in held:
+            parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
+            text = next((text for part in parts if (text := viewed(part)) in self._outputs), None)
+            if text is None or place(holder) in self._outputs | self._inputs:
+                continue
+            outlives = (place(holder) or "").startswith("self.")
+            for replay in self._replays:
+                together = self._shared_loop(node, replay)
+                if (together or outlives) and replay.lineno < node.lineno and self._compatible(node, replay):
+                    yield _event("AttrWrite", "output-kept", node, text)
+                    return
+
+    def _partly(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
+        target = written(node)
+        if not isinstance(target, ast.Subscript) or not _has_end(target.slice):
+            return
+        text = place(target.value)
+        if text not in self._inputs or not self._before_replay(node) or self._rest_written(text):
+            return
+        confidence: Confidence = "likely" if self._tells_nobody(target) else "possible"
+        yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
+
+    def _tells_nobody(self, target: ast.Subscript) -> bool:
+        """Return whether nothing else in the function depends on how much of its one input is filled: `self.x[:n]`."""
+        parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        ends = [part.upper for part in parts if isinstance(part, ast.Slice) and part.upper is not None]
+        if len(ends) != 1 or not isinstance(ends[0], ast.Name):
+            return False
+        uses = [node for node in self._own if isinstance(node, ast.Name) and node.id == ends[0].id]
+        fills = [node for node in self._own if isinstance(node, (ast.Assign, ast.Call)) and self._fills(node)]
+        return sum(isinstance(node.ctx, ast.Load) for node in uses) == 1 and len(fills) == 1
+
+    def _fills(self, node: ast.Assign | ast.Call) -> bool:
+        target = written(node)
+        base = target.value if isinstance(target, ast.Subscript) else target
+        return base is not None and place(base) in self._inputs
+
+    def _rest_written(self, text: str) -> bool:
+        """Return whether another line writes the whole buffer, or the rest of it."""
+        for node in self._own:
+            if not isinstance(node, (ast.Assign, ast.Call)):
+                continue
+            target = written(node)
+            if isinstance(node, ast.Call) and target is not None and place(target) == text:
+                return True
+            if isinstance(target, ast.Subscript) and place(target.value) == text and not _has_end(target.slice):
+                return True
+        return False
+
+    def _waits(self) -> Iterator[Event]:
+        if self._measures:
+            return
+        for node in self._own:
+            if not isinstance(node, ast.Call) or not (dotted(node.func) or "").endswith(
+                ("cuda.synchronize", "accelerator.synchronize")
+            ):
+                continue
+            compatible = [replay for replay in self._replays if self._compatible(node, replay)]
+            before = any(replay.lineno < node.lineno for replay in compatible)
+            after = any(replay.lineno > node.lineno for replay in compatible)
+            if (before and after) or any(self._shared_loop(node, replay) for replay in compatible):
+                yield _event("StreamOp", "wait-between-graphs", node, ast.unparse(node))
+
+    # order
+
+    def _before_replay(self, node: ast.Assign | ast.Call) -> bool:
+        """Return whether a replay follows without a capture in between."""
+        for replay in self._replays:
+            loop = self._shared_loop(node, replay)
+            if not self._compatible(node, replay) or not (replay.lineno > node.lineno or loop is not None):
+                continue
+            if any(_holds(loop or self._function, block) and block.lineno > node.lineno for block in self._captures):
+                continue
+            return True
+        return False
+
+    def _shared_loop(self, a: ast.AST, b: ast.AST) -> ast.AST | None:
+        loops = {
+            ancestor for ancestor in self._ancestors(a) if isinstance(ancestor, (ast.For, ast.AsyncFor, ast.While))
+        }
+        return next((ancestor for ancestor in self._ancestors(b) if ancestor in loops), None)
+
+    def _ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        while node in self._parents:
+            node = self._parents[node]
+            yield node
+
+    def _compatible(self, node: ast.AST, replay: ast.AST) -> bool:
+        """Return whether one call can run both lines: no two branches of an `if` hold them, and no return is between
+        them."""
+        inside = {replay, *self._ancestors(replay)}
+        child = node
+        for ancestor in self._ancestors(node):
+            for block in ("body", "orelse", "handlers", "finalbody"):
+                statements = getattr(ancestor, block, None)
+                if not isinstance(statements, list) or child not in statements:
+                    continue
+                if ancestor in inside:
+                    others = [other for other in ("body", "orelse") if other != block]
+                    if isinstance(ancestor, ast.If) and any(
+                        statement in inside for other in others for statement in getattr(ancestor, other)
+                    ):
+                        return False
+                elif isinstance(statements[-1], (ast.Return, ast.Raise, ast.Continue)):
+                    return False
+            child = ancestor
+        return True
+
+
+def _has_end(index: ast.expr) -> bool:
+    """Return whether a slice ends a dimension before the buffer does: `[:n]`, `[0, :n]`."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(isinstance(part, ast.Slice) and part.upper is not None and part.lower is None for part in parts)
+
+
+def _holds(scope: ast.AST, block: ast.AST) -> bool:
+    return any(inner is block for inner in ast.walk(scope))
+
+
+def _event(kind: EventKind, how: str, node: ast.expr | ast.stmt, text: str, confidence: Confidence = "likely") -> Event:
+    return Event(kind, how, span_of(node), confidence, None, None, {"expr": text, "value": f"`{text}`"})
+
+
+__all__ = ["events"]

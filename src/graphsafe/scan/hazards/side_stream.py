@@ -1,0 +1,126 @@
+"""Side streams, as in `with torch.cuda.stream(side):`: whether they are forked from the step's stream and joined."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from graphsafe.report.model import Confidence
+from graphsafe.scan.domain.values import RuntimeObject, Value
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.symbols.index import dotted
+
+WAITS = frozenset(("wait_stream", "wait_event", "wait"))
+WAITING = re.compile(r"^.*wait_.*$", re.M)
+RECORDS = frozenset(("record", "record_event"))
+
+
+def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
+    if not isinstance(expression, ast.Call) or not expression.args:
+        return
+    argument = expression.args[0]
+    stream = frame.evaluate_quietly(argument)
+    if type(stream) is not RuntimeObject or stream.kind != "stream":
+        return
+    if stream.detail == "default":
+        frame.emit("StreamOp", "foreign-stream", expression)
+    elif any(isinstance(inner, ast.Yield) for inner in ast.walk(node)):
+        # The function is a context manager: code that enters it may join the stream.
+        return
+    elif stream.detail == "side" and frame.node is not None:
+        side = _Side(frame.node, node, argument)
+        if not side.is_captures_own(frame) and not (side.is_forked() and side.is_joined()):
+            confidence: Confidence = "possible" if _waits_elsewhere(frame, frame.node, argument) else "likely"
+            frame.emit("StreamOp", "unjoined", expression, confidence)
+
+
+def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[Value]) -> None:
+    """Emit `stream.wait_stream(given)` if one is the default stream: CUDA refuses to order a capture with that."""
+    if any(
+        type(value) is RuntimeObject and value.kind == "stream" and value.detail == "default"
+        for value in (stream, *given)
+    ):
+        frame.emit("StreamOp", "foreign-stream", node)
+
+
+def _waits_elsewhere(frame: Frame, function: ast.FunctionDef | ast.AsyncFunctionDef, stream: ast.expr) -> bool:
+    """Return whether another function of the file waits for the stream, so that the missing wait may be there."""
+    text = ast.unparse(stream)
+    files = frame.project.files
+    own = files.source(frame.path).lines[function.lineno - 1 : function.end_lineno]
+    waiting = sum(text in line for line in files.search(frame.path, WAITING))
+    return waiting > sum(text in line and "wait_" in line for line in own)
+
+
+class _Side:
+    """The calls of a function before, inside and after one of its `with` statements that sets a stream."""
+
+    def __init__(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, block: ast.With | ast.AsyncWith, stream: ast.expr
+    ) -> None:
+        self._function = function
+        self._block = block
+        self._aliases = {
+            target.id: ast.unparse(inner.value)
+            for inner in ast.walk(function)
+            if isinstance(inner, ast.Assign)
+            for target in inner.targets
+            if isinstance(target, ast.Name)
+        }
+        self._stream = self._text(stream)
+        first, last = block.lineno, block.end_lineno or block.lineno
+        calls = [inner for inner in ast.walk(function) if isinstance(inner, ast.Call)]
+        self._before = [call for call in calls if call.lineno < first]
+        self._inside = [call for call in calls if first <= call.lineno <= last]
+        self._after = [call for call in calls if call.lineno > last]
+
+    def is_captures_own(self, frame: Frame) -> bool:
+        """Return whether it is the stream that the capture itself was given."""
+        return any(
+            keyword.arg == "stream" and self._text(keyword.value) == self._stream
+            for call in frame.entered
+            if isinstance(call, ast.Call)
+            for keyword in call.keywords
+        )
+
+    def is_forked(self) -> bool:
+        """Return whether the side stream waits for the step's stream before its first work, or a call may make it
+        wait."""
+        own = any(name in WAITS and self._text(receiver) == self._stream for name, receiver in _methods(self._before))
+        return own or self._handed_over(self._before) or any(name in WAITS for name, _ in _methods(self._inside))
+
+    def is_joined(self) -> bool:
+        """Return whether something waits for the side stream afterwards, or an event is recorded on it that others can
+        wait for."""
+        if any(name in WAITS or name == "synchronize" for name, _ in _methods(self._after)):
+            return True
+        return self._handed_over(self._after) or any(
+            name in RECORDS for name, _ in _methods([*self._inside, *self._after])
+        )
+
+    def _handed_over(self, calls: list[ast.Call]) -> bool:
+        """Return whether the stream is passed to a call that may do anything with it."""
+        return any(
+            self._text(argument) == self._stream and not (dotted(call.func) or "").endswith("cuda.stream")
+            for call in calls
+            for argument in (*call.args, *(keyword.value for keyword in call.keywords))
+            if not (isinstance(call.func, ast.Attribute) and call.func.attr in WAITS and call in self._before)
+        )
+
+    def _text(self, node: ast.expr) -> str:
+        text = ast.unparse(node)
+        for _ in range(4):
+            if text not in self._aliases or self._aliases[text] == text or "(" in self._aliases[text]:
+                break
+            text = self._aliases[text]
+        return text
+
+
+def _methods(calls: list[ast.Call]) -> Iterator[tuple[str, ast.expr]]:
+    for call in calls:
+        if isinstance(call.func, ast.Attribute):
+            yield call.func.attr, call.func.value
+
+
+__all__ = ["entered", "waited"]

@@ -1,0 +1,263 @@
+"""Finds lines by which a replay works on stale values, from the table of the tensors that captures see.
+
+A graph reads and writes the memory that it saw. So three things are wrong: a value bound to an input's name later, a
+value computed from an input before the capture, and an output that is not computed yet or that the next replay
+overwrites.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from graphsafe.report.model import Confidence
+from graphsafe.scan.hazards import kept_outputs
+from graphsafe.scan.hazards.graph_syntax import in_loop, is_host, is_plain_replay, own_nodes, place
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, Touch, elements
+from graphsafe.scan.symbols.index import dotted
+
+VIEWS = frozenset(
+    "view view_as reshape flatten squeeze unsqueeze transpose permute t T mT expand expand_as narrow select detach"
+    " chunk split unbind size shape dtype device numel dim stride data_ptr is_contiguous clone copy_ fill_ zero_"
+    " contiguous element_size ndim nelement get_device new_empty new_zeros new_ones new_full new_tensor"
+    " to type cuda".split()
+)
+"Methods and attributes that share their tensor's memory, ask only for its form, or copy it for a warm-up."
+FORM_ALONE = frozenset("empty_like zeros_like ones_like full_like rand_like randn_like isinstance len type id".split())
+
+
+class Line(NamedTuple):
+    function: str
+    how: str
+    node: ast.expr | ast.stmt
+    text: str
+    confidence: Confidence
+
+
+def lines(found: Tables) -> Iterator[Line]:
+    around = {name: known for name, _, known in found.functions}
+    for table in found.all:
+        yield from _bound_later(table)
+        for name in sorted(table.capturing):
+            yield from _derived_before(table, name, around[name])
+        yield from _read_before_replay(table)
+        yield from _fed_to_itself(table)
+    for kept in kept_outputs.lines(found):
+        yield Line(kept.function, "output-kept", kept.node, kept.text, "likely")
+
+
+def _bound_later(table: GraphTensors) -> Iterator[Line]:
+    """Yield assignments to an input's name after the capture: in functions that do not replay, and behind a replay."""
+    if not table.replaying:
+        return
+    for name in sorted(table.inputs):
+        # For a module, a number or a configuration only constructors bind the name, or no line fills it.
+        if not table.is_refreshed(name) and not name.startswith("self."):
+            continue
+        for touch in table.of(name, "bound"):
+            apart = touch.function not in table.preparing and touch.function not in table.replaying
+            if (
+                (apart or _is_for_the_next(table, touch))
+                and isinstance(touch.node, ast.Assign)
+                and not is_host(touch.node.value)
+            ):
+                certain = table.is_refreshed(name) or _makes_tensor(touch.node.value)
+                yield Line(touch.function, "input-rebound", touch.node, name, "likely" if certain else "possible")
+
+
+def _is_for_the_next(table: GraphTensors, touch: Touch) -> bool:
+    """Return whether a method binds an attribute behind its last replay: the next call replays on the old tensor."""
+    if touch.function in table.capturing or touch.function not in table.replaying:
+        return False
+    parents = {child: parent for parent, child in own_nodes(table.functions[touch.function])}
+    replays = [node for node in parents if isinstance(node, ast.Call) and is_plain_replay(node)]
+    body = parents.get(touch.node)
+    return (
+        isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef, ast.With))
+        and all(replay.lineno < touch.node.lineno for replay in replays)
+        and not in_loop(touch.node, parents)
+        and not any(block in parents for block in table.blocks)
+    )
+
+
+def _makes_tensor(value: ast.expr) -> bool:
+    name = dotted(value.func) or "" if isinstance(value, ast.Call) else ""
+    return name.startswith("torch.") or name.endswith((".to", ".cuda", ".clone", ".contiguous"))
+
+
+def _derived_before(table: GraphTensors, function: str, known: Sequence[GraphTensors]) -> Iterator[Line]:
+    """Yield values computed before the capture from a tensor that is filled anew, and read by the capture.
+
+    `known` has the tables of all names that the function sees; a local name may be computed from an attribute.
+    """
+    refreshed = {
+        name
+        for seen in known
+        for name in seen.touches
+        if seen.is_refreshed(name) or (seen is table and _refilled(table, name, function))
+    }
+    for name in sorted(table.inputs - refreshed):
+        bound = [touch for touch in table.of(name, "bound") if touch.function == function]
+        for touch in bound:
+            block = next((block for block in table.blocks if block.lineno > touch.node.lineno), None)
+            if block is None or not isinstance(touch.node, ast.Assign) or _is_remade(table, name, touch.node):
+                continue
+            source = next((text for text in sorted(refreshed) if _computes_from(touch.node.value, text)), None)
+            if source is not None:
+                yield Line(function, "derived", touch.node, name, "likely")
+
+
+def _refilled(table: GraphTensors, name: str, function: str) -> bool:
+    """Return whether the function that captures fills an input after the capture, for a replay of its own."""
+    last = max((block.end_lineno or block.lineno for block in table.blocks), default=0)
+    return function in table.replaying and any(
+        touch.function == function and touch.node.lineno > last for touch in table.of(name, "filled")
+    )
+
+
+def _is_remade(table: GraphTensors, name: str, made: ast.Assign) -> bool:
+    return any(touch.kind != "read" and touch.node is not made for touch in table.touches[name])
+
+
+def _computes_from(value: ast.expr, text: str) -> bool:
+    """Return whether an expression computes with a tensor's values, so that the result has memory of its own."""
+    parents = {child: parent for parent in ast.walk(value) for child in ast.iter_child_nodes(parent)}
+    for inner in ast.walk(value):
+        if (
+            not isinstance(inner, ast.expr)
+            or place(inner) != text
+            or not isinstance(getattr(inner, "ctx", None), ast.Load)
+        ):
+            continue
+        node: ast.AST = inner
+        while node in parents:
+            parent = parents[node]
+            if isinstance(parent, (ast.BinOp, ast.Compare, ast.UnaryOp)):
+                return True
+            if isinstance(parent, ast.Attribute):
+                if parent.attr in VIEWS:
+                    break
+                if isinstance(parents.get(parent), ast.Call):
+                    return True
+                break
+            if isinstance(parent, ast.Call):
+                name = dotted(parent.func) or ""
+                return name.startswith("torch.") and name.rpartition(".")[2] not in FORM_ALONE | VIEWS
+            node = parent
+    return False
+
+
+def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
+    """Yield reads of an output behind its capture and before any replay, in a function that replays elsewhere."""
+    for function in sorted(table.capturing & table.replaying):
+        node = table.functions[function]
+        parents = {child: parent for parent, child in own_nodes(node)}
+        for block in [block for block in table.blocks if block in parents]:
+            rest = _following(block, parents)
+            outputs = {name for name in table.outputs if _binds(block, name)}
+            for statement in rest:
+                if any(isinstance(inner, ast.Call) and is_plain_replay(inner) for inner in ast.walk(statement)):
+                    break
+                if any(
+                    isinstance(inner, ast.Call) and "capture" in (dotted(inner.func) or "")
+                    for inner in ast.walk(statement)
+                ):
+                    break
+                read = _used(statement, outputs)
+                if read is not None:
+                    # The return value of engines that capture on made-up inputs is not read.
+                    plain = isinstance(statement, ast.Return) and read is statement.value and place(read) in outputs
+                    yield Line(function, "not-replayed", read, ast.unparse(read), "possible" if plain else "likely")
+                    break
+                if isinstance(statement, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
+                    break
+
+
+def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.stmt]:
+    """Yield the statements that run after a block, within its own branch and then behind the branch."""
+    child: ast.AST = block
+    while child in parents:
+        around = parents[child]
+        for name in ("body", "orelse", "finalbody"):
+            statements = getattr(around, name, None)
+            if isinstance(statements, list) and child in statements:
+                yield from statements[statements.index(child) + 1 :]
+        if isinstance(around, (ast.For, ast.AsyncFor, ast.While)):
+            return
+        child = around
+
+
+def _binds(block: ast.With | ast.AsyncWith, name: str) -> bool:
+    targets = (
+        target
+        for statement in block.body
+        for inner in ast.walk(statement)
+        if isinstance(inner, ast.Assign)
+        for target in inner.targets
+    )
+    return any(place(element) == name for target in targets for element in elements(target))
+
+
+def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
+    """Return the expression of a statement that uses an output, or the output that it returns alone."""
+    if isinstance(statement, ast.Return) and statement.value is not None and place(statement.value) in outputs:
+        return statement.value
+    for inner in ast.walk(statement):
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and place(inner.func.value) in outputs:
+            if inner.func.attr not in VIEWS - {"clone", "to"}:
+                return inner
+        elif isinstance(inner, ast.BinOp) and {place(inner.left), place(inner.right)} & outputs:
+            return inner
+    return None
+
+
+def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
+    """Yield captured lines that bind a local name anew from itself: each replay starts from the old tensor again."""
+    for block in table.blocks:
+        for statement in block.body:
+            if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+                continue
+            given = [*statement.value.args, *(keyword.value for keyword in statement.value.keywords)]
+            read = {text for value in given if (text := place(value)) is not None}
+            for target in [element for bound in statement.targets for element in elements(bound)]:
+                text = place(target)
+                if (
+                    text is None
+                    or text.startswith("self.")
+                    or text not in read
+                    or _bound_within(block, statement, text)
+                ):
+                    continue
+                owner = next((name for name, node in table.functions.items() if _holds(node, block)), None)
+                if owner is not None and (isinstance(target, ast.Subscript) or _is_replayed_in_loop(table, owner)):
+                    yield Line(owner, "rebound", statement, text, "likely")
+
+
+def _bound_within(block: ast.With | ast.AsyncWith, before: ast.Assign, text: str) -> bool:
+    """Return whether the block itself has bound the name before: a chain of layers, `x = a(x); x = b(x)`."""
+    return any(
+        isinstance(inner, ast.Assign)
+        and inner.lineno < before.lineno
+        and any(place(element) == text for target in inner.targets for element in elements(target))
+        for statement in block.body
+        for inner in ast.walk(statement)
+    )
+
+
+def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
+    """Return whether the function that captures replays in a loop without filling the tensor that the name held
+    before."""
+    node = table.functions[function]
+    loops = (loop for _, loop in own_nodes(node) if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)))
+    for loop in loops:
+        inner = [*ast.walk(loop)]
+        replays = any(isinstance(call, ast.Call) and is_plain_replay(call) for call in inner)
+        fills = any(isinstance(call, ast.Attribute) and call.attr == "copy_" for call in inner)
+        if replays and not fills:
+            return True
+    return False
+
+
+def _holds(node: ast.AST, block: ast.AST) -> bool:
+    return any(child is block for _, child in own_nodes(node))  # type: ignore[arg-type]

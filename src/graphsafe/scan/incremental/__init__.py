@@ -1,1 +1,0 @@
-"""What earlier scans of a project still answer, from the cache."""

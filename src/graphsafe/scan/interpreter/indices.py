@@ -1,0 +1,153 @@
+"""The parts of a tensor's index: the dimensions they drop, whether they gather, and whether the host waits for them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Literal
+
+from graphsafe.report.model import Confidence
+from graphsafe.scan.domain.naming import MASK_NAME
+from graphsafe.scan.domain.values import (
+    Array,
+    NoneValue,
+    Number,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    as_tensor,
+    confidence_of,
+    describe,
+    options,
+)
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.symbols.index import dotted
+
+
+def parts_of(index: ast.expr) -> list[ast.expr]:
+    return list(index.elts) if isinstance(index, ast.Tuple) else [index]
+
+
+@dataclass(slots=True)
+class Index:
+    """The index of `tensor[node.slice]`, loaded or stored; `read` fills in the effects of its parts."""
+
+    frame: Frame
+    node: ast.Subscript
+    tensor: Tensor
+    is_store: bool = False
+    dropped: int = 0
+    "Number of dimensions that integers drop, minus those that None adds."
+    is_known: bool = True
+    "Whether `dropped` counts all of them."
+    gathers: Literal["", "step", "other"] = ""
+    "Set if a tensor, list or array gathers elements: `step` if that is a tensor of the step."
+
+    @property
+    def is_on_device(self) -> bool:
+        return self.tensor.where != "host"
+
+    def read(self) -> Index:
+        """Evaluate the parts, and emit their effects on the host and the device."""
+        for part in parts_of(self.node.slice):
+            if isinstance(part, ast.Slice):
+                self._slice(part)
+            else:
+                self._part(part)
+        return self
+
+    def _slice(self, part: ast.Slice) -> None:
+        frame = self.frame
+        for node in (part.lower, part.upper, part.step):
+            if node is None:
+                continue
+            bound = frame.evaluate(node)
+            index, certain = as_tensor(bound)
+            if index is not None and index.where != "host":
+                frame.emit("Extent", "slice", node, confidence_of(index, certain), value=describe(bound))
+            frame.use_number(bound, "index", node)
+
+    def _part(self, part: ast.expr) -> None:
+        value = self.frame.evaluate(part)
+        single = options(value)
+        option = single[0] if len(single) == 1 else value
+        index, certain = index_tensor(value)
+        if type(option) is NoneValue or (isinstance(part, ast.Constant) and part.value is None):
+            self.dropped -= 1
+        elif type(option) is Number:
+            self._number(part, option)
+        elif index is not None:
+            self._tensor(part, index, certain)
+            if index.ndim == 0 and index.dtype != "bool":
+                self.dropped += 1
+                self.gathers = ""
+        elif isinstance(option, Sequence) and self.is_on_device and option.kind != "set":
+            self._sequence(part, option)
+            self.gathers = "other"
+        elif type(option) is Array and self.is_on_device:
+            # Code that indexes by an array usually has a host tensor.
+            confidence: Confidence = "likely" if self.tensor.where == "device" else "possible"
+            self.frame.emit("Transfer", "index", self.node, confidence, None, value="a numpy array")
+            self.gathers = "other"
+        else:
+            self.is_known = False
+            if self.is_on_device and not self.is_store:
+                emit_mask_by_name(self.frame, self.node, part, option)
+
+    def _number(self, part: ast.expr, index: Number) -> None:
+        if index.const is Ellipsis:
+            self.is_known = self.is_known and self.tensor.ndim is not None
+        elif isinstance(index.const, bool):
+            self.dropped -= 1
+        else:
+            self.dropped += 1
+            self.frame.use_number(index, "index", part)
+
+    def _sequence(self, part: ast.expr, index: Sequence) -> None:
+        """Take a list of indices, which is sent to the device, or a tuple with one index for each dimension."""
+        inner, certain = as_tensor(index.elem)
+        if inner is None or inner.where == "host":
+            if index.items != () and (index.kind in ("list", "iterator") or isinstance(part, ast.List)):
+                self.frame.emit("Transfer", "index", self.node, value="a Python list")
+        elif index.kind == "tuple":
+            self._tensor(part, inner, certain)
+        elif inner.ndim == 0:
+            confidence = confidence_of(inner, certain)
+            self.frame.emit("HostRead", "index", self.node, confidence, value=describe(index.elem))
+
+    def _tensor(self, part: ast.expr, index: Tensor, certain: bool) -> None:
+        frame, node, confidence = self.frame, self.node, confidence_of(index, certain)
+        self.gathers = "step" if index.step else "other"
+        if not self.is_on_device:
+            if index.where == "device" and index.dtype != "bool":
+                frame.emit("Transfer", "to-host", node, confidence, value=describe(index))
+        elif index.where == "host":
+            if index.ndim != 0 or index.dtype == "bool":
+                frame.emit("Transfer", "index", node, confidence, value=describe(index))
+        elif index.dtype == "bool":
+            if not self.is_store:
+                frame.emit("Extent", "mask", node, confidence, value=describe(index))
+        elif index.ndim == 0:
+            frame.emit("HostRead", "index", part, confidence, value=describe(index))
+
+
+def index_tensor(value: Value) -> tuple[Tensor | None, bool]:
+    """Return the tensor that an index is or may be. Code that indexes with a comparison has compared tensors."""
+    if type(value) is Unknown and value.compared:
+        return Tensor(where="any", dtype="bool", step=value.step), True
+    return as_tensor(value)
+
+
+def emit_mask_by_name(frame: Frame, node: ast.Subscript, part: ast.expr, index: Value) -> None:
+    """Emit a mask if an index comes from an unknown call on the device and is named like one."""
+    if type(index) is not Unknown or not index.device:
+        return
+    if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):
+        name = dotted(part.operand)
+        is_mask = name is not None and "mask" in name
+    else:
+        name = dotted(part)
+        is_mask = name is not None and MASK_NAME.search(name) is not None
+    if is_mask:
+        frame.emit("Extent", "mask", node, value=f"`{name}`")

@@ -1,0 +1,385 @@
+"""Interprets functions over abstract values, follows their calls, and notes the effects of each hot line.
+
+A function is read once for each different set of arguments. Effects are kept by place, so that a line reached in
+several ways gives one event. The ways to it are kept separately, as edges between functions, and a chain of calls is
+looked up only for findings.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from graphsafe.libraries import Libraries
+from graphsafe.optable import OpTable
+from graphsafe.report.model import Confidence, Level
+from graphsafe.scan.domain.arguments import Arguments, Call, unknown_result
+from graphsafe.scan.domain.events import Event, EventKind, precedence, span_of
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.held import state_of
+from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.queries import Queries
+from graphsafe.scan.domain.record import Failure, Place
+from graphsafe.scan.domain.state_log import Use, UseKind
+from graphsafe.scan.domain.summary import (
+    Effects,
+    Included,
+    Item,
+    NewRoot,
+    PassedByName,
+    RootSite,
+    Shared,
+    Summary,
+    summary_of,
+)
+from graphsafe.scan.domain.values import (
+    NONE,
+    UNKNOWN,
+    Function,
+    Instance,
+    Passed,
+    Tensor,
+    Unknown,
+    Value,
+    depends_on_step,
+    holds_device,
+    of_elements,
+)
+from graphsafe.scan.domain.widening import widened
+from graphsafe.scan.execution.budget import MAX_COLD, CallBudget, Scope
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.execution.kinds import MANY_KINDS, unknown, without_given
+from graphsafe.scan.interpreter import attributes, expressions, members, statements
+from graphsafe.scan.interpreter.annotations import annotated
+from graphsafe.scan.interpreter.calls import calls, decorators, parameters
+from graphsafe.scan.interpreter.calls.closures import Closures
+from graphsafe.scan.interpreter.calls.name_based_arguments import passed_by
+from graphsafe.scan.interpreter.conditions import event_guards
+from graphsafe.scan.interpreter.module_level import ModuleLevel
+from graphsafe.scan.models import named_calls, platforms
+from graphsafe.scan.sources.node_memo import expression_text
+from graphsafe.scan.state import writes
+from graphsafe.scan.state.filled_once import is_filled_here
+from graphsafe.scan.symbols.custom_ops import CustomOps
+from graphsafe.scan.symbols.environment import Variables
+from graphsafe.scan.symbols.overrides import Overrides
+from graphsafe.scan.symbols.project import Project
+
+HOT = 3
+"The layer of questions about hot code. The levels at which cold code is read are the layers below it."
+MAX_DEPTH = 150
+"Number of levels to which calls are followed."
+
+
+class Interpreter:
+    def __init__(
+        self,
+        project: Project,
+        ops: OpTable,
+        cold: parameters.ColdTest,
+        libraries: Libraries | None = None,
+        scope: Scope | None = None,
+        is_named_cold: parameters.ColdTest = lambda ref, facts: False,
+    ) -> None:
+        """`is_named_cold` tells whether a function is cold because cold-paths name it, and for no other reason."""
+        self.project = project
+        self.budget = CallBudget(project, scope)
+        self.ops = ops
+        self.cold = cold
+        self.is_named_cold = is_named_cold
+        self.libraries = libraries or Libraries()
+        self.queries = Queries()
+        self.effects = Effects()
+        "The effects of the lines that are being read."
+        self.attributes = attributes.AttributeTables(self)
+        self.globals = ModuleLevel(self)
+        self.overrides = Overrides(project, self.budget.holds)
+        self.custom_ops = CustomOps(project)
+        self.variables = Variables(project)
+        self.closures = Closures(self)
+        self.expressions = expressions.HANDLERS
+        self._shared = Shared()
+
+    # events
+
+    def emit(
+        self,
+        frame: Frame,
+        kind: EventKind,
+        how: str,
+        node: ast.AST,
+        confidence: Confidence,
+        level: Level | None,
+        words: dict[str, str],
+    ) -> None:
+        span = span_of(node)
+        guard, once, doubtful = event_guards.around(frame, kind, how, node)
+        if doubtful:
+            confidence = "possible"
+        place = Place(frame.path, frame.function, span, kind, how)
+        known = self.effects.events.get(place)
+        if known is None or precedence(guard, confidence) > precedence(known[1].guard, known[1].confidence):
+            if "expr" not in words:
+                words["expr"] = expression_text(node)
+            event = Event(kind, how, span, confidence, guard, level, words, once, frame.compile_test)
+            self.effects.events[place] = self._shared.event(place, event)
+
+    def note(self, item: Item) -> None:
+        """Note an effect of a line, at its place in the order of the step. All summaries share equal items."""
+        self.effects.items.append(self._shared.item(item))
+
+    def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
+        """Note that a host number which is state decides what the device does here."""
+        state = state_of(value)
+        if state is not None:
+            line: int = node.lineno  # type: ignore[attr-defined]
+            self.note(Use(state, kind, frame.path, frame.function, line))
+
+    # expressions, for handlers and models
+
+    def call_value(self, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
+        """Return the result of calling a value of any kind."""
+        return calls.call_value(frame, node, value, arguments)
+
+    def attribute(self, frame: Frame, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:
+        """Return the value of an attribute; `text` is its spelling in the code."""
+        return members.attribute(frame, node, owner, name, text)
+
+    def set_attribute(self, frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
+        """Do `setattr(owner, name, value)`; `name` is None if it is only known at run time."""
+        writes.set_attribute(frame, node, owner, name, value)
+
+    def note_once(self, item: Item) -> None:
+        """Note an effect of which only the first counts among equal ones."""
+        self._note_shared(self._shared.item(item))
+
+    def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = 1) -> None:
+        """Note that hot code calls a function; `line` is given if the node has none."""
+        line = getattr(node, "lineno", line)
+        self._note_shared(self._shared.call(ref, frame.ref, line, frame.guard is not None, frame.compile_test))
+
+    def _note_shared(self, item: Item) -> None:
+        if id(item) not in self.effects.noted:
+            self.effects.noted.add(id(item))
+            self.effects.items.append(item)
+
+    # calls
+
+    def call(self, frame: Frame, node: ast.AST, function: Function, arguments: Arguments) -> Value:
+        """Read the function with these arguments, and return its result."""
+        if function.node is not None:
+            return self.closures.call(frame, node, function, arguments)
+        ref = function.ref
+        facts = self.project.function_facts(ref)
+        if facts is None:
+            return unknown_result(arguments)
+        path, _, qualified = ref.partition("::")
+        file = self.project.file(path) if self.libraries.called else None
+        if file is not None:
+            named_calls.note(frame, node, f"{file.module}.{qualified}")
+        out_of_scope = self.budget.out_of_scope(ref, frame.hot, frame.depth, frame.out_of_scope, frame.composes)
+        if out_of_scope is None:
+            return self.declared(ref, arguments)
+        # Code around a capture runs once, before the first replay, so cold-paths do not make the captured code cold.
+        captured = frame.captured and self.is_named_cold(ref, facts)
+        hot = frame.hot and not facts.captures and (captured or not self.cold(ref, facts))
+        if hot:
+            self.note_call(frame, node, ref, facts.line)
+        if function.partial or function.partial_keywords:
+            arguments = Arguments(
+                (*function.partial, *arguments.positional),
+                {**dict(function.partial_keywords), **arguments.keywords},
+                arguments.open,
+            )
+        arguments = decorators.passed_on(self, function, arguments)
+        guarded = frame.guard is not None or bool(frame.unlikely) or (bool(frame.lazy) and is_filled_here(frame))
+        depth = 1 if frame.hot else frame.depth + 1
+        composes = frame.composes and not hot
+        call = Call(
+            ref, function.bound, arguments, hot, depth, frame.level, function.plain, captured, composes=composes
+        )
+        return self.read(call, guarded, out_of_scope)
+
+    def read(self, call: Call, guarded: bool = False, out_of_scope: int = 0) -> Value:
+        """Return a function's result for these arguments; its effects count at the call."""
+        bound = call.bound
+        owner = ref = ""
+        if not (call.hot or call.composes) and call.depth >= MAX_COLD and type(bound) is Instance:
+            # It follows no further call, so one summary serves the objects of all classes that inherit it.
+            facts = self.project.function_facts(call.ref)
+            if facts is not None and facts.owner is not None:
+                owner, ref = f"{call.ref.partition('::')[0]}::{facts.owner}", bound.ref
+                call = replace(call, bound=replace(bound, ref=owner))
+        summary = self.summary(call, out_of_scope)
+        if summary is None:
+            return self.declared(call.ref, call.arguments)
+        if not summary.is_empty:
+            self.effects.items.append(Included(summary, guarded))
+        if not call.hot:
+            self.attributes.include(summary, owner, ref)
+        return summary.value
+
+    def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
+        """Return the summary of a function for these arguments, or None while it is being read or cannot be read."""
+        arguments = widened(call.arguments)
+        kind = (call.bound, arguments.positional, tuple(arguments.keywords.items()), arguments.open)
+        if not self.budget.kinds.has_room(call.ref, kind):
+            self.note(Failure("not-followed", call.ref, MANY_KINDS))
+            call = replace(call, bound=without_given(call.bound), arguments=unknown(arguments))
+        elif arguments is not call.arguments:
+            call = replace(call, arguments=arguments)
+        return self._summary(call, out_of_scope)
+
+    def _summary(self, call: Call, out_of_scope: int) -> Summary | None:
+        ref, arguments = call.ref, call.arguments
+        given = tuple(arguments.keywords.items())
+        key: Hashable = (
+            "read", ref, call.hot, call.depth, call.level, call.plain, call.captured, call.loops, call.composes,
+            out_of_scope, call.bound, arguments.positional, given, arguments.open,
+        )  # fmt: skip
+        if self.queries.depth > MAX_DEPTH:
+            self.queries.rest_on_all()
+            return None
+        try:
+            number = self.queries.number(key)
+        except TypeError:
+            # A constant has no hash, so the question is not memoised.
+            number = self.queries.number(("read", self.closures.next_id()))
+
+        def work() -> Summary | None:
+            # It is looked up only here, since the syntax of most functions with a known summary is not in memory.
+            node = self.project.function_node(ref)
+            if node is None:
+                return None
+            with self.closures.of_another_function():
+                return self.collect(lambda: self._read(call, node, out_of_scope), ref)
+
+        return self.queries.answer(number, work, _no_summary, HOT if call.hot else call.level)
+
+    def invalidate(self, changed: Callable[[Hashable], bool]) -> None:
+        """Doubt the answers to these questions, and all answers that rest on them."""
+
+        def is_same(old: object, new: object) -> bool:
+            if type(old) is Summary and type(new) is Summary:
+                return old.stands_for(new)
+            return old == new
+
+        self.queries.invalidate(changed, self._ask_again, is_same)
+
+    def _ask_again(self, key: Any) -> bool:
+        if key[0] == "attribute":
+            _, ref, given, name, level = key
+            self.attributes.of_instance(Instance(ref, given=given), name, level)
+        elif key[0] == "read" and len(key) > 2:
+            _, ref, *of_call, out_of_scope, bound, positional, given, is_open = key
+            self._summary(Call(ref, bound, Arguments(positional, dict(given), is_open), *of_call), out_of_scope)
+        else:
+            return False
+        return True
+
+    def forget(self) -> None:
+        """Free everything that was read, when nobody asks for summaries any more."""
+        self.queries = Queries()
+        self._shared = Shared()
+
+    def collect(self, work: Callable[[], Value], ref: str) -> Summary:
+        """Return the summary of `work`: its value, and its notes. An exception in it becomes a failure of the
+        record."""
+        outer = self.effects
+        self.effects = Effects(outer)
+        try:
+            value = work()
+        except (RecursionError, MemoryError):
+            # The stack that is left depends on the calls around this one.
+            self.queries.rest_on_all()
+            self.note(Failure("not-followed", ref, "nested too deeply to be followed"))
+            value = UNKNOWN
+        except Exception as error:
+            self.note(Failure("internal-error", ref, f"{type(error).__name__}: {error}"))
+            value = UNKNOWN
+        finally:
+            effects, self.effects = self.effects, outer
+        return summary_of(value, effects)
+
+    def _read(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, out_of_scope: int) -> Value:
+        ref, arguments = call.ref, call.arguments
+        self.budget.readings += 1
+        facts = self.project.function_facts(ref)
+        path = ref.partition("::")[0]
+        file = self.project.file(path)
+        assert file is not None and facts is not None
+        owner = f"{path}::{facts.owner}" if facts.owner is not None else None
+        frame = Frame(self, file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope)
+        frame.level, frame.captured, frame.step_loops = call.level, call.captured, call.loops
+        frame.composes = call.composes
+        frame.guards += platforms.named_for_amd(file.module, facts.name)
+        parameters.bind(frame, node, facts, call.bound, arguments)
+        wrapper = decorators.wrapper(self, call, facts)
+        result = self.run(frame, node) if wrapper is None else decorators.call_wrapper(frame, node, wrapper)
+        if type(result) is Unknown and node.returns is not None:
+            declared = annotated(self, file, node.returns)
+            if type(declared) is not Unknown:
+                result = _marked(declared, depends_on_step(result) or any(map(depends_on_step, arguments.values())))
+        return result
+
+    def run(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+        """Read the body of a function whose parameters are in the frame, and return its result."""
+        frame.node = node
+        falls_through = statements.execute(frame, node.body)
+        if frame.yields:
+            return of_elements("iterator", join_all(frame.yields))
+        if falls_through:
+            frame.returns.append(NONE)
+        return join_all(frame.returns) if frame.returns else UNKNOWN
+
+    def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
+        """Return the value that the annotation of a function promises which is not read."""
+        node = self.project.function_node(ref)
+        file = self.project.file(ref.partition("::")[0])
+        step = arguments is not None and any(map(depends_on_step, arguments.values()))
+        if node is None or file is None or node.returns is None:
+            return Unknown(step, arguments is not None and any(map(holds_device, arguments.values())))
+        return _marked(annotated(self, file, node.returns), step)
+
+    def is_cold(self, ref: str) -> bool:
+        facts = self.project.function_facts(ref)
+        return facts is not None and self.cold(ref, facts)
+
+    def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
+        """Have a possible callee read, with unknown arguments."""
+        if self.budget.holds(ref):
+            self.note_call(frame, node, ref)
+            self.note(NewRoot(ref, receiver, "", frame.guard is not None or bool(frame.unlikely)))
+
+    def add_root(self, ref: str, receiver: Value | None, why: str, given: Passed | None = None) -> None:
+        if self.budget.holds(ref):
+            self.note(NewRoot(ref, receiver, why, given=given))
+
+    def add_root_site(self, frame: Frame) -> None:
+        """Note that the frame's function holds a capture, and that the code inside the capture is hot."""
+        self.note(RootSite(frame.ref))
+
+    def note_passed(self, name: str, arguments: Arguments) -> None:
+        """Note the arguments of a call of a method of which only the name is known."""
+        for tensor in passed_by(arguments):
+            self.note(PassedByName(name, tensor))
+
+    def quietly(self, work: Callable[[], Value]) -> Value:
+        """Return the result of `work`, and drop its effects."""
+        outer = self.effects
+        self.effects = Effects(outer)
+        try:
+            return work()
+        finally:
+            self.effects = outer
+
+
+def _no_summary() -> None:
+    """Return None: while a function is being read, its summary is not known."""
+
+
+def _marked(value: Value, step: bool) -> Value:
+    if step and isinstance(value, (Tensor, Instance)):
+        return replace(value, step=True)
+    return value

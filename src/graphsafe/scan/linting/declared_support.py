@@ -1,0 +1,122 @@
+"""Classes that declare support for CUDA graphs although their own hot paths hold errors."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from graphsafe.report.model import Confidence
+from graphsafe.scan.domain.events import Event, span_of
+from graphsafe.scan.domain.record import Place
+from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.symbols.index import ClassFacts, FileIndex
+from graphsafe.scan.symbols.project import Project
+
+FLAG = re.compile(r"_?(supports?_cuda_?graphs?|cuda_?graphs?_support(ed)?|is_cuda_?graph_(safe|compatible|capturable))")
+"vLLM's `_cudagraph_support` on metadata builders, and other projects' names for the same promise about a whole class."
+REFUSALS = frozenset(("NEVER", "NONE", "NO", "UNSUPPORTED", "DISABLED", "False", "None"))
+WHOLE = frozenset(("ALWAYS", "FULL", "True"))
+"""Values that promise support for every batch. Other values promise it for decoding only, which does not reach every
+line."""
+_NAMES_BOTH = frozenset(("get_builder_cls", "get_impl_cls"))
+STEPS = ("forward", "__call__", "apply")
+
+
+def events(
+    project: Project, calls: CallGraph, hazards: Mapping[str, Sequence[str]], paths: Iterable[str]
+) -> Iterator[tuple[Place, Event]]:
+    """Yield an event for each flag that `hazards` refute: for each hot function the codes of its errors."""
+    implementations: dict[str, str] | None = None
+    for path in paths:
+        file = project.files.index(path)
+        for cls in file.classes.values() if file is not None else ():
+            flag = next((name for name in cls.fields if FLAG.fullmatch(name)), None)
+            node = project.statement(path, *cls.fields[flag]) if flag is not None else None
+            promise = _promise(node)
+            if flag is None or node is None or promise is None or promise in REFUSALS:
+                continue
+            subject, own = f"{path}::{cls.name}", True
+            if _step(project, subject) is None:
+                if implementations is None:
+                    implementations = _implementations(project, paths)
+                subject, own = implementations.get(subject, subject), False
+            codes = sorted(_on_hot_path(project, subject, calls, hazards))
+            if codes:
+                confidence: Confidence = "likely" if own or promise in WHOLE else "possible"
+                words = {"expr": f"{flag} = {promise}", "value": f"`{promise}`", "codes": ", ".join(codes)}
+                span = span_of(node)
+                event = Event("AttrWrite", "declared", span, confidence, None, None, words)
+                yield Place(path, cls.name, span, event.kind, event.how), event
+
+
+def may_promise(cls: ClassFacts) -> bool:
+    """Return whether a class holds such a flag, or names the implementation for which another class holds one."""
+    return any(map(FLAG.fullmatch, cls.fields)) or cls.methods.keys() >= _NAMES_BOTH
+
+
+def _promise(node: ast.stmt | None) -> str | None:
+    value = getattr(node, "value", None)
+    if isinstance(value, ast.Attribute):
+        return value.attr
+    return str(value.value) if isinstance(value, ast.Constant) else None
+
+
+def _step(project: Project, ref: str) -> str | None:
+    return next((method for name in STEPS if (method := project.find_method(ref, name)) is not None), None)
+
+
+def _on_hot_path(project: Project, ref: str, calls: CallGraph, hazards: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return the codes of the errors that the step of a class reaches."""
+    step = _step(project, ref)
+    if step is None:
+        return set()
+    family = set(project.mro(ref))
+    found: set[str] = set()
+    seen, stack = {step}, [step]
+    while stack:
+        function = stack.pop()
+        found.update(hazards.get(function, ()))
+        for callee in calls.unguarded(function):
+            if callee not in seen and not _is_siblings(project, callee, family):
+                seen.add(callee)
+                stack.append(callee)
+    return found
+
+
+def _is_siblings(project: Project, ref: str, family: set[str]) -> bool:
+    """Return whether a method belongs to another subclass of the base: the base's code calls it, but never on this
+    class."""
+    facts = project.function_facts(ref)
+    if facts is None or facts.owner is None:
+        return False
+    owner = f"{ref.partition('::')[0]}::{facts.owner}"
+    return owner not in family and any("::" in base and base in family for base in project.mro(owner))
+
+
+def _implementations(project: Project, paths: Iterable[str]) -> dict[str, str]:
+    """Return vLLM's metadata builders by the implementation whose step they prepare: a backend class names both."""
+    found: dict[str, str] = {}
+    for path in paths:
+        file = project.files.index(path)
+        for cls in file.classes.values() if file is not None else ():
+            if cls.methods.keys() >= _NAMES_BOTH:
+                assert file is not None
+                builder = _named_class(project, file, cls, "get_builder_cls")
+                implementation = _named_class(project, file, cls, "get_impl_cls")
+                if builder is not None and implementation is not None:
+                    found[builder] = implementation
+    return found
+
+
+def _named_class(project: Project, file: FileIndex, cls: ClassFacts, method: str) -> str | None:
+    """Return the class that a method of one line returns."""
+    node = project.function_node(f"{file.path}::{cls.methods[method]}")
+    last = node.body[-1] if node is not None else None
+    if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Name):
+        return None
+    binding = project.resolve(file, last.value.id)
+    return binding.ref if binding is not None and binding.kind == "class" else None
+
+
+__all__ = ["events", "may_promise"]

@@ -1,0 +1,54 @@
+"""The statements of hot functions, which a step may run as far as a scan knows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator
+
+from graphsafe.scan.domain.record import Record
+from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.symbols.project import Project
+
+Lines = tuple[int, int]
+"The first and last line of a statement; for a compound statement, of its head."
+_WITHOUT_CODE = (ast.Global, ast.Nonlocal, ast.Try)
+
+
+def hot_statements(project: Project, record: Record, wanted: Collection[str]) -> dict[str, set[Lines]]:
+    """Return the statements of hot functions by the absolute paths of their files, for the wanted files."""
+    found: dict[str, set[Lines]] = {}
+    for ref in CallGraph(record).chains():
+        path = ref.partition("::")[0]
+        node = project.function_node(ref) if path in wanted else None
+        if node is not None:
+            found.setdefault(path, set()).update(_statements(node.body))
+    return found
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[Lines]:
+    """Yield the statements that Python executes, without those of inner functions, which are functions of their own."""
+    for statement in body:
+        inner = _held_by(statement)
+        if _has_code(statement):
+            last = min((one.lineno - 1 for one in inner), default=statement.end_lineno or statement.lineno)
+            yield statement.lineno, max(last, statement.lineno)
+        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield from _statements(inner)
+
+
+def _held_by(statement: ast.stmt) -> list[ast.stmt]:
+    found: list[ast.stmt] = []
+    left: list[ast.AST] = [statement]
+    while left:
+        for child in ast.iter_child_nodes(left.pop()):
+            if isinstance(child, ast.stmt):
+                found.append(child)
+            elif not isinstance(child, ast.expr):
+                left.append(child)
+    return sorted(found, key=lambda one: one.lineno)
+
+
+def _has_code(statement: ast.stmt) -> bool:
+    is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    is_annotation = isinstance(statement, ast.AnnAssign) and statement.value is None
+    return not (is_text or is_annotation or isinstance(statement, _WITHOUT_CODE))

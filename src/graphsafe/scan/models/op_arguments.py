@@ -1,0 +1,120 @@
+"""Arguments of operations: in the op table's form, and their meaning for the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphsafe.optable import UNKNOWN as NO_LITERAL
+from graphsafe.optable import Argument, ArgumentKind
+from graphsafe.scan.domain.numbers import const_of
+from graphsafe.scan.domain.values import (
+    UNSET,
+    Array,
+    DeviceValue,
+    Dict,
+    DtypeValue,
+    NoneValue,
+    Number,
+    RuntimeObject,
+    Sequence,
+    Tensor,
+    Value,
+    as_tensor,
+    options,
+)
+
+
+def is_true(value: Value | None) -> bool:
+    return const_of(value) is True
+
+
+def may_be_true(value: Value | None) -> bool:
+    """Return whether an argument is given and not known to be false."""
+    return value is not None and (const_of(value) is UNSET or bool(const_of(value)))
+
+
+def device_named(value: Value | None) -> DeviceValue | None:
+    """Return the device that an argument names: a torch.device, a string, an ordinal, the device of a tensor."""
+    for option in options(value) if value is not None else ():
+        if type(option) is DeviceValue:
+            return option
+        if type(option) is Tensor:
+            return DeviceValue(option.where)
+        if type(option) is Number:
+            named = _device_of_number(option)
+            if named is not None or isinstance(option.const, str):
+                return named
+    return None
+
+
+def _device_of_number(value: Number) -> DeviceValue | None:
+    """Return the device of `"cuda:0"`, `0`, or the platform's choice; None for another text."""
+    if value.overridable_by == "platform":
+        return DeviceValue("any")
+    if isinstance(value.const, str):
+        base = value.const.partition(":")[0]
+        if base in ("cpu", "meta", "mps"):
+            return DeviceValue("host")
+        return DeviceValue("device", value.const) if base in ("cuda", "xpu", "hpu", "npu", "xla") else None
+    # `torch.cuda.current_device()` and its like are numbers that the source does not show.
+    return DeviceValue("any") if value.type == "str" else DeviceValue("device")
+
+
+def tensors_in(value: Value) -> list[Tensor]:
+    """Return the tensors that an argument holds, lists of them included."""
+    if type(value) is Tensor:
+        return [value]
+    if type(value) is Sequence:
+        return [tensor for item in (value.items or (value.elem,)) for tensor in tensors_in(item)]
+    tensor, _ = as_tensor(value)
+    return [tensor] if tensor is not None else []
+
+
+def argument(value: Value, text: str = "") -> Argument:
+    """Return a value in the op table's form."""
+    described = _DESCRIBED.get(type(value))
+    if described is not None:
+        kind, literal = described(value)
+        return Argument(kind, literal, text)
+    tensor, certain = as_tensor(value)
+    return argument(tensor, text) if tensor is not None and certain else Argument(None, text=text)
+
+
+Described = tuple[ArgumentKind, Any]
+"The kind of an argument, and its value if known."
+
+
+def _tensor(value: Tensor) -> Described:
+    return "host-tensor" if value.where == "host" else "mask" if value.dtype == "bool" else "tensor", NO_LITERAL
+
+
+def _number(value: Number) -> Described:
+    kind: ArgumentKind = "string" if value.type == "str" else "bool" if value.type == "bool" else "number"
+    return kind, NO_LITERAL if value.const is UNSET else value.const
+
+
+def _sequence(value: Sequence) -> Described:
+    if value.items == ():
+        return "empty", NO_LITERAL
+    kinds = {argument(item).kind for item in (value.items or (value.elem,))}
+    if kinds == {"host-tensor"}:
+        return "host-tensor", NO_LITERAL
+    return "mask" if "mask" in kinds else "tensors" if "tensor" in kinds else "sequence", NO_LITERAL
+
+
+def _other(value: Value) -> Described:
+    return "other", NO_LITERAL
+
+
+_DESCRIBED: Mapping[type, Callable[[Any], Described]] = {
+    Tensor: _tensor,
+    Number: _number,
+    NoneValue: lambda value: ("none", None),
+    Sequence: _sequence,
+    DtypeValue: lambda value: ("dtype", NO_LITERAL if value.dtype is None else value.dtype),
+    DeviceValue: lambda value: ("host-device" if value.where == "host" else "device", NO_LITERAL),
+    Array: _other,
+    Dict: _other,
+    RuntimeObject: _other,
+}

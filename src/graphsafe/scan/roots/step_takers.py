@@ -1,0 +1,369 @@
+"""Functions that take a step: they call code, in this file or another, that replays a graph, trains, or runs a
+model."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from graphsafe.scan.domain.values import UNKNOWN, Instance, options
+from graphsafe.scan.execution.frame import Engine
+from graphsafe.scan.hazards.graph_syntax import is_replay, own_nodes
+from graphsafe.scan.hazards.replay_site import MEASURES
+from graphsafe.scan.sources.source import parse
+from graphsafe.scan.symbols.index import FileIndex, dotted
+from graphsafe.scan.symbols.project import Binding
+
+Strength = Literal["replays", "trains", "runs"]
+"""The certainty that a function takes a step, surest first. A function that only runs a model may do so a single time,
+or for an evaluation: it counts only if a loop calls it."""
+Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
+Parents = Mapping[ast.AST, ast.AST]
+
+_ORDER: tuple[Strength, ...] = ("replays", "trains", "runs")
+_MODEL = "model|net|network|unet|transformer|policy|actor|decoder|denoiser|denoise_fn|generator"
+_MODEL_CALL = re.compile(rf"(?:self\.)?(?:{_MODEL})(?:\.forward)?")
+_OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
+SEED = re.compile(rb"\.replay\(|\.backward\(|\.step\(|(?<![\w.])(?:self\.)?(?:%s)(?:\.forward)?\(" % _MODEL.encode())
+"Matches the text of a function that takes a step by itself."
+_SURE = b".replay(", b".backward("
+_DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.replay\(|\.backward\(", re.M)
+_CALLED_BY_OTHERS = frozenset((b"forward", b"main", b"__init__", b"backward", b"build"))
+"Names that prove nothing: many functions of each project have them, or their callers are no loops."
+_LOOPS = ast.For, ast.AsyncFor, ast.While
+_CALLS_BETWEEN = 2
+"Most files between a loop and the function that takes its step."
+
+
+@dataclass(frozen=True, slots=True)
+class StepNames:
+    """The names of functions that surely take a step, as other files may call them."""
+
+    functions: frozenset[bytes] = frozenset()
+    classes: frozenset[bytes] = frozenset()
+    "Names of classes whose instances are called."
+
+    def may_be_called_in(self, data: bytes) -> bool:
+        return any(b"." + name + b"(" in data for name in self.functions) or self.may_be_made_in(data)
+
+    def may_be_made_in(self, data: bytes) -> bool:
+        return any(name in data for name in self.classes)
+
+
+def takes_surely(data: bytes) -> bool:
+    """Return whether a text holds a replay or a backward pass."""
+    return any(word in data for word in _SURE)
+
+
+def step_names(texts: Iterable[bytes]) -> StepNames:
+    """Return the functions that replay or train by themselves or call such a function of their file, by text alone."""
+    functions: set[bytes] = set()
+    classes: set[bytes] = set()
+    for data in texts:
+        found = _taking(data)
+        classes.update(owner for owner, name in found if name == b"__call__" and owner)
+        functions.update(name for _, name in found if name != b"__call__")
+    named = {name for name in functions - _CALLED_BY_OTHERS if not MEASURES.search(name.decode())}
+    return StepNames(frozenset(named), frozenset(classes))
+
+
+def _taking(data: bytes) -> set[tuple[bytes, bytes]]:
+    """Return class and name of the functions of a text that take a step; the class is the last one above."""
+    found: set[tuple[bytes, bytes]] = set()
+    pattern = _DEFINED
+    while True:
+        before = len(found)
+        owner = name = b""
+        for match in pattern.finditer(data):
+            if match[1] == b"class":
+                owner, name = match[2], b""
+            elif match[1] == b"def":
+                name = match[2]
+            elif name:
+                found.add((owner, name))
+        if len(found) == before:
+            return found
+        names = b"|".join(sorted({name for _, name in found if name != b"__call__"}) or [b"replay"])
+        pattern = re.compile(rb"%s|[.\s(](?:%s)\(" % (_DEFINED.pattern, names), re.M)
+
+
+class StepTakers:
+    """Tells which functions of each file take a step."""
+
+    def __init__(self, engine: Engine, names: StepNames) -> None:
+        self.engine = engine
+        self.names = names
+        self._files: dict[tuple[str, int], FileTakers] = {}
+
+    def may_take_step(self, data: bytes) -> bool:
+        return SEED.search(data) is not None or self.names.may_be_called_in(data)
+
+    def of(self, file: FileIndex, between: int = _CALLS_BETWEEN) -> FileTakers:
+        """Return the functions of a file, if calls may lead through `between` other files at most."""
+        key = file.path, between
+        if key not in self._files:
+            self._files[key] = FileTakers(self, file, between)
+        return self._files[key]
+
+    def strength(self, ref: str, between: int) -> Strength | None:
+        """Return the way in which a function of another file takes a step, or None."""
+        path, _, name = ref.partition("::")
+        file = self.engine.project.files.index(path)
+        data = self.engine.project.files.data(path) if file is not None else None
+        if file is None or data is None or between < 0 or not self.may_take_step(data):
+            return None
+        return self.of(file, between).takes.get(name)
+
+
+class FileTakers:
+    """The calls in the functions of one file, as far as they take a step."""
+
+    def __init__(self, all_files: StepTakers, file: FileIndex, between: int) -> None:
+        self._all = all_files
+        self._engine = all_files.engine
+        self._file = file
+        self._between = between
+        source = self._engine.project.source(file.path)
+        self._texts = {
+            name: "\n".join(source.lines[facts.line - 1 : facts.end_line]).encode()
+            for name, facts in file.functions.items()
+        }
+        self._nodes: dict[str, Body] = {}
+        self._parents: dict[str, Parents] = {}
+        self._makes_callables = between > 0 and all_files.names.may_be_made_in(source.text.encode())
+        self.takes: dict[str, Strength] = {}
+        "Function -> the way in which it takes a step."
+        self._spread()
+
+    def is_read(self, name: str) -> bool:
+        """Return whether a function was read; no other function may take a step."""
+        return name in self._nodes
+
+    def node(self, name: str) -> Body:
+        """Return a function, or the module itself for an empty name."""
+        if name not in self._nodes:
+            node: Body | None = self._engine.project.function_node(f"{self._file.path}::{name}") if name else None
+            if not name:
+                node = parse(self._engine.project.source(self._file.path).text)
+            self._nodes[name] = node if node is not None else ast.Module([], [])
+        return self._nodes[name]
+
+    def parents(self, name: str) -> Parents:
+        if name not in self._parents:
+            self._parents[name] = {child: parent for parent, child in own_nodes(self.node(name))}
+        return self._parents[name]
+
+    def steps_in(self, name: str) -> Iterator[tuple[ast.Call, Strength, ast.stmt | None]]:
+        """Yield the calls in a function that take a step, how, and the innermost loop around each."""
+        parents = self.parents(name)
+        for call in [node for node in parents if isinstance(node, ast.Call)]:
+            strength = self._strength_of(call, name)
+            if strength is not None:
+                yield call, strength, _loop_around(call, parents)
+
+    def _spread(self) -> None:
+        """Find the functions that take a step themselves, then those that call such functions."""
+        others = rb"|".join(sorted({*self._all.names.functions, *self._inner_replays()} if self._between else ()))
+        elsewhere = re.compile(rb"\b(?:%s)\(" % others) if others else None
+        for name, text in self._texts.items():
+            calls_others = elsewhere is not None and elsewhere.search(text) is not None
+            if self._makes_callables or calls_others or SEED.search(text):
+                self._note(name)
+        known: dict[str, Strength] = {}
+        while known != self.takes:
+            known = dict(self.takes)
+            called = re.compile(rb"\b(?:%s)\(" % "|".join(sorted({name.rpartition(".")[2] for name in known})).encode())
+            for name, text in self._texts.items():
+                if known.get(name) != "replays" and known and called.search(text):
+                    self._note(name)
+
+    def _inner_replays(self) -> Iterator[bytes]:
+        """Yield the functions of the file that hold a replay, by the names under which their results may be called."""
+        for name, text in self._texts.items():
+            if b".replay(" in text and text.count(b"def ") > 1:
+                yield name.encode()
+
+    def _note(self, name: str) -> None:
+        """Note the way in which a function takes a step. A loop over batches takes many steps, so its caller takes
+        none."""
+        found = [strength for _, strength, loop in self.steps_in(name) if not _is_loop_of_steps(loop)]
+        if self._file.functions[name].captures:
+            # It warms up and captures what others replay.
+            found = [strength for strength in found if strength == "replays"]
+        if found:
+            self.takes[name] = min(found, key=_ORDER.index)
+
+    def _strength_of(self, call: ast.Call, around: str) -> Strength | None:
+        """Return the way in which a call takes a step, in itself or in the function of the project that it means."""
+        direct = _strength(call)
+        if direct is not None:
+            return direct
+        if isinstance(call.func, ast.Name) and self._is_returned_replay(call.func.id, around):
+            return "replays"
+        for ref in self._called(call, around):
+            path, _, name = ref.partition("::")
+            if path != self._file.path:
+                strength = self._all.strength(ref, self._between - 1)
+                # Another file may run such a model only once.
+                strength = None if strength == "runs" else strength
+            else:
+                strength = self.takes.get(name) if name != around else None
+            if strength is not None:
+                return strength
+        return None
+
+    # the meaning of calls
+
+    def _is_returned_replay(self, name: str, around: str) -> bool:
+        """Return whether a name holds a function that replays, as the function returns that has captured."""
+        for node in self.parents(around) if name not in self._file.functions else ():
+            call = node.value if isinstance(node, ast.Assign) else None
+            if not isinstance(node, ast.Assign) or not isinstance(call, ast.Call):
+                continue
+            if any(isinstance(target, ast.Name) and target.id == name for target in node.targets):
+                maker = self._engine.project.function_node(self._function_named(call.func) or "")
+                return maker is not None and _returns_replay(maker)
+        return False
+
+    def _called(self, call: ast.Call, around: str) -> list[str]:
+        """Return the functions of the project that a call may mean."""
+        function, project, path = call.func, self._engine.project, self._file.path
+        if isinstance(function, ast.Name):
+            if function.id in self._file.functions:
+                return [f"{path}::{function.id}"]
+            made = self._classes_of(function, around)
+            if made or not self._between:
+                return _methods(self._engine, made, "__call__")
+            binding = project.resolve(self._file, function.id) if function.id in self._file.imports else None
+            return [binding.ref] if binding is not None and binding.kind == "function" else []
+        if not isinstance(function, ast.Attribute) or dotted(function.value) is None:
+            return []
+        if not self._may_mean_step(function.attr):
+            return []
+        classes = self._classes_of(function.value, around)
+        found = _methods(self._engine, classes, function.attr)
+        if found:
+            return found
+        if classes:
+            return _methods(self._engine, self._classes_of(function, around), "__call__")
+        owners = [cls.methods[function.attr] for cls in self._file.classes.values() if function.attr in cls.methods]
+        return [f"{path}::{owners[0]}"] if len(owners) == 1 else []
+
+    def _may_mean_step(self, name: str) -> bool:
+        """Return whether a method of this name may take a step. It is asked first, since finding an attribute's values
+        takes time."""
+        return (
+            self._makes_callables
+            or (self._between > 0 and name.encode() in self._all.names.functions)
+            or any(known.rpartition(".")[2] == name for known in self.takes)
+            or any(known.endswith(".__call__") for known in self.takes)
+        )
+
+    def _classes_of(self, node: ast.expr, around: str) -> list[str]:
+        """Return the classes whose objects an expression may be."""
+        facts = self._file.functions.get(around)
+        if isinstance(node, ast.Name):
+            if node.id == "self" and facts is not None and facts.owner is not None:
+                return [f"{self._file.path}::{facts.owner}"]
+            return self._made_here(node.id, around)
+        if not isinstance(node, ast.Attribute):
+            return []
+        found: dict[str, None] = {}
+        for owner in self._classes_of(node.value, around):
+            value = self._engine.attributes.of_instance(Instance(owner), node.attr) or UNKNOWN
+            found.update((option.ref, None) for option in options(value) if type(option) is Instance)
+        return [*found]
+
+    def _made_here(self, name: str, around: str) -> list[str]:
+        """Return the classes of the objects that a function binds to a name, or that a parameter's annotation names."""
+        named = []
+        for node in self.parents(around):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                if any(isinstance(target, ast.Name) and target.id == name for target in node.targets):
+                    named.append(node.value.func)
+            elif isinstance(node, ast.arg) and node.arg == name and node.annotation is not None:
+                named.append(node.annotation)
+        return [ref for written in named if (ref := self._class_named(written)) is not None]
+
+    def _class_named(self, node: ast.expr) -> str | None:
+        binding = self._binding(node)
+        return binding.ref if binding is not None and binding.kind == "class" else None
+
+    def _function_named(self, node: ast.expr) -> str | None:
+        binding = self._binding(node)
+        return binding.ref if binding is not None and binding.kind == "function" else None
+
+    def _binding(self, node: ast.expr) -> Binding | None:
+        head, *rest = (dotted(node) or "").split(".")
+        binding = self._engine.project.resolve(self._file, head) if head else None
+        return self._engine.project.member(binding, rest) if binding is not None and rest else binding
+
+
+def _returns_replay(maker: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function returns a function of its own that replays a graph."""
+    returned = {
+        node.value.id
+        for _, node in own_nodes(maker)
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Name)
+    }
+    return any(
+        isinstance(inner, ast.FunctionDef) and inner.name in returned and any(map(is_replay, ast.walk(inner)))
+        for inner in ast.walk(maker)
+    )
+
+
+def _methods(engine: Engine, classes: Iterable[str], name: str) -> list[str]:
+    return [ref for cls in classes if (ref := engine.project.find_method(cls, name)) is not None]
+
+
+def _strength(call: ast.Call) -> Strength | None:
+    """Return the way in which a call itself takes a step."""
+    if is_replay(call):
+        return "replays"
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        if function.attr == "backward":
+            return "trains"
+        if function.attr == "step" and _OPTIMIZER.search(dotted(function.value) or ""):
+            return "trains"
+    return "runs" if _MODEL_CALL.fullmatch(dotted(function) or "") else None
+
+
+def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
+    """Return the innermost loop around a call; `for g in graphs: g.replay()` is one step."""
+    receiver = (dotted(call.func) or "").partition(".")[0]
+    child: ast.AST = call
+    while child in parents:
+        around = parents[child]
+        if isinstance(around, _LOOPS) and child is not getattr(around, "iter", None):
+            target = getattr(around, "target", None)
+            turned = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)} if target is not None else ()
+            if receiver not in turned:
+                return around
+        child = around
+    return None
+
+
+def _is_loop_of_steps(loop: ast.stmt | None) -> bool:
+    """Return whether a loop has many rounds, each a step; a few micro-batches or graphs together make one step."""
+    return loop is not None and not is_short(loop)
+
+
+_FEW = 16
+"A loop of at most this many rounds warms up."
+
+
+def is_short(loop: ast.stmt) -> bool:
+    """Return whether a loop has a few rounds, as a warm-up does: `for _ in range(3)`, `for n in (1, 2, 4)`."""
+    if not isinstance(loop, (ast.For, ast.AsyncFor)):
+        return False
+    if isinstance(loop.iter, (ast.Tuple, ast.List)):
+        return len(loop.iter.elts) <= _FEW
+    text = ast.unparse(loop.iter)
+    if MEASURES.search(text):
+        return True
+    rounds = re.fullmatch(r"range\((\d+)\)", text)
+    return rounds is not None and int(rounds[1]) <= _FEW

@@ -1,0 +1,245 @@
+"""Events of state that one step leaves to the next and a replay does not repeat.
+
+These are pure functions of the state log. Each event is on the line that writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from graphsafe.report.model import Confidence, Level
+from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.held import state_of
+from graphsafe.scan.domain.numbers import const_of
+from graphsafe.scan.domain.state_log import StateLog, Use, Write
+from graphsafe.scan.domain.values import (
+    Dict,
+    Instance,
+    NoneValue,
+    Number,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    as_tensor,
+    depends_on_step,
+    describe,
+    holds_device,
+    may_be_none,
+    options,
+)
+from graphsafe.scan.state import host_clock
+
+
+def events(log: StateLog) -> Iterator[tuple[Write, Event]]:
+    """Yield at most one event per place: the most precise of several causes, the most certain of several calls."""
+    lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
+    flow = StateFlow(log)
+    for writes in log.writes.values():
+        found: list[tuple[Write, Event]] = []
+        # A call that asks for more room says most about the line.
+        for write in [write for write in writes if write.grows] or writes:
+            event = (
+                growing(write, flow)
+                or lazy_init(write, log)
+                or cached(write)
+                or host_state(write, flow, log)
+                or (None if write.key in lazy and not write.reads_self else rebound(write, flow, log))
+            )
+            if event is not None:
+                found.append((write, event))
+        if found:
+            yield min(found, key=_rank)
+
+
+class StateFlow:
+    """The flow between attributes and globals: which are computed from which others, and where they are used."""
+
+    def __init__(self, log: StateLog) -> None:
+        self._uses: dict[str, list[Use]] = {}
+        for use in log.uses.values():
+            self._uses.setdefault(use.key, []).append(use)
+        self._fed: dict[str, set[str]] = {}
+        "Maps state to other state that is computed from it."
+        self.moved: set[str] = set()
+        "Attributes that steps bind to another tensor."
+        self.emptied: set[str] = set()
+        "Containers that steps replace by new ones."
+        for writes in log.writes.values():
+            for write in writes:
+                source = state_of(write.value)
+                if source is not None and source != write.key:
+                    self._fed.setdefault(source, set()).add(write.key)
+                if not (write.keyed or write.lazy) and as_tensor(write.value)[0] is not None:
+                    self.moved.add(write.key)
+                if not write.reads_self and any(type(option) in (Sequence, Dict) for option in options(write.value)):
+                    self.emptied.add(write.key)
+
+    def uses(self, key: str) -> Collection[Use]:
+        """Return the places where a number decides what the device does, directly or through other state."""
+        return [use for fed in self._reached(key) for use in self._uses.get(fed, ())]
+
+    def feeds_itself(self, write: Write) -> bool:
+        """Return whether the new value was computed from the old one, perhaps by way of other state."""
+        source = state_of(write.value)
+        return write.reads_self or write.augmented or (source is not None and source in self._reached(write.key))
+
+    def _reached(self, key: str) -> Collection[str]:
+        found = {key}
+        waiting = [key]
+        while waiting:
+            further = self._fed.get(waiting.pop(), set()) - found
+            found |= further
+            waiting += further
+        return sorted(found)
+
+
+_LEVELS = ("error", None, "warning", "note")
+
+
+def _rank(judged: tuple[Write, Event]) -> tuple[object, ...]:
+    event = judged[1]
+    level = _LEVELS.index(event.level)
+    return event.guard is not None, event.confidence == "possible", level, event.kind, event.how, repr(event)
+
+
+def growing(write: Write, flow: StateFlow) -> Event | None:
+    """Return the event of a tensor or list that grows step by step, or of a buffer replaced by a larger one."""
+    if not write.grows or not _has_tensor(write.value):
+        return None
+    # A list that is appended to may be emptied once per step.
+    appended = write.keyed and write.augmented and write.key in flow.emptied
+    return _event(write, "Alloc", "growing", "possible" if appended else _confidence(write.value))
+
+
+def lazy_init(write: Write, log: StateLog) -> Event | None:
+    """Return the event of a value that only the first step computes: a graph captured after a warm-up lacks it."""
+    if not write.lazy or not holds_anything(write.value) or write.key in log.inputs or _is_view(write.value):
+        return None
+    if depends_on_step(write.value):
+        # Steps more often fill a container anew than leave it as it was.
+        container = any(type(option) is Dict or _is_list(option) for option in options(write.value))
+        # An object may have used only the shapes of its arguments.
+        made = write.constructed or any(type(option) is Instance for option in options(write.value))
+        # An unknown call may return a kernel, or the name of one.
+        doubtful = made or container or not write.alone or type(write.value) is Unknown
+        confidence = "possible" if doubtful else _confidence(write.value)
+        return _event(write, "AttrWrite", "lazy-init", confidence)
+    if write.sources & log.inputs:
+        return _event(write, "AttrWrite", "lazy-init", _confidence(write.value), "warning")
+    if write.sources:
+        # It is computed from the module's own tensors, and stale only if code outside the step writes these later.
+        return _event(write, "AttrWrite", "lazy-init", "likely", "note")
+    return None
+
+
+def _is_view(value: Value) -> bool:
+    """Return whether a value is a view like `self.buffer[:n]`: nothing is computed, and it sees later writes to the
+    buffer."""
+    return all(type(option) is Tensor and option.attr is not None and not option.fresh for option in options(value))
+
+
+def holds_anything(value: Value) -> bool:
+    return any(type(option) in (Tensor, Instance, Sequence, Dict, Unknown) for option in options(value))
+
+
+def _is_list(value: Value) -> bool:
+    return isinstance(value, Sequence) and value.kind in ("list", "set")
+
+
+def cached(write: Write) -> Event | None:
+    """Return the event of a table of device tensors that is also emptied: nothing keeps an entry for a graph."""
+    if not write.lazy or not write.keyed or write.grows or not write.dropped:
+        return None
+    tensor, certain = as_tensor(write.value)
+    if tensor is None or tensor.where == "host" or not certain:
+        return None
+    return _event(write, "AttrWrite", "cached", _confidence(write.value))
+
+
+def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
+    """Return the event of a changing host number that decides what the device does: a graph keeps one value of it."""
+    if not _is_number(write.value) or write.borrowed or write.lazy or write.rare:
+        return None
+    if write.keyed and write.augmented and write.key in flow.emptied:
+        return None
+    uses = flow.uses(write.key)
+    if write.key.startswith(host_clock.KEY):
+        uses = [use for use in uses if use.kind != "branch"]
+    if not flow.feeds_itself(write):
+        before = log.used_before.get(write.place, ())
+        uses = [use for use in uses if use.place in before] if _is_cleared_flag(write) else []
+    if not uses:
+        return None
+    lines = ", ".join(str(line) for line in sorted({use.line for use in uses if use.path == write.path}))
+    kinds = sorted({use.kind for use in uses})
+    words = {"uses": lines or "in another file", "used_as": " and ".join(kinds)}
+    return _event(write, "AttrWrite", "host-state", "likely", None, **words)
+
+
+def _is_cleared_flag(write: Write) -> bool:
+    """Return whether a write is `self.first = False` after the constructor's True, outside any test of the flag
+    itself."""
+    return const_of(write.value) is False and const_of(write.before) is True
+
+
+def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
+    """Return the event of an attribute that gets a new tensor each step: the graph keeps the old one's address."""
+    if (write.keyed and not write.reads_self) or write.lazy or write.borrowed or write.rare:
+        return None
+    tensor, certain = _one_or_several(write.value)
+    if tensor is None or tensor.where == "host" or not certain:
+        return None
+    # The new tensor belongs to another attribute. If that attribute gets a new one as well, the two take turns.
+    if not tensor.fresh and (tensor.attr in (None, write.key) or tensor.attr not in flow.moved):
+        return None
+    before, _ = _one_or_several(write.before) if write.before is not None else (None, False)
+    if before is None and not write.reads_self:
+        return None
+    read_first = write.reads_self or write.place in log.read_before
+    # A step usually sets and resets an attribute that is None before it.
+    empty_before = write.before is not None and may_be_none(write.before) is not False
+    confidence: Confidence = "possible" if empty_before and not write.reads_self else _confidence(write.value)
+    return _event(write, "AttrWrite", "rebound", confidence, "error" if read_first else "warning")
+
+
+def _event(
+    write: Write, kind: str, how: str, confidence: Confidence, level: Level | None = None, **words: str
+) -> Event:
+    return Event(
+        kind,  # type: ignore[arg-type]
+        how,
+        write.span,
+        confidence,
+        write.guard,
+        level,
+        {"expr": write.text, "value": describe(write.value), "attribute": write.text, **words},
+        compile_test=write.compile_test,
+    )
+
+
+def _confidence(value: Value) -> Confidence:
+    tensor, certain = as_tensor(value)
+    if tensor is not None:
+        return "likely" if certain and tensor.certain else "possible"
+    return "likely" if type(value) is not Unknown or value.device else "possible"
+
+
+def _has_tensor(value: Value) -> bool:
+    tensor, _ = as_tensor(value)
+    return tensor is not None or (holds_device(value) and type(value) is not Unknown)
+
+
+def _one_or_several(value: Value) -> tuple[Tensor | None, bool]:
+    """Return the tensor that a value is, or that stands for all in a list of tensors."""
+    return as_tensor(value.elem if type(value) is Sequence and value.kind in ("list", "tuple") else value)
+
+
+def _is_number(value: Value) -> bool:
+    """Return whether a value is a number, perhaps None, or a list of numbers."""
+    if type(value) is Sequence:
+        return _is_number(value.elem)
+    if type(value) is Union:
+        return all(type(option) in (Number, NoneValue) for option in value.options)
+    return type(value) is Number or (type(value) is Unknown and value.state is not None and not value.device)

@@ -1,0 +1,39 @@
+"""Changes of containers and iterators that outlive a step."""
+
+from __future__ import annotations
+
+import ast
+
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.values import UNKNOWN, Dict, Sequence, Unknown, Value, of_elements
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.state.own_changes import own_change
+
+CHANGES = frozenset(
+    "append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate".split()
+)
+"Methods that change the elements of a container, or their order."
+
+
+def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str) -> None:
+    """Note that a method changes a list, deque or dict that outlives the step."""
+    if not frame.hot or container.held_by is None or name not in CHANGES or not isinstance(node.func, ast.Attribute):
+        return
+    elem = container.elem
+    if type(elem) is Unknown:
+        elem = replace(elem, state=container.held_by)
+    # A container that the step empties holds only elements from this step.
+    value = of_elements("list", UNKNOWN) if name == "clear" else elem
+    text = ast.unparse(node.func.value)
+    frame.engine.note(own_change(frame, node, container.held_by, text, value, reads_self=name != "clear"))
+
+
+def advanced(frame: Frame, node: ast.Call, iterator: Value) -> None:
+    """Emit `next(self.rates)`: a replay takes no further element, whatever the elements are."""
+    if type(iterator) is not Sequence or iterator.kind != "iterator" or iterator.held_by is None or not node.args:
+        return
+    text = ast.unparse(node.args[0])
+    frame.emit("AttrWrite", "host-state", node, attribute=text, value="the next element of an iterator")
+
+
+__all__ = ["advanced", "changed"]

@@ -1,0 +1,222 @@
+"""Values that are filled once: the first step makes them, and later ones find them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from functools import partial
+
+from graphsafe.scan.domain.values import Instance, RuntimeObject, as_tensor, depends_on_step
+from graphsafe.scan.execution.frame import Frame, LazyTest
+from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.state import first_step
+from graphsafe.scan.state.provenance import CONSTRUCTORS, bound_to, identified_by
+from graphsafe.scan.symbols.index import dotted, statements_within
+
+
+def first_step_only(frame: Frame) -> bool:
+    """Return whether the current line runs only if a value is missing that outlives the step."""
+    return any(
+        "." in target or target in frame.globals or target not in frame.env
+        for target in map(partial(_missing, frame), frame.lazy)
+        if " " not in target
+    )
+
+
+def _missing(frame: Frame, test: LazyTest) -> str:
+    """Return the state that a test finds missing: `self.plan`, also if it asks for `plan` after `plan = self.plan`.
+
+    After `plan = self.plans.get(key)` the state is the table.
+    """
+    if not test.target.isidentifier():
+        return test.target
+    bound = bound_to(frame, test)
+    if bound is None:
+        return test.target
+    if isinstance(bound, ast.Attribute):
+        return dotted(bound) or test.target
+    return first_step.attribute_asked(bound) or first_step.table_of(bound) or test.target
+
+
+def is_filled_here(frame: Frame) -> bool:
+    """Return whether the current line runs only where an attribute is missing, or not ready, that is then filled."""
+    return any(test.alone and _is_filled(frame, test) for test in frame.lazy)
+
+
+def _is_filled(frame: Frame, test: LazyTest) -> bool:
+    if _fills_table(frame, test):
+        return True
+    missing = _missing(frame, test)
+    if missing in frame.globals:
+        return _is_filled_global(frame, test, missing)
+    if missing != "*" and not missing.startswith("self."):
+        return _is_filled_in_module(frame, test, missing)
+    if frame.node is None:
+        return False
+    asked, assigned, called = _follows(frame.node, test.line)
+    wanted = {text for text in asked if first_step.READY_FLAG.search(text)} if missing == "*" else {missing}
+    here = {*called, frame.function.rpartition(".")[2], *CONSTRUCTORS}
+    for target in wanted:
+        name = _read_by_property(frame, target.removeprefix("self."))
+        writers = _writers(frame, name)
+        once = writers <= here or _is_advanced(frame, name, writers)
+        if once and (not {target, f"self.{name}"}.isdisjoint(assigned) or not writers.isdisjoint(called)):
+            return True
+    return False
+
+
+def _read_by_property(frame: Frame, name: str) -> str:
+    """Return the attribute behind a property: `_turn`, if `turn` only returns `self._turn`."""
+    method = frame.project.find_method(frame.owner, name) if frame.owner is not None else None
+    node = frame.project.function_node(method) if method is not None else None
+    last = node.body[-1] if node is not None and "property" in map(dotted, node.decorator_list) else None
+    kept = dotted(last.value) if isinstance(last, ast.Return) and last.value is not None else None
+    return kept.removeprefix("self.") if kept is not None and kept.startswith("self.") else name
+
+
+def _is_advanced(frame: Frame, name: str, writers: set[str]) -> bool:
+    """Return whether an attribute is a position that steps advance: `self._turn += 1`.
+
+    The first step of a series computes the start. Code that starts another series sets it to None.
+    """
+    methods = (frame.project.find_method(frame.owner, writer) for writer in sorted(writers)) if frame.owner else ()
+    nodes = filter(None, (frame.project.function_node(method) for method in methods if method is not None))
+    return any(
+        isinstance(inner, ast.AugAssign) and isinstance(inner.op, ast.Add) and dotted(inner.target) == f"self.{name}"
+        for node in nodes
+        for inner in statements_within(node)
+    )
+
+
+def _is_filled_global(frame: Frame, test: LazyTest, name: str) -> bool:
+    """Return whether a function fills a global that the rest of the file only drops: `if plan is None: plan = …`."""
+    if frame.node is None:
+        return False
+    stores = [n for n in ast.walk(frame.node) if isinstance(n, ast.Name) and n.id == name and _is_stored(n)]
+    put = re.compile(rf"^[ \t]+(?:\w+ = )*{name} = (?:\w+ = )*(?!None\b|\w+ = )", re.M)
+    return any(store.lineno > test.line for store in stores) and (
+        len(frame.project.files.search(frame.path, put)) <= len(stores)
+    )
+
+
+def _is_filled_in_module(frame: Frame, test: LazyTest, missing: str) -> bool:
+    """Return whether `if layer.scale is None: layer.scale = …` is the only code of the file that assigns the
+    attribute."""
+    owner, _, name = missing.rpartition(".")
+    holder = frame.env.get(owner)
+    is_module = (type(holder) is RuntimeObject and holder.kind == "module") or (
+        type(holder) is Instance and frame.attributes.is_module(holder.ref)
+    )
+    if not is_module or frame.node is None or missing not in _follows(frame.node, test.line)[1]:
+        return False
+    here = sum(isinstance(n, ast.Attribute) and n.attr == name and _is_stored(n) for n in ast.walk(frame.node))
+    return len(frame.project.files.search(frame.path, re.compile(rf"\.{name}\b\s*[-+*/]?=(?!=)"))) == here
+
+
+def _is_stored(node: ast.Attribute | ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def turned_off(frame: Frame, test: ast.If) -> str | None:
+    """Return the flag of this object that a step asks and turns off, if only constructors turn it on."""
+    flag = first_step.turned_off(test)
+    if flag is None or not flag.startswith("self."):
+        return None
+    here = {frame.function.rpartition(".")[2], *CONSTRUCTORS}
+    return flag if _writers(frame, flag.removeprefix("self.")) <= here else None
+
+
+def _fills_table(frame: Frame, test: LazyTest) -> bool:
+    """Return whether a test asks for an entry of a table that is put there afterwards, under a key that all steps
+    share."""
+    if frame.node is None:
+        return False
+    bound = bound_to(frame, test) if "." not in test.target else None
+    table = test.target if bound is None else first_step.table_of(bound)
+    if table is None or ("." not in table and table in frame.env and table not in frame.globals):
+        return False
+    keys = [key for held, line, key in _entries(frame.node) if held == table and line > test.line]
+    return bool(keys) and not any(_is_of_a_step(frame, key) for key in keys)
+
+
+def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:
+    """Return whether a key such as `id(x)` stands for an object that each step may make anew."""
+    for identified in identified_by(frame, key):
+        root = (dotted(identified) or "").partition(".")[0]
+        value = frame.evaluate_quietly(identified) if root in frame.env else None
+        if value is None or as_tensor(value)[0] is not None or depends_on_step(value):
+            return True
+    return False
+
+
+def is_own_entry(frame: Frame, node: ast.expr) -> bool:
+    """Return whether an expression is `self.tables[key]` in a function that fills this table, so that it made the
+    entry."""
+    if frame.node is None:
+        return False
+    table = first_step.table_of(node)
+    return table is not None and any(filled == table for filled, _, _ in _entries(frame.node))
+
+
+@memoize_on_node
+def _entries(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[tuple[str, int, ast.expr]]:
+    """Return the entries that a function puts into tables and sets, as table, line and key."""
+    found = []
+    for inner in statements_within(function):
+        for target in inner.targets if isinstance(inner, ast.Assign) else ():
+            if isinstance(target, ast.Subscript) and (table := dotted(target.value)) is not None:
+                found.append((table, target.lineno, target.slice))
+        call = inner.value if isinstance(inner, ast.Expr) else None
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "add"
+            and call.args
+        ):
+            found.append((dotted(call.func.value) or "", call.lineno, call.args[0]))
+    return found
+
+
+def _writers(frame: Frame, attribute: str) -> set[str]:
+    """Return the methods that assign an attribute of the frame's own class, those that reset it included."""
+    if frame.owner is None:
+        return set()
+    known = (frame.project.class_facts(base) for base in frame.project.mro(frame.owner) if "::" in base)
+    return {method for facts in known if facts is not None for method in facts.writers.get(attribute, ())}
+
+
+@memoize_on_node
+def _follows(function: ast.AST, line: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the attributes that the `if` on a line asks for, those its branches assign, and the methods they call.
+
+    If its own branch leaves the function, the code after it is the other branch.
+    """
+    test = next((node for node in ast.walk(function) if isinstance(node, ast.If) and node.lineno == line), None)
+    if test is None:
+        return frozenset(), frozenset(), frozenset()
+    asked = {dotted(node) or "" for node in ast.walk(test.test) if isinstance(node, ast.Attribute)}
+    leaves = isinstance(test.body[-1], ast.Return)
+    within = [node for node in ast.walk(function if leaves else test) if getattr(node, "lineno", 0) >= line]
+    assigned = {dotted(n) or "" for n in within if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    called: set[str] = set()
+    for node in within:
+        if isinstance(node, ast.Call):
+            owner, _, name = (dotted(node.func) or "").rpartition(".")
+            if name in ("register_buffer", "setattr") and (key := _constant_key(node)) is not None:
+                assigned.add(f"self.{key}")
+            elif owner == "self":
+                called.add(name)
+            elif name.endswith("_"):
+                # The flag may be a buffer: `self.ready.data.fill_(True)`.
+                assigned.add(owner.removesuffix(".data"))
+    return frozenset(asked), frozenset(assigned), frozenset(called)
+
+
+def _constant_key(call: ast.Call) -> str | None:
+    """Return the name in `self.register_buffer("name", …)` or `setattr(self, "name", …)`."""
+    names = [argument.value for argument in call.args[:2] if isinstance(argument, ast.Constant)]
+    return next((name for name in names if isinstance(name, str)), None)
+
+
+__all__ = ["first_step_only", "is_filled_here", "is_own_entry", "turned_off"]

@@ -1,0 +1,163 @@
+"""Tests that only a first step passes: code after them makes a missing value, or enlarges a buffer that is too
+small."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.symbols.index import dotted
+
+FIRST_STEP = "a test that only a first step passes"
+READY_FLAG = re.compile(
+    r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
+)
+_FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
+
+
+@memoize_on_node
+def lazy_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
+    """Return the values that are missing when a branch runs: `self.plan` after `if self.plan is None`, `*` after a
+    ready flag."""
+    return tuple(_lazy(test, branch))
+
+
+def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = test.operand
+        if branch and isinstance(inner, (ast.Attribute, ast.Name)):
+            yield "*" if _says_ready(inner) else dotted(inner) or ""
+        else:
+            yield from _lazy(inner, not branch)
+    elif isinstance(test, ast.BoolOp):
+        for value in test.values if branch or isinstance(test.op, ast.Or) else ():
+            yield from _lazy(value, branch)
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+        yield from _lazy_comparison(test, branch)
+    elif isinstance(test, ast.NamedExpr) and not branch:
+        yield _kept_in_name(test) or ""
+    elif isinstance(test, ast.Call) and dotted(test.func) == "hasattr" and not branch:
+        yield attribute_asked(test) or ""
+    elif isinstance(test, (ast.Attribute, ast.Name)) and _says_first_run(test, branch):
+        yield "*"
+
+
+def _lazy_comparison(test: ast.Compare, branch: bool) -> Iterator[str]:
+    """Yield the missing values: `self.plan is None`, `(plan := self.plans.get(key)) is None`, `key not in
+    self.plans`."""
+    op, right = test.ops[0], test.comparators[0]
+    is_none = isinstance(right, ast.Constant) and right.value is None
+    if is_none and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
+        if isinstance(op, (ast.Is, ast.Eq)) is branch:
+            yield _kept_in_name(test.left) or dotted(test.left) or attribute_asked(test.left) or ""
+    elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(op, ast.NotIn) is branch:
+        yield dotted(right) or ""
+
+
+def _says_first_run(flag: ast.Attribute | ast.Name, branch: bool) -> bool:
+    """Return whether a flag says that the first step runs: `if self.first:`, or the code after `if self.ready:
+    return`."""
+    return _FIRST_FLAG.search(dotted(flag) or "") is not None if branch else _says_ready(flag)
+
+
+def _kept_in_name(node: ast.expr) -> str | None:
+    """Return `self.plans` of `(plan := self.plans.get(key))`."""
+    return table_of(node.value) if isinstance(node, ast.NamedExpr) else None
+
+
+def table_of(node: ast.expr) -> str | None:
+    """Return the table in which an expression looks an entry up: `self.tables[key]`, `self.tables.get(key)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        return dotted(node.func.value)
+    return dotted(node.value) if isinstance(node, ast.Subscript) else None
+
+
+def _says_ready(node: ast.expr) -> bool:
+    text = dotted(node) or ""
+    return READY_FLAG.search(text) is not None and not re.search(r"(^|[._])(is_)?first", text)
+
+
+def attribute_asked(node: ast.expr) -> str | None:
+    """Return `self.x` of `hasattr(self, "x")` and `getattr(self, "x", None)`."""
+    if isinstance(node, ast.Call) and len(node.args) >= 2 and isinstance(node.args[1], ast.Constant):
+        owner = dotted(node.args[0])
+        return f"{owner}.{node.args[1].value!s}" if owner else None
+    return None
+
+
+@memoize_on_node
+def turned_off(test: ast.If) -> str | None:
+    """Return `self.fresh` of `if self.fresh: …; self.fresh = False`."""
+    flag = dotted(test.test) if isinstance(test.test, ast.Attribute) else None
+    off = (statement.targets for statement in test.body if isinstance(statement, ast.Assign) and _is_false(statement))
+    return flag if flag is not None and any(flag in map(dotted, targets) for targets in off) else None
+
+
+def _is_false(assignment: ast.Assign) -> bool:
+    return isinstance(assignment.value, ast.Constant) and not assignment.value.value
+
+
+@memoize_on_node
+def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
+    """Return the buffers that are too small when a branch runs: `self.buf` after `if self.buf.numel() < n`."""
+    if isinstance(test, ast.BoolOp) and branch:
+        return tuple(text for value in test.values for text in size_tests(value, branch))
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not branch:
+        return ()
+    op = test.ops[0]
+    if isinstance(op, (ast.Lt, ast.LtE)):
+        side = test.left
+    elif isinstance(op, (ast.Gt, ast.GtE)):
+        side = test.comparators[0]
+    else:
+        return ()
+    found = []
+    for inner in ast.walk(side):
+        if isinstance(inner, ast.Attribute) and inner.attr in ("numel", "shape", "size", "nelement"):
+            text = dotted(inner.value)
+            if text is not None and "." in text:
+                found.append(text)
+    while isinstance(side, ast.Subscript):
+        side = side.value
+    if not found and isinstance(side, ast.Attribute) and (owner := dotted(side.value)) is not None:
+        # `if length > self.cached:`, `if height > self.sizes[0]:`: by its own numbers, the object's buffers are too
+        # small.
+        found.append(f"{owner}.*")
+    return tuple(found)
+
+
+def too_small(frame: Frame, text: str) -> bool:
+    sizes = (f"size of {text}", f"size of {text.rpartition('.')[0]}.*")
+    return any(test.target in sizes for test in frame.lazy)
+
+
+_MISSING_ERRORS = ("AttributeError", "KeyError", "IndexError", "LookupError")
+
+
+def missing_when_raised(attempt: ast.Try, handler: ast.ExceptHandler) -> tuple[str, ...]:
+    """Return the values that were missing when `except AttributeError` is reached: `self.plan` after `return
+    self.plan`."""
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    if not all(node is not None and dotted(node) in _MISSING_ERRORS for node in caught) or len(attempt.body) != 1:
+        return ()
+    value = getattr(attempt.body[0], "value", None)
+    looked_up = (
+        [inner for inner in ast.walk(value) if isinstance(inner, (ast.Attribute, ast.Subscript))] if value else []
+    )
+    return tuple(dict.fromkeys(filter(None, map(dotted, looked_up))))
+
+
+@memoize_on_node
+def returned_if_there(test: ast.If) -> tuple[str, ...]:
+    """Return the value and the flag of `if self.is_updated.get(n): return self.keys[n]`, if one object holds both."""
+    last, asked = test.body[-1], test.test
+    if isinstance(asked, ast.Call) and isinstance(asked.func, ast.Attribute) and asked.func.attr == "get":
+        asked = asked.func.value
+    flag = dotted(asked)
+    kept = dotted(last.value) if isinstance(last, ast.Return) and last.value is not None else None
+    if flag is None or kept is None or "." not in kept or kept == flag:
+        return ()
+    return (kept, flag) if kept.rpartition(".")[0] == flag.rpartition(".")[0] else ()

@@ -1,0 +1,25 @@
+"""Clocks, whose values differ at each call: state of the host that no line writes."""
+
+from __future__ import annotations
+
+import ast
+
+from graphsafe.scan.domain.values import Number
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.state.own_changes import own_change
+
+KEY = "clock"
+
+
+def read(frame: Frame, node: ast.Call) -> Number:
+    """Return the number of a clock, marked as state. Its uses are noted, since most clocks only time the step."""
+    # The line is counted from the function's first one, so that it stays the same when lines above move.
+    line = node.lineno - (frame.node.lineno if frame.node is not None else 0)
+    value = Number(type="float", state=f"{KEY}::{frame.ref}:{line}:{node.col_offset}")
+    if frame.hot:
+        assert value.state is not None
+        frame.engine.note(own_change(frame, node, value.state, ast.unparse(node), value, keyed=False))
+    return value
+
+
+__all__ = ["KEY", "read"]

@@ -1,0 +1,232 @@
+"""The origin of values that are assigned to state, as far as the function shows it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+
+from graphsafe.scan.domain.summary import StepInput
+from graphsafe.scan.domain.values import as_tensor
+from graphsafe.scan.execution.frame import Frame, LazyTest
+from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.state import first_step
+from graphsafe.scan.symbols.index import dotted, statements_within
+
+CAPACITY = "capacity of "
+CONSTRUCTORS = ("__init__", "__post_init__", "__new__", "setup")
+FORM = frozenset("shape device dtype ndim size numel dim stride".split())
+
+
+def bound_expression(frame: Frame, node: object) -> ast.expr | None:
+    """Return the expression of a value; for a local name, the last one that it was assigned."""
+    if not isinstance(node, ast.expr):
+        return None
+    if not isinstance(node, ast.Name) or frame.node is None:
+        return node
+    assigned = _assignments(frame.node).get(node.id)
+    if assigned is None:
+        return node
+    bound = [inner for inner in assigned if inner.lineno < node.lineno]
+    return max(bound, key=lambda inner: inner.lineno).value if bound else node
+
+
+@memoize_on_node
+def _assignments(
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+) -> Mapping[str, Sequence[ast.Assign | ast.AnnAssign]]:
+    """Return the assignments to each local name."""
+    found: dict[str, list[ast.Assign | ast.AnnAssign]] = {}
+    for inner in statements_within(function):
+        targets = inner.targets if isinstance(inner, ast.Assign) else []
+        if isinstance(inner, ast.AnnAssign) and inner.value is not None:
+            targets = [inner.target]
+        for target in targets:
+            if isinstance(target, ast.Name):
+                found.setdefault(target.id, []).append(inner)  # type: ignore[arg-type]
+    return found
+
+
+def identifies_object(frame: Frame, key: ast.expr) -> bool:
+    """Return whether a key stands for one object, not for its value: `id(weight)`, `(weight.data_ptr(),
+    weight.dtype)`."""
+    return next(identified_by(frame, key), None) is not None
+
+
+def identified_by(frame: Frame, key: ast.expr) -> Iterator[ast.expr]:
+    """Yield the objects that such a key stands for."""
+    made = bound_expression(frame, key)
+    for inner in ast.walk(made) if made is not None else ():
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "data_ptr":
+            yield inner.func.value
+        elif isinstance(inner, ast.Call) and dotted(inner.func) == "id" and inner.args:
+            yield inner.args[0]
+
+
+def is_born_here(frame: Frame, text: str) -> bool:
+    """Return whether `output.value` is no state but a result, because a call in this function has just returned
+    `output`."""
+    root = text.partition(".")[0]
+    if root not in frame.env or frame.node is None:
+        return False
+    name = ast.Name(root, ast.Load())
+    name.lineno = frame.node.end_lineno or frame.node.lineno
+    return isinstance(bound_expression(frame, name), ast.Call)
+
+
+def is_put_back(frame: Frame, text: str) -> bool:
+    """Return whether a function leaves an attribute as it was: `old = self.scale; try: … finally: self.scale = old`."""
+    return frame.node is not None and text in _put_back(frame.node)
+
+
+@memoize_on_node
+def _put_back(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
+    ends = [part for node in ast.walk(function) if isinstance(node, ast.Try) for part in node.finalbody]
+    stores = [node for part in ends for node in ast.walk(part) if isinstance(node, ast.Assign)]
+    assigned = _assignments(function) if stores else {}
+    found = set()
+    for store in stores:
+        bound = assigned.get(store.value.id, ()) if isinstance(store.value, ast.Name) else ()
+        before = {dotted(old.value) for old in bound if old.value is not None}
+        found |= before.intersection(map(dotted, store.targets))
+    return frozenset(filter(None, found))
+
+
+def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
+    """Return whether a write stands under a test that finds its target missing.
+
+    `item` is put into a container: `if table is None: table = make(); self.tables[n] = table` is lazy as well.
+    """
+    base = text.partition("[")[0]
+    owner, _, name = base.rpartition(".")
+    for test in frame.lazy:
+        if test.target in (text, base, "*") or base.startswith(f"{test.target}."):
+            return True
+        if "." in test.target:
+            continue
+        if isinstance(item, ast.Name) and test.target == item.id:
+            return True
+        bound = bound_to(frame, test)
+        if owner and bound is not None and name in ast.unparse(bound):
+            return True
+    return False
+
+
+def is_made_along(frame: Frame, text: str) -> bool:
+    """Return whether a write stands under a test that another attribute of the same object is missing."""
+    owner = text.partition("[")[0].rpartition(".")[0]
+    return bool(owner) and any(
+        test.target.rpartition(".")[0] == owner
+        or ("." not in test.target and (bound := bound_to(frame, test)) is not None and _looked_up(bound, owner))
+        for test in frame.lazy
+    )
+
+
+def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
+    """Return the expression that a tested local name was bound to: `ready = hasattr(self, "table") and …`."""
+    name = ast.Name(test.target, ast.Load())
+    name.lineno = test.line
+    bound = bound_expression(frame, name)
+    return None if bound is name else bound
+
+
+def _looked_up(node: ast.expr, owner: str) -> bool:
+    """Return whether an expression looks up an entry in a table of `owner`: `self.tables[key]`,
+    `self.tables.get(key)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        node = node.func.value
+    elif isinstance(node, ast.Subscript):
+        node = node.value
+    return isinstance(node, ast.Attribute) and ast.unparse(node.value) == owner
+
+
+@memoize_on_node
+def has_alternative(test: ast.expr) -> bool:
+    """Return whether a value is made for another reason as well: `self.plan is None or self.size != n`."""
+    return any(
+        isinstance(part.op, ast.Or)
+        and not all(first_step.lazy_tests(one, True) or _asks_place(one) for one in part.values)
+        for part in _choices(test)
+    )
+
+
+def _choices(test: ast.expr) -> Iterator[ast.BoolOp]:
+    if isinstance(test, ast.UnaryOp):
+        yield from _choices(test.operand)
+    elif isinstance(test, ast.BoolOp):
+        yield test
+        for value in test.values:
+            yield from _choices(value)
+
+
+def _asks_place(test: ast.expr) -> bool:
+    """Return whether a test compares devices or dtypes: only a first step passes it, since all steps run on one
+    device."""
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
+        and any(isinstance(side, ast.Attribute) and side.attr in ("device", "dtype") for side in ast.walk(test))
+    )
+
+
+@memoize_on_node
+def capacity_tests(test: ast.expr) -> tuple[str, ...]:
+    """Return the attributes that a condition compares, as code does before it makes a value of another size."""
+    return tuple(
+        f"{CAPACITY}{text}"
+        for part in (test.values if isinstance(test, ast.BoolOp) else [test])
+        if isinstance(part, ast.Compare)
+        for side in (part.left, *part.comparators)
+        if isinstance(side, (ast.Attribute, ast.Subscript)) and "." in (text := dotted(side) or "")
+    )
+
+
+def is_rare(frame: Frame) -> bool:
+    """Return whether the current line is after such a condition, so that most steps do not reach it."""
+    return any(test.target.startswith(CAPACITY) for test in frame.lazy)
+
+
+def sources(frame: Frame, node: ast.expr | None) -> frozenset[str]:
+    """Return the attributes whose tensors an expression reads."""
+
+    found = set()
+    for inner in _read_for_values(node) if node is not None else ():
+        if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
+            tensor, _ = as_tensor(frame.evaluate_quietly(inner))
+            if tensor is not None and tensor.attr is not None:
+                found.add(tensor.attr)
+    if found and frame.depth == 0 and frame.node is not None and _takes_nothing(frame.node):
+        # A step without parameters gets its inputs through the attributes that it reads.
+        for attribute in sorted(found):
+            frame.engine.note(StepInput(attribute))
+    return frozenset(found)
+
+
+def _read_for_values(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of an expression, without tensors of which only the form is read: `x` in `x.shape[0]`."""
+    if isinstance(node, ast.Attribute) and node.attr in FORM:
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _read_for_values(child)
+
+
+def _takes_nothing(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    given = function.args
+    return len(given.posonlyargs) + len(given.args) <= 1 and not (given.vararg or given.kwarg or given.kwonlyargs)
+
+
+__all__ = [
+    "CONSTRUCTORS",
+    "bound_expression",
+    "bound_to",
+    "capacity_tests",
+    "has_alternative",
+    "identified_by",
+    "identifies_object",
+    "is_born_here",
+    "is_lazy",
+    "is_made_along",
+    "is_put_back",
+    "is_rare",
+    "sources",
+]

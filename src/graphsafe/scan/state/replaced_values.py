@@ -1,0 +1,141 @@
+"""New values of state, compared with the ones that they replace."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
+from graphsafe.scan.state import first_step
+from graphsafe.scan.state.provenance import bound_expression
+from graphsafe.scan.symbols.index import dotted
+
+CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double int long view reshape".split())
+JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
+
+
+@memoize_on_node
+def mentions(node: ast.expr, text: str) -> bool:
+    """Return whether an expression reads the attribute or element that the code calls `text`."""
+    kinds = (ast.Name,) if text.isidentifier() else (ast.Attribute, ast.Subscript)
+    return any(isinstance(inner, kinds) and source_text(inner) == text for inner in ast.walk(node))
+
+
+def reads_old(frame: Frame, node: ast.expr, text: str) -> bool:
+    """Return whether an expression is computed from the value it replaces, by name, by a lookup or through a local
+    name."""
+    return any(mentions(part, text) or _looks_up(part, text) for part in _with_locals(frame, node))
+
+
+def _with_locals(frame: Frame, node: ast.expr) -> Iterator[ast.expr]:
+    """Yield an expression, and those that the local names in it were bound to."""
+    yield node
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+            bound = bound_expression(frame, inner)
+            if bound is not None and bound is not inner:
+                yield bound
+
+
+@memoize_on_node
+def _looks_up(node: ast.expr, text: str) -> bool:
+    """Return whether an expression has `table.get(key)` in it, where `text` is `table[key]`."""
+    return any(
+        isinstance(inner, ast.Call)
+        and isinstance(inner.func, ast.Attribute)
+        and inner.func.attr == "get"
+        and bool(inner.args)
+        and f"{source_text(inner.func.value)}[{source_text(inner.args[0])}]" == text
+        for inner in ast.walk(node)
+    )
+
+
+def keeps_what_is_there(node: ast.expr | None, text: str) -> bool:
+    """Return whether an expression keeps the old value: `self.scale if self.scale is not None else …`, `self.scale or
+    …`."""
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+        return source_text(node.values[0]) == text
+    if not isinstance(node, ast.IfExp):
+        return False
+    return any(
+        source_text(kept) == text and text in first_step.lazy_tests(node.test, branch)
+        for kept, branch in ((node.body, False), (node.orelse, True))
+    )
+
+
+def keeps_largest(node: ast.expr | None, text: str) -> bool:
+    """Return whether an expression is one like `max(n, self.limit)`: after a test of the limit, most steps change
+    nothing."""
+    return node is not None and any(
+        isinstance(inner, ast.Call) and dotted(inner.func) == "max" and mentions(inner, text)
+        for inner in ast.walk(node)
+    )
+
+
+def reads_by_name(node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
+    """Return whether an expression has `getattr(owner, name)` in it."""
+    wanted = source_text(owner), source_text(name)
+    return any(
+        isinstance(inner, ast.Call)
+        and dotted(inner.func) == "getattr"
+        and len(inner.args) > 1
+        and (source_text(inner.args[0]), source_text(inner.args[1])) == wanted
+        for inner in ast.walk(node)
+    )
+
+
+def grows(frame: Frame, node: ast.expr | None, text: str) -> bool:
+    """Return whether the new value holds all of the old one and more, as in `torch.cat([self.kv, k])`."""
+    if isinstance(node, ast.IfExp):
+        return grows(frame, node.body, text) or grows(frame, node.orelse, text)
+    if not isinstance(node, ast.Call) or (dotted(node.func) or "").rpartition(".")[2] not in JOINING:
+        return False
+    return any(_is_old(frame, part, text) for argument in node.args for part in _parts_of(argument))
+
+
+def _parts_of(node: ast.expr) -> Sequence[ast.expr]:
+    return node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
+
+
+def _is_old(frame: Frame, node: ast.expr, text: str) -> bool:
+    bound = bound_expression(frame, node)
+    return source_text(node) == text or (bound is not None and (source_text(bound) == text or _looks_up(bound, text)))
+
+
+def puts_back(node: ast.expr | None, text: str) -> bool:
+    """Return whether an attribute gets back what was read from it: `was = self.mode; …; self.mode = was`."""
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(isinstance(part, ast.Attribute) and dotted(part) == text for part in parts)
+
+
+def constructs(node: ast.expr | None) -> bool:
+    """Return whether an expression makes an object: `Kernel(x, y)`, which may use only the shapes of its arguments."""
+    name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    return name[:1].isupper()
+
+
+def converts(node: ast.expr | None, text: str) -> bool:
+    """Return whether an expression only converts: `self.sinks.to(dtype)`, also of each element. Later steps change
+    nothing."""
+    if isinstance(node, ast.ListComp):
+        loop = node.generators[0]
+        return source_text(loop.iter) == text and converts(node.elt, source_text(loop.target))
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in CONVERSIONS
+        and source_text(node.func.value) == text
+    )
+
+
+__all__ = [
+    "constructs",
+    "converts",
+    "grows",
+    "keeps_largest",
+    "keeps_what_is_there",
+    "puts_back",
+    "reads_by_name",
+    "reads_old",
+]

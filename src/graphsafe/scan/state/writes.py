@@ -1,0 +1,183 @@
+"""Writes of a step to state that outlives it: attributes, globals, and elements of their containers."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from graphsafe.scan.domain.events import span_of
+from graphsafe.scan.domain.held import entry
+from graphsafe.scan.domain.numbers import const_of
+from graphsafe.scan.domain.state_log import Write
+from graphsafe.scan.domain.values import Dict, Instance, Sequence, Value, as_tensor, named, options
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.state import first_step
+from graphsafe.scan.state.cached_entries import may_drop_entries
+from graphsafe.scan.state.provenance import (
+    bound_expression,
+    identifies_object,
+    is_born_here,
+    is_lazy,
+    is_made_along,
+    is_put_back,
+    is_rare,
+    sources,
+)
+from graphsafe.scan.state.replaced_values import (
+    constructs,
+    converts,
+    grows,
+    keeps_largest,
+    keeps_what_is_there,
+    puts_back,
+    reads_by_name,
+    reads_old,
+)
+from graphsafe.scan.symbols.index import dotted
+
+
+def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
+    """Note `setattr(owner, name, value)`; `name` is None where it is chosen as the code runs."""
+    holder, _, written = node.args
+    for option in options(owner):
+        if type(option) is not Instance:
+            continue
+        if name is not None and not frame.hot:
+            frame.attributes.record(option.ref, name, value)
+        elif name is not None:
+            write_attribute(frame, option, name, dotted(holder) or "…", value, node, written)
+        elif frame.hot and reads_by_name(written, holder, node.args[1]):
+            # The attribute held such a value before, whatever its name is.
+            key, text = f"{option.ref}.{ast.unparse(node.args[1])}", ast.unparse(node)
+            write(frame, key, text, value, value, node, written, augmented=True, borrowed=_is_passing(option))
+
+
+def _is_passing(owner: Instance) -> bool:
+    """Return whether an object differs in the next step, because the step is given it or makes it."""
+    return owner.step or owner.made
+
+
+def write_attribute(
+    frame: Frame,
+    owner: Instance,
+    name: str,
+    holder: str,
+    value: Value,
+    node: ast.AST,
+    written: ast.expr | None,
+    augmented: bool = False,
+) -> None:
+    """Note that hot code assigns `holder.name`."""
+    key = frame.attributes.key(owner.ref, name)
+    before = frame.attributes.initial(owner, name)
+    text = f"{holder}.{name}"
+    write(frame, key, text, value, before, node, written, augmented=augmented, borrowed=_is_passing(owner))
+
+
+def write_global(
+    frame: Frame,
+    target: ast.Name,
+    value: Value,
+    node: ast.AST,
+    written: ast.expr | None,
+    augmented: bool,
+) -> None:
+    """Bind a name that the function calls `global`, and note the write."""
+    frame.env[target.id] = named(value, target.id)
+    if frame.hot:
+        before = frame.engine.globals.value(frame.file, target.id)
+        key = f"{frame.path}::{target.id}"
+        write(frame, key, target.id, value, before, node, written, augmented=augmented)
+
+
+def write_nonlocal(
+    frame: Frame, name: str, value: Value, node: ast.AST, written: ast.expr | None, augmented: bool
+) -> None:
+    """Note that a closure that outlives the step assigns a name that it calls `nonlocal`."""
+    write(frame, f"{frame.cells}.{name}", name, value, None, node, written, augmented=augmented)
+
+
+def write_item(
+    frame: Frame,
+    holder: str,
+    held: Value | None,
+    target: ast.Subscript,
+    key: Value,
+    value: Value,
+    node: ast.AST,
+    augmented: bool,
+    borrowed: bool = False,
+) -> None:
+    """Note `holder[key] = value`: it replaces a known entry like an attribute, or else fills a table."""
+    if identifies_object(frame, target.slice):
+        # An entry keyed by one tensor's address is like an attribute of that tensor.
+        return
+    before: Value | None = None
+    name = const_of(key)
+    is_entry = type(held) is Dict and isinstance(name, str)
+    if type(held) is Dict and is_entry:
+        before = dict(held.items).get(name)
+        holder = entry(holder, name)
+    elif type(held) is Sequence and held.kind == "list" and as_tensor(held.elem)[0] is not None:
+        before = held.elem
+    written = getattr(node, "value", None)
+    text = ast.unparse(target)
+    # An entry under a name that the source shows is like an attribute that is set later.
+    keyed = before is None and not is_entry
+    write(frame, holder, text, value, before, node, written, augmented=augmented, keyed=keyed, borrowed=borrowed)
+
+
+def write(
+    frame: Frame,
+    key: str,
+    text: str,
+    value: Value,
+    before: Value | None,
+    node: Any,
+    written: ast.expr | None,
+    *,
+    augmented: bool = False,
+    keyed: bool = False,
+    borrowed: bool = False,
+) -> None:
+    """Note an assignment; `written` is the expression of the new value, if the code shows it."""
+    assigned = bound_expression(frame, written)
+    if assigned is not written and puts_back(assigned, text):
+        return
+    reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
+    base = text.partition("[")[0]
+    lazy = is_lazy(frame, text, written if keyed else None) or keeps_what_is_there(assigned, text)
+    guard = frame.guard or ("an exception handler" if frame.unlikely else None)
+    frame.engine.note(
+        Write(
+            key=key,
+            text=text,
+            path=frame.path,
+            function=frame.function,
+            span=span_of(node),
+            value=value,
+            before=before,
+            augmented=augmented,
+            reads_self=reads_self,
+            lazy=lazy,
+            keyed=keyed,
+            guard=guard,
+            compile_test=frame.compile_test,
+            grows=grows(frame, assigned, text) or first_step.too_small(frame, base),
+            # A capture binds its outputs once, to memory that every replay writes.
+            borrowed=borrowed
+            or (frame.captured and not reads_self)
+            or is_born_here(frame, text)
+            or is_put_back(frame, text),
+            alone=all(test.alone for test in frame.lazy),
+            rare=converts(assigned, text)
+            or is_made_along(frame, text)
+            or (is_rare(frame) and (not reads_self or keeps_largest(assigned, text))),
+            constructed=constructs(assigned),
+            dropped=not (lazy and keyed) or may_drop_entries(frame, base),
+            sources=sources(frame, assigned) if lazy else frozenset(),
+        )
+    )
+
+
+__all__ = ["set_attribute", "write", "write_attribute", "write_global", "write_item"]

@@ -1,0 +1,6 @@
+"""The version of graphsafe, and the folder that it is installed in."""
+
+import os
+
+__version__ = "0.2.0"
+PACKAGE = os.path.dirname(os.path.abspath(__file__))
