@@ -15,6 +15,8 @@ import pytest
 import graphsafe
 from graphsafe import cli
 
+pytestmark = pytest.mark.child
+
 HOT = """\
 import torch
 from torch import nn

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -94,11 +93,9 @@ def test_what_is_nested_without_end_ends_no_scan(
     project: Path, capsys: pytest.CaptureFixture[str], kind: str, newer: str
 ) -> None:
     (project / "bad.py").write_text(f"{newer}import torch  # forward\ny = {NESTED[kind]}\n", encoding="utf-8")
-    start = time.monotonic()
     code, out, err = scan(capsys, "bad.py", "hot.py")
     assert (code, err) == (1, [])
     assert [line for line in out if line.startswith(FOUND)], out
-    assert time.monotonic() - start < 20
 
 
 @pytest.mark.parametrize(
@@ -220,8 +217,9 @@ def test_a_link_out_of_the_project_is_not_followed_and_said(project: Path, capsy
     [
         ("!\n[z-a]\n*.txt\n", "not a pattern: '!'"),
         ("a\\\n", "not a pattern: 'a\\\\'"),
-        ("*a" * 5 + "b\n", "a pattern of more than 4 stars is not followed"),
-        ("**/**/**/*a*a*a*a*b/**/**/**\n", "a pattern of more than 4 stars is not followed"),
+        ("[a\n", "not a pattern: '[a'"),
+        ("a//b\n", "not a pattern: 'a//b'"),
+        ("[[:kind:]]\n", "not a pattern: '[[:kind:]]'"),
         ("fifo", "not followed: not a regular file"),
         ("device", "not followed: not a regular file"),
         ("folder", "not followed: not a regular file"),

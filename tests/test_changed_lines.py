@@ -92,6 +92,41 @@ def test_what_the_other_branch_changed_meanwhile_is_not_ours(repository: Reposit
     assert repository.places(".", "--diff", "main") == ["ours.py:7:20: GS101"]
 
 
+def test_line_ends_of_the_work_tree_are_no_change(repository: Repository) -> None:
+    (repository.folder / "hot.py").write_bytes(MORE.replace("\n", "\r\n").encode())
+    assert repository.places(".", "--diff", "HEAD") == ["hot.py:7:13: GS202"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")
+def test_a_link_changes_when_it_leads_elsewhere(repository: Repository) -> None:
+    (repository.folder / "link.py").symlink_to("hot.py")
+    repository.commit("other.py", HOT)
+    assert repository.places(".", "--diff", "HEAD") == []
+    (repository.folder / "link.py").unlink()
+    (repository.folder / "link.py").symlink_to("other.py")
+    assert repository.places(".", "--diff", "HEAD") == ["link.py:7:20: GS101"]
+
+
+def test_what_a_submodule_holds_is_its_own_matter(repository: Repository) -> None:
+    (repository.folder / "inner").mkdir()
+    inner = ["-C", "inner", "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    (repository.folder / "inner" / "hot.py").write_text(HOT, encoding="utf-8")
+    repository.git("-C", "inner", "init", "-q")
+    repository.git(*inner, "add", ".")
+    repository.git(*inner, "commit", "-qm", "inner")
+    repository.commit("more.py", HOT)
+    (repository.folder / "inner" / "hot.py").write_text(MORE, encoding="utf-8")
+    assert repository.places(".", "--diff", "HEAD") == []
+
+
+def test_what_fixes_move_down_has_not_changed(repository: Repository) -> None:
+    """Findings are told by the lines that files have after the fixes, not by those that are saved."""
+    literal = "torch.tensor([\n            2.0, 2.0\n        ], device=x.device)"
+    fixable = HOT.replace("        return", f"        x = x + {literal}\n        return")
+    (repository.folder / "hot.py").write_text(fixable, encoding="utf-8")
+    assert repository.places(".", "--diff", "HEAD", "--fix") == ["hot.py:7:17: GS401"]
+
+
 def test_it_is_the_same_from_every_folder_and_in_a_hook(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 BASH = shutil.which("bash") or ""
-pytestmark = pytest.mark.skipif(not BASH, reason="needs bash")
+pytestmark = [pytest.mark.child, pytest.mark.skipif(not BASH, reason="needs bash")]
 
 HOT = """\
 import torch
@@ -169,8 +169,9 @@ def test_every_block_of_the_page_is_run_here() -> None:
         "uses: ./graphsafe",
         "include:",
         "image: python",
-        "graphsafe report",
+        "graphsafe report graphsafe-scan",
         "graphsafe diff",
+        "--shard",
     )
     assert sorted(block(word).text for word in words) == sorted(one.text for one in blocks())
 
@@ -188,6 +189,18 @@ def test_github(word: str, job: Job) -> None:
     log = json.loads((job.folder / "graphsafe.sarif").read_text(encoding="utf-8"))
     assert [result["ruleId"] for result in log["runs"][0]["results"]] == ["GS101"]
     assert "| error | GS101 | src/step.py:7 |" in summary.read_text(encoding="utf-8")
+
+
+def test_the_lock_over_shards(job: Job) -> None:
+    configured = TARGET + TARGET.replace("targets.step", "targets.again")
+    job.write({"src/step.py": GOOD, "pyproject.toml": f"[tool.graphsafe]\n{configured}"})
+    assert job.bash("graphsafe capture --all --update-lock -q") == 0, job.output
+    assert job.bash(lines(block("--shard"))) == 0, job.output
+    merged = json.loads((job.folder / "graphsafe-report.json").read_text(encoding="utf-8"))
+    assert len(merged["reports"]) == 2
+    job.write({"src/step.py": BAD})
+    assert job.bash(lines(block("--shard"))) == 1
+    assert "step: ready → not-ready; src/step.py:7 " in job.output
 
 
 def test_arguments_of_the_action_are_no_script(job: Job) -> None:
@@ -220,10 +233,10 @@ def test_gitlab(job: Job) -> None:
 def test_any_other_ci(job: Job) -> None:
     job.bash('python -m pip install --quiet "$GRAPHSAFE"')
     job.write({"src/step.py": GOOD})
-    assert job.bash(lines(block("graphsafe report"))) == 0, job.output
+    assert job.bash(lines(block("graphsafe report graphsafe-scan"))) == 0, job.output
     assert (job.folder / "graphsafe.html").read_text(encoding="utf-8").startswith("<!")
     job.write({"src/step.py": BAD})
-    assert job.bash(lines(block("graphsafe report"))) == 1
+    assert job.bash(lines(block("graphsafe report graphsafe-scan"))) == 1
 
 
 def test_what_a_change_has_done(job: Job) -> None:

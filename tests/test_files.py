@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import stat
+import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -66,11 +70,48 @@ def test_each_pattern_of_an_ignore_file_is_judged_by_itself() -> None:
         "!kept.txt",
     ]
     spec, problems = read_patterns(lines)
-    assert [line for line, _ in problems] == [4, 6, 8]
-    assert {name: spec.match_file(name) for name in ("build/x", "a/b/c.txt", "xzzy", "kept.txt", "1a2b3c4d5e")} == {
+    assert [line for line, _ in problems] == [4, 6]
+    assert {name: spec.match(name) for name in ("build/x", "a/b/c.txt", "xzzy", "kept.txt", "1a2b3c4d5e", "other")} == {
         "build/x": True,
         "a/b/c.txt": True,
         "xzzy": True,
         "kept.txt": False,
-        "1a2b3c4d5e": False,
+        "1a2b3c4d5e": True,
+        "other": None,
     }
+
+
+PIECES = [
+    *"a b ab c * ** ? [ab] [!a] [^b] a* *b a*b a**b **a \\a \\* []a] [[:alpha:]] [a-b]* *.py".split(),
+    "a ",
+    "a\\ ",
+]
+NAMES = ["a", "b", "ab", "aab", "x.py", "ba", "*", "c", "]", "a b", "aXb", "a "]
+
+
+def test_patterns_match_what_git_ignores(tmp_path: Path) -> None:
+    git = ["git", "-C", str(tmp_path), "-c", "core.excludesFile="]
+    subprocess.run([*git, "init", "-q"], check=True)
+    draw = random.Random(3)
+    for _ in range(60):
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        lines = [drawn_pattern(draw) for _ in range(draw.randint(1, 4))]
+        (folder / ".gitignore").write_text("\n".join(lines) + "\n")
+        for _ in range(12):
+            folder.joinpath(*draw.choices(NAMES, k=draw.randint(1, 5))).mkdir(parents=True, exist_ok=True)
+        files = {f"{path}/z.py" for path in folder.rglob("*") if path.is_dir()}
+        paths = sorted({*files, *(str(path) for path in folder.rglob("*") if path.name != ".gitignore")})
+        asked = subprocess.run(
+            [*git, "check-ignore", "--no-index", "-z", "--stdin"], input="\0".join(paths).encode(), capture_output=True
+        )
+        ignored = set(asked.stdout.decode().split("\0")[:-1])
+        spec, _ = read_patterns(lines)
+        ours = {path for path in paths if spec.match(path[len(str(folder)) + 1 :], os.path.isdir(path))}
+        assert ours == ignored, lines
+        shutil.rmtree(folder)
+
+
+def drawn_pattern(draw: random.Random) -> str:
+    names = ("".join(draw.sample(PIECES, draw.choice([1, 1, 1, 2]))) for _ in range(draw.randint(1, 4)))
+    begin, end = draw.choice(["", "", "/", "!", "!/"]), draw.choice(["", "", "/", "  "])
+    return f"{begin}{'/'.join(names)}{end}"

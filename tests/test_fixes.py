@@ -166,6 +166,10 @@ def test_edits_are_in_the_report(file: Path) -> None:
         "return torch.nonzero(x > 0)",
         "return x.long().repeat_interleave(x[0].long())",
         "return torch.repeat_interleave(x, x[0].long(), dim=0).view(8, -1)",
+        "return torch.repeat_interleave(x, x[0].long()).view(-1, 2)",
+        "return (x > 0).nonzero(as_tuple=True)[1].view(-1, 2)",
+        "rest = -1\n        return (x > 0).nonzero(as_tuple=True)[1].view(rest, 2)",
+        "times = torch.ones_like(x)\n        x = x[:2]\n        return x.repeat_interleave(times)",
     ],
 )
 def test_what_is_not_known_to_be_right_is_left_alone(body: str, file: Path) -> None:
@@ -229,8 +233,8 @@ def test_edits_that_touch_each_other_are_told_apart() -> None:
 
     inner, outer, behind = one((1, 5, 1, 9)), one((1, 1, 1, 20)), one((1, 20, 1, 22))
     same_place, far = one((1, 22, 1, 22), (7, 1, 7, 2)), one((1, 22, 1, 22))
-    edits, count = apart([outer, inner, behind, same_place, far])
-    assert count == 3 and edits == [*outer.edits, *behind.edits, *same_place.edits]
+    edits, taken = apart([outer, inner, behind, same_place, far])
+    assert taken == [outer, behind, same_place] and edits == [*outer.edits, *behind.edits, *same_place.edits]
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
@@ -248,11 +252,11 @@ def test_what_would_not_be_python_is_not_written() -> None:
 def test_a_file_that_cannot_be_written_is_said(
     file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(path: Path, content: bytes) -> None:
+    def refuse(path: Path, content: bytes, before: bytes) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     file.write_text(STEP, encoding="utf-8")
-    monkeypatch.setattr("graphsafe.fixes.apply.write_atomically", refuse)
+    monkeypatch.setattr("graphsafe.held_files.write_atomically", refuse)
     assert cli.main(["scan", "step.py", "--fix"]) == 1
     assert "graphsafe: step.py: Permission denied\n" in capfd.readouterr().err
 

@@ -16,6 +16,8 @@ import pytest
 
 import graphsafe
 
+pytestmark = pytest.mark.child
+
 pytest.importorskip("pygls")
 
 STEP = """\

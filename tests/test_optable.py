@@ -24,10 +24,10 @@ def table() -> OpTable:
     return load_op_table(ROOT / "rules" / "ops")
 
 
-def rules_of(table: OpTable, name: str, call: Call, torch: str | None = None) -> list[tuple[str | None, bool]]:
+def rules_of(table: OpTable, name: str, call: Call) -> list[tuple[str | None, bool]]:
     op = table.python(name)
     assert op is not None, name
-    return [(hit.effect.rule, hit.certain) for hit in op.effects_of(call, torch) if hit.effect.rule]
+    return [(hit.effect.rule, hit.certain) for hit in op.effects_of(call) if hit.effect.rule]
 
 
 def number(value: object) -> Argument:
@@ -210,6 +210,28 @@ def test_sums_in_any_order_are_known_by_aten_name(table: OpTable) -> None:
     assert not table.is_nondeterministic("aten::add", "Tensor")
     assert not table.is_nondeterministic("aten::index_put", "hacked_twin")
     assert not table.is_nondeterministic("mylib::scatter")
+
+
+MODE = "torch._higher_order_ops.cudagraph_conditional_nodes.CUDAGraphCaptureControlFlowOpDispatchMode"
+
+
+@pytest.mark.parametrize(
+    "name, inside, version, expected",
+    [
+        ("torch.cond", "", None, [("GS102", True)]),
+        ("torch.cond", "", "2.14.1+cu130", [("GS102", True)]),
+        ("torch.cond", MODE, None, [("GS102", False)]),
+        ("torch.cond", MODE, "2.11.0", [("GS102", True)]),
+        ("torch.cond", MODE, "2.12.1", []),
+        ("torch.while_loop", MODE, "2.13.0", [("GS102", True)]),
+        ("torch.while_loop", MODE, "2.14.1", []),
+    ],
+)
+def test_an_effect_may_depend_on_the_version_and_on_contexts(
+    table: OpTable, name: str, inside: str, version: str | None, expected: list[tuple[str, bool]]
+) -> None:
+    call = Call([TENSOR], inside=frozenset([inside]), torch=version)
+    assert rules_of(table, name, call) == expected
 
 
 def test_what_a_dispatch_mode_sees_leads_to_the_entry(table: OpTable) -> None:

@@ -12,16 +12,57 @@ from zipfile import ZipFile
 
 import pytest
 
+from graphsafe.version import __version__
+
+pytestmark = pytest.mark.child
+
 CHECKOUT = Path(__file__).parents[1]
 HOT = "from torch import nn\nclass Step(nn.Module):\n    def forward(self, x):\n        return x * x.sum().item()\n"
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package index of files, with the wheel and the sdist of this checkout in simple/graphsafe."""
+    folder = tmp_path_factory.mktemp("index") / "simple" / "graphsafe"
+    folder.mkdir(parents=True)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(folder)]
     subprocess.run(build, cwd=CHECKOUT, check=True, capture_output=True)
-    return next(folder.glob("*.whl"))
+    links = "".join(f'<a href="{file.name}">{file.name}</a>' for file in sorted(folder.iterdir()))
+    (folder / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>", encoding="utf-8")
+    return folder.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(index: Path) -> Path:
+    return next(index.glob("graphsafe/*.whl"))
+
+
+@pytest.fixture(scope="module")
+def sdist(index: Path) -> Path:
+    return next(index.glob("graphsafe/*.tar.gz"))
+
+
+def test_twine_finds_nothing_to_complain_about(wheel: Path, sdist: Path) -> None:
+    check = [sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)]
+    checked = subprocess.run(check, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_sdist_builds_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(tmp_path),
+    ]
+    built = subprocess.run([*command, str(sdist)], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    assert ZipFile(next(tmp_path.glob("*.whl"))).namelist() == ZipFile(wheel).namelist()
 
 
 def test_the_wheel_holds_the_compiled_rules_and_the_op_table(wheel: Path) -> None:
@@ -41,7 +82,7 @@ def test_torch_is_only_an_extra(wheel: Path) -> None:
     assert {"capture", "test", "docs"} <= set(fields.get_all("Provides-Extra", []))
 
 
-def test_an_installed_wheel_works_without_the_checkout_and_without_torch(wheel: Path, tmp_path: Path) -> None:
+def test_installed_from_an_index_it_works_without_the_checkout_and_without_torch(index: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=True)
     scripts = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin")
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -51,7 +92,9 @@ def test_an_installed_wheel_works_without_the_checkout_and_without_torch(wheel: 
             [str(word) for word in command], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
 
-    installed = run(scripts / "pip", "install", "--quiet", wheel)
+    installed = run(
+        scripts / "pip", "install", "--quiet", "--extra-index-url", index.as_uri(), f"graphsafe=={__version__}"
+    )
     assert installed.returncode == 0, installed.stderr
     listed = run(scripts / "pip", "list", "--format", "freeze").stdout.lower()
     assert "graphsafe==" in listed and "torch" not in listed

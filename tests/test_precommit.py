@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.child
+
 CHECKOUT = Path(__file__).parents[1]
 SCRIPTS = Path(sys.executable).parent
 HOT = """\

@@ -180,9 +180,8 @@ def test_rules_test_refuses(
 
 
 def test_every_event_happens_as_it_is_said() -> None:
-    used = {
-        (match.event, how) for rule in load_rulebook().rules.values() for match in rule.matches for how in match.how
-    }
+    matches = [match for rule in load_rulebook().rules.values() for match in rule.matches]
+    used = {(match.event, how) for match in matches if match.event != "Call" for how in match.how}
     assert not [(event, how) for event, how in used if how not in HOWS[event]]
     table = load_op_table(Path(__file__).parents[1] / "rules" / "ops")
     said = {(EVENT_OF_EFFECT.get(effect.kind), effect.how) for op in table.ops() for effect in op.effects}

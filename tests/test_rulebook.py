@@ -68,7 +68,7 @@ def test_the_rules_of_graphsafe_hold_together() -> None:
     for rule in rulebook.rules.values():
         assert CODE.fullmatch(rule.code) and rule.level in LEVELS
         if rule.code < "GS5":  # the families that the measured atlas of operations covers
-            assert rule.evidence, rule.code
+            assert rule.evidence, f"{rule.code}: give `evidence`, or the source of its facts (rules/README.md)"
     assert "execute_model" in rulebook.entry_points
     assert rulebook.ops.method("item") is not None
 

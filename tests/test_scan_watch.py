@@ -15,7 +15,9 @@ import pytest
 
 import graphsafe
 from graphsafe import cli
-from graphsafe.watch import state_of, wait_for_change
+from graphsafe.scan_watch import state_of, wait_for_change
+
+pytestmark = pytest.mark.child
 
 HOT = """\
 import torch

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from graphsafe.capture.processes.device_use import DeviceUse, Stay, ran_out_of_memory
+from graphsafe.capture.parent.supervision.device_use import DeviceUse, Stay, ran_out_of_memory
 
 GIB = 1 << 30
 

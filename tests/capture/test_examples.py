@@ -11,6 +11,8 @@ import yaml
 
 from .conftest import DEVICES, ROOT, Prove, Report, codes_of, probes_of
 
+pytestmark = pytest.mark.child
+
 EXAMPLES = ROOT / "examples"
 HAZARDS = [
     hazard

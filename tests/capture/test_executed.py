@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.lines.executed import Executed, lines_traced
+from graphsafe.capture.child.lines.executed import Executed, lines_traced
 
 GROUP = {"step": 0, "other": 0}
 N = 0

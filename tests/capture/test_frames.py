@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from graphsafe.capture.lines.frames import frames_under, is_user_file
+from graphsafe.capture.shared.frames import frames_under, is_user_file
 
 
 def test_what_runs_on_another_thread_stands_under_the_frames_of_the_one_that_waits() -> None:

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from .conftest import GPUS, ROOT, TARGETS, Prove, codes_of, probes_of  # noqa: E402
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
+pytestmark = [pytest.mark.child, pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
 EXAMPLES = ROOT / "examples"
 HF = {"llama": "ready", "gpt2": "ready", "mixtral": "ready", "qwen3_moe": "ready", "opt": "not-ready"}
 
@@ -28,6 +28,23 @@ def test_a_graph_has_nodes_bytes_and_a_time(prove: Prove) -> None:
     assert probes["memory"]["pool_bytes"] > 0
     assert probes["timing"]["eager_ms"] > 0 and probes["timing"]["graph_ms"] > 0
     assert probes["timing"]["launches"] > 10
+
+
+def test_a_step_in_time_has_lines_gaps_and_a_replay(prove: Prove) -> None:
+    names = [f"{EXAMPLES / 'decoder_good.py'}:build_layer", f"{EXAMPLES / 'decoder_bad.py'}:build_layer"]
+    good, bad = (probes_of(report) for report in prove(names, "cuda:0", root=EXAMPLES, timeline=True))
+    for probes in (good, bad):
+        timeline = probes["timeline"]
+        launches = [one for one in timeline["operations"] if one["kind"] == "launch"]
+        kernels = [one for one in timeline["operations"] if one["kind"] == "kernel"]
+        assert timeline["status"] == "pass" and len(launches) == len(kernels) > 10
+        assert all(one["place"] for one in launches)
+        assert 0 < timeline["busy_us"] < timeline["step_us"]
+        assert sum(gap["us"] for gap in timeline["gaps"]) <= timeline["step_us"] - timeline["busy_us"]
+    assert good["timeline"]["replay_us"] > 0 and {one["kind"] for one in good["timeline"]["replay"]} >= {"kernel"}
+    waits = [one for one in bad["timeline"]["operations"] if one["kind"] == "wait"]
+    assert waits and all(one["place"] and one["behind_us"] <= one["us"] for one in waits)
+    assert "wait" in {gap["cause"] for gap in bad["timeline"]["gaps"]}
 
 
 def test_a_compiled_step_is_ready(prove: Prove) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.job import Channel, Job
-from graphsafe.capture.long_run.growth import growth_of
-from graphsafe.capture.long_run.replays import long_run
-from graphsafe.capture.session import opened
+from graphsafe.capture.answers.long_run import Point
+from graphsafe.capture.child.long_run import long_run
+from graphsafe.capture.child.session import opened
+from graphsafe.capture.parent.growth import growth_of
+from graphsafe.capture.shared.job import Channel, Job
 
 from .conftest import DEVICES, TARGETS, Prove, Report, probes_of
 
@@ -69,9 +70,9 @@ def test_a_refresh_that_fails_late_ends_the_run_and_is_told(report: Callable[[st
 
 
 def test_what_keeps_growing() -> None:
-    def points(*device: int, host: tuple[int, ...] = (), step: tuple[float | None, ...] = ()) -> list[dict[str, Any]]:
+    def points(*device: int, host: tuple[int, ...] = (), step: tuple[float | None, ...] = ()) -> list[Point]:
         rows = zip(device, host or (0,) * len(device), step or (None,) * len(device), strict=True)
-        return [{"device_bytes": one, "host_bytes": two, "pool_bytes": 0, "step_ms": ms} for one, two, ms in rows]
+        return [Point(0, one, 0, two, None, ms) for one, two, ms in rows]
 
     assert growth_of(points(10, 20, 30, 40)).leaks == "device"
     assert growth_of(points(10, 40, 40, 40)).leaks is None
@@ -104,6 +105,7 @@ class Glitch:
         return None
 
 
+@pytest.mark.child
 def test_each_replay_is_compared_where_inputs_come_back(tmp_path: Path) -> None:
     job = Job("measure", str(tmp_path), f"{TARGETS / 'long.py'}:cycling", "sim:0")
     with opened(job, Channel(job)) as session:
@@ -113,6 +115,6 @@ def test_each_replay_is_compared_where_inputs_come_back(tmp_path: Path) -> None:
         sound = long_run(session, recording, 40)
         # One replay before the run, and one more for each look, after 4 and 8: the twelfth.
         told = long_run(session, Glitch(recording, 1 + 12 + 2), 40)  # type: ignore[arg-type]
-    assert (sound["compared"], sound["drifts"]) == (40, [])
-    (drift,) = told["drifts"]
-    assert (drift["replay"], drift["max_abs"]) == (12, pytest.approx(1.0))
+    assert (sound.compared, sound.drifts) == (40, ())
+    (drift,) = told.drifts
+    assert (drift.replay, drift.max_abs) == (12, pytest.approx(1.0))

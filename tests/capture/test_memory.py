@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from graphsafe.capture.child.memory_use import memory_held
 from graphsafe.capture.device.cuda.allocations import memory_events
 from graphsafe.capture.device.cuda.hashing import word_sums
 from graphsafe.capture.device.cuda.memory import free_sizes
 from graphsafe.capture.device.protocol import MemoryEvent
-from graphsafe.capture.memory_use import memory_held
 from graphsafe.report.model import CallSite
+from graphsafe.report.probes.memory import Held
 
 from .conftest import DEVICES, TARGETS, Prove, probes_of
 
@@ -78,15 +79,15 @@ A, B = CallSite("a.py", 1, "step"), CallSite("a.py", 2, "step")
 def test_the_most_held_at_once_is_of_the_lines_that_held_it_then() -> None:
     events = [MemoryEvent(1, 10, A), MemoryEvent(2, 20, B), MemoryEvent(1, 0), MemoryEvent(3, 5, A), MemoryEvent(2, 0)]
     held = memory_held(events)
-    assert (held["bytes"], held["allocated"], held["count"], held["kept"]) == (30, 35, 3, 5)
-    assert [(line["frame"]["line"], line["bytes"], line["kept"]) for line in held["lines"]] == [(2, 20, 0), (1, 10, 5)]
+    assert (held.bytes, held.allocated, held.count, held.kept) == (30, 35, 3, 5)
+    assert [(line.frames[-1].line, line.bytes, line.kept) for line in held.lines] == [(2, 20, 0), (1, 10, 5)]
 
 
 def test_a_block_is_used_again_and_others_are_not_ours() -> None:
     held = memory_held([MemoryEvent(9, 0), MemoryEvent(1, 10, A), MemoryEvent(1, 0), MemoryEvent(1, 8)])
-    assert (held["bytes"], held["allocated"], held["kept"]) == (10, 18, 8)
-    assert [line["frame"] for line in held["lines"]][-1] is None
-    assert memory_held([]) == {"bytes": 0, "allocated": 0, "count": 0, "kept": 0, "lines": []}
+    assert (held.bytes, held.allocated, held.kept) == (10, 18, 8)
+    assert held.lines[-1].frames == ()
+    assert memory_held([]) == Held(0, 0, 0, 0, ())
 
 
 def test_the_allocators_history_has_the_innermost_frame_first() -> None:

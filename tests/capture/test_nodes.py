@@ -8,10 +8,11 @@ import pytest
 
 pytest.importorskip("torch")
 
+from graphsafe.capture.child.probes.twin import compare_captures
 from graphsafe.capture.device.cuda.nodes import GraphNode, Segments, differences
 from graphsafe.capture.device.protocol import NotComparable
-from graphsafe.capture.probes.twin import compare_captures
 from graphsafe.report.model import CallSite
+from graphsafe.report.probes.twin import Twin
 
 OWN, OTHER, OUTSIDE = (0, 1), (0, 2), (0, 0)
 SEGMENTS = Segments(
@@ -63,4 +64,4 @@ def test_what_the_driver_does_not_tell_is_said_and_decides_nothing() -> None:
             raise NotComparable("the driver has no cuFuncGetName; CUDA 12.4 has")
 
     told = compare_captures(Any, Untold())  # type: ignore[arg-type]
-    assert told == {"status": "skipped", "reason": "the driver has no cuFuncGetName; CUDA 12.4 has"}
+    assert told == Twin(reason="the driver has no cuFuncGetName; CUDA 12.4 has")

@@ -12,6 +12,8 @@ from graphsafe.capture.request import BAD_REQUEST
 
 from .conftest import TARGETS, Answer, Prove, Report, codes_of
 
+pytestmark = pytest.mark.child
+
 ODD = TARGETS / "odd.py"
 EXPECTED = {
     # target: (verdict, kinds of limits)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.buckets.rows import Rows, live_requests, rows_by_name
+from graphsafe.capture.child.buckets.rows import Rows, live_requests, rows_by_name
 from graphsafe.capture.request import parse_bucket
 from graphsafe.errors import RequestError
 
@@ -24,6 +24,9 @@ NAMES = [
     "masked_mean",
     "multiplied_mask",
     "cache_slots",
+    "kept_plan",
+    "stale_pairs",
+    "no_zero_pairs",
 ]
 
 
@@ -111,6 +114,18 @@ def test_padding_that_has_to_be_filled_is_a_note(name: str, fill: str, report: C
     assert padding["wrong"][fill] == []
 
 
+def test_integers_that_no_live_row_has_are_told(report: Callable[[str], Report]) -> None:
+    found = report("stale_pairs")
+    assert found["verdict"] == "ready" and codes_of(found, "note") == ["GS708"]
+    assert any("which hold integers that no live row has" in finding["why"] for finding in found["findings"])
+
+
+def test_a_replay_that_fails_with_padding_of_zeros_is_not_ready(report: Callable[[str], Report]) -> None:
+    found = report("no_zero_pairs")
+    assert found["verdict"] == "inconclusive" and pool_of(found)["status"] == "crashed"
+    assert "a replay with fewer requests failed: zeros: " in pool_of(found)["reason"]
+
+
 def test_nan_behind_the_live_rows(report: Callable[[str], Report]) -> None:
     assert padding_of(report("masked_mean"), 5)["nan"] == []
     assert padding_of(report("multiplied_mask"), 5)["nan"] == ["output"]
@@ -148,3 +163,10 @@ def test_ranges_of_bucket_values() -> None:
     for wrong in ("batch=3..1", "batch=1..9:0", "batch=1..100000"):
         with pytest.raises(RequestError):
             parse_bucket(wrong)
+
+
+def test_a_plan_that_another_bucket_left_behind_is_not_ready(report: Callable[[str], Report]) -> None:
+    """Each bucket alone is right, in a process of its own; an engine builds them in one."""
+    found = report("kept_plan")
+    assert found["verdict"] == "not-ready"
+    assert {"axes": {"batch": 2}, "after": {"batch": 5}, "outputs": ["output"]} in pool_of(found)["different"]

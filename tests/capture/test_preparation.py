@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe.capture.job import Job
-from graphsafe.capture.processes.shared_servers import SharedServers
-from graphsafe.capture.processes.supervisor import Supervisor
+from graphsafe.capture.parent.supervision.shared_servers import SharedServers
+from graphsafe.capture.parent.supervision.supervisor import Supervisor
+from graphsafe.capture.shared.job import Job
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children fork on Linux only")
+pytestmark = [pytest.mark.child, pytest.mark.skipif(sys.platform != "linux", reason="children fork on Linux only")]
 
 END = """
 import torch
@@ -34,8 +34,8 @@ NOT_SHARED = {
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[SharedServers]:
-    with SharedServers() as servers:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServers]:
+    with SharedServers(str(tmp_path_factory.mktemp("servers"))) as servers:
         yield servers
 
 
@@ -52,7 +52,7 @@ def noted(imports: Path) -> str:
 def run(supervisor: Supervisor, folder: Path, target: str, *children: str) -> list[str | None]:
     jobs = folder / "jobs"
     jobs.mkdir()
-    return [supervisor.run(Job(child, str(jobs), target, "sim:0")).ending for child in children]
+    return [supervisor.run(Job(child, str(jobs), target, "sim:0")).ended.how for child in children]
 
 
 def test_a_module_is_imported_once_for_all_children(tmp_path: Path, imports: Path, servers: SharedServers) -> None:
@@ -168,7 +168,7 @@ def test_a_build_that_fails_is_made_once_more_without_shared_imports(
         END.replace("    return", f"    {noted(imports).strip()}\n    return").replace("x * 2", "x.no_such_method()")
     )
     with Supervisor(servers) as supervisor:
-        assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build") == ["done"]
+        assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build") == ["target"]
     assert len(imports.read_text().splitlines()) == 2
 
 
@@ -179,7 +179,7 @@ def test_a_target_that_always_says_that_it_was_forked_is_answered(tmp_path: Path
     (tmp_path / "jobs").mkdir()
     with Supervisor(servers) as supervisor:
         child = supervisor.run(Job("build", str(tmp_path / "jobs"), f"{tmp_path}/steps.py:build", "sim:0"))
-        assert says in str(child.result["target_error"])
+        assert says in child.ended.why
 
 
 def test_an_import_that_ends_in_any_way_is_answered(tmp_path: Path, servers: SharedServers) -> None:
@@ -191,7 +191,7 @@ def test_an_import_that_ends_in_any_way_is_answered(tmp_path: Path, servers: Sha
         with Supervisor(servers) as supervisor:
             (tmp_path / name).mkdir()
             child = supervisor.run(Job("build", str(tmp_path / name), f"{tmp_path}/{name}.py:build", "sim:0"))
-            assert says in str(child.result["target_error"])
+            assert says in child.ended.why
     for name, does, ending in (
         ("dies", "import ctypes\nctypes.string_at(0)", "crashed"),
         ("hangs", "import time\ntime.sleep(600)", "timeout"),
@@ -201,4 +201,4 @@ def test_an_import_that_ends_in_any_way_is_answered(tmp_path: Path, servers: Sha
             supervisor.timeout = 4.0
             (tmp_path / name).mkdir()
             child = supervisor.run(Job("build", str(tmp_path / name), f"{tmp_path}/{name}.py:build", "sim:0"))
-            assert child.ending == ending and "in phase: import" in child.how_it_ended()
+            assert child.ended.how == ending and "in phase: import" in child.ended.why

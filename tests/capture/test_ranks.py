@@ -14,15 +14,20 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.job import Channel, Job
-from graphsafe.capture.processes.child_process import Child
-from graphsafe.capture.ranks.coordinator import Coordinator
-from graphsafe.capture.ranks.divergence import first_difference
-from graphsafe.capture.ranks.launched import Launched
-from graphsafe.capture.ranks.side_by_side import side_by_side
+from graphsafe.capture.answers.failure import TargetFailure
+from graphsafe.capture.parent.ranks.coordinator import Coordinator
+from graphsafe.capture.parent.ranks.divergence import first_difference
+from graphsafe.capture.parent.ranks.launched import Launched
+from graphsafe.capture.parent.ranks.side_by_side import side_by_side
+from graphsafe.capture.parent.supervision.child_process import Child
+from graphsafe.capture.shared.collectives import Call
+from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.errors import RequestError
+from graphsafe.report.model import CallSite
 
 from .conftest import GPUS, TARGETS, Answer, Report, processes_with
+
+pytestmark = pytest.mark.child
 
 RANKS = TARGETS / "ranks.py"
 ON_GPUS = pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(GPUS < 2, reason="needs two GPUs")])
@@ -72,9 +77,8 @@ def test_the_verdict_is_that_of_the_worst_rank(device: str, command: Command) ->
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_rank_that_raises_ends_the_others(device: str, command: Command) -> None:
-    started = time.monotonic()
     report, answer = proven(command, "raises", device)
-    assert answer.code == 2 and time.monotonic() - started < 100
+    assert answer.code == 2
     [line] = answer.err.strip().splitlines()
     where = f"ranks.py:{line_of('no such head')}"
     assert "in rank 1: the step failed: ValueError: no such head" in line and where in line
@@ -104,9 +108,7 @@ def test_a_rank_that_hangs_is_named_with_its_line(device: str, command: Command)
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_collective_that_one_rank_issues_is_found(device: str, command: Command) -> None:
-    started = time.monotonic()
     report, answer = proven(command, "logs", device)
-    assert time.monotonic() - started < 100
     assert (answer.code, report["verdict"]) == (2, "inconclusive")
     assert codes(report) == [("GS614", f"{device}:0")]
     [finding] = [one for one in report["findings"] if one["code"] == "GS614"]
@@ -174,13 +176,13 @@ def test_independent_devices_run_side_by_side(command: Command) -> None:
     assert [(one["device"], one["rank"]) for one in answer.report["devices"]] == [("sim:0", None), ("sim:1", None)]
 
 
-def call(op: str, line: int, size: int | None = 4) -> Mapping[str, Any]:
-    return {"op": op, "size": size, "span": None, "frames": [{"path": "/m.py", "line": line, "function": "f"}]}
+def call(op: str, line: int, size: int | None = 4) -> Call:
+    return Call(op, size, (CallSite("/m.py", line, "f"),), None)
 
 
-def lines(found: Mapping[int, Any] | None) -> dict[int, int | None]:
+def lines(found: Mapping[int, Call | None] | None) -> dict[int, int | None]:
     assert found is not None
-    return {rank: told and told["frames"][-1]["line"] for rank, told in found.items() if told is None or told["extra"]}
+    return {rank: told and told.frames[-1].line for rank, told in found.items() if told is None or told.extra}
 
 
 def test_where_ranks_go_apart() -> None:
@@ -227,9 +229,9 @@ def test_what_a_rank_says_after_another_was_ended_is_due_to_that(tmp_path: Path)
         Path(child.job.folder).mkdir()
         coordinator.started(child)
     waiting.stopped_at = time.monotonic()
-    Channel(closed.job).tell(target_error={"at": time.monotonic()}, done=True)
+    Channel(closed.job).tell(TargetFailure("step", "closed", at=time.monotonic()))
     for child, ending in ((closed, None), (waiting, "timeout")):
-        child.ended(None, ending)
+        child.has_ended(None, ending)
         coordinator.ended(child)
     assert coordinator.first_to_fail(waiting) and not coordinator.first_to_fail(closed)
 
@@ -246,8 +248,8 @@ from pathlib import Path
 import torch, torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 from graphsafe.capture.device.cuda.trace import Running, traced
-from graphsafe.capture.job import Channel, Job
-from graphsafe.capture.ranks.issued import issued_noted
+from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.child.ranks.issued import issued_noted
 import waiting
 
 place = Path(sys.argv[1])
@@ -256,6 +258,6 @@ job = Job("step", str(place), "t.py:f", "cuda:0", ranks=1)
 with issued_noted(job, Channel(job)) as issued, traced(Running(lambda event: None)):
     for step in (waiting.drops, waiting.waits, waiting.drops_one_of_two, waiting.synchronous):
         step(torch.ones(2))
-        told = [call["op"] for call in issued.never_waited()]
+        told = [call.op for call in issued.never_waited()]
         print(*told or ["none"])
 """

@@ -17,9 +17,9 @@ import pytest
 torch = pytest.importorskip("torch")
 numpy = pytest.importorskip("numpy")
 
-from graphsafe.capture.bits.tensor_bytes import tensor_bytes  # noqa: E402
-from graphsafe.capture.state import MISSING, Snapshot, StateError, inputs_of, put_back_host, reach_of, walk  # noqa: E402
-from graphsafe.capture.targets import Subject  # noqa: E402
+from graphsafe.capture.child.state import MISSING, Snapshot, StateError, inputs_of, put_back_host, reach_of, walk  # noqa: E402
+from graphsafe.capture.child.targets import Subject  # noqa: E402
+from graphsafe.capture.device.bits.tensor_bytes import tensor_bytes  # noqa: E402
 
 COUNTER = 0
 GROUP: dict[str, Any] = {"step": 1}

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe.capture.job import WAITS_ALONE, Job
-from graphsafe.capture.processes.device_use import DeviceUse, Stay
-from graphsafe.capture.processes.shared_servers import SharedServers
-from graphsafe.capture.processes.supervisor import Supervisor
+from graphsafe.capture.parent.supervision.device_use import DeviceUse, Stay
+from graphsafe.capture.parent.supervision.shared_servers import SharedServers
+from graphsafe.capture.parent.supervision.supervisor import Supervisor
+from graphsafe.capture.shared.job import WAITS_ALONE, Job
+from graphsafe.report.probes.construct import Construct
+from graphsafe.report.probes.memory import Memory
 
 from .conftest import TARGETS
 
@@ -20,10 +22,10 @@ FORMS, BAD = TARGETS / "forms.py", TARGETS / "bad.py"
 
 
 @pytest.fixture(params=["forked", "spawned"])
-def supervisor(request: pytest.FixtureRequest) -> Supervisor:
+def supervisor(request: pytest.FixtureRequest, tmp_path: Path) -> Supervisor:
     if request.param == "forked" and sys.platform != "linux":
         pytest.skip("children fork on Linux only")
-    with SharedServers() as servers, Supervisor(servers) as supervisor:
+    with SharedServers(str(tmp_path)) as servers, Supervisor(servers) as supervisor:
         if request.param == "spawned":
             supervisor.use_fresh_interpreters()
         yield supervisor
@@ -46,11 +48,11 @@ def test_a_child_measures_when_it_has_its_device_alone(
         while child.phase != WAITS_ALONE:
             supervisor._listen()
         supervisor._listen()
-        assert "memory" not in child.result and child.ending is None
+        assert Memory not in child.told and child.end is None
         devices.leave(other)
     supervisor.timeout = 60.0
     supervisor.wait([child])
-    assert child.ending == "done" and "memory" in child.result
+    assert child.ended.how == "done" and Memory in child.told
 
 
 def test_children_end_in_every_way(supervisor: Supervisor, tmp_path: Path) -> None:
@@ -65,23 +67,24 @@ def test_children_end_in_every_way(supervisor: Supervisor, tmp_path: Path) -> No
     )
     children = [supervisor.start(job) for job in (built, died)]
     supervisor.wait(children)
-    assert [child.ending for child in children] == ["done", "crashed"]
-    assert "construct" in children[0].result
-    assert "SIGSEGV" in children[1].how_it_ended()
+    assert [child.ended.how for child in children] == ["done", "crashed"]
+    assert Construct in children[0].told
+    assert "SIGSEGV" in children[1].ended.why
     supervisor.timeout = 15.0
     slow = supervisor.run(hung)
-    assert slow.ending == "timeout"
+    assert slow.ended.how == "timeout"
     assert slow.phase == "try the step's own inputs"
     assert slow.pid is not None and slow.status == -9
 
 
 def test_output_is_kept_from_its_end_and_bounded(supervisor: Supervisor, tmp_path: Path) -> None:
     child = supervisor.run(Job("build", str(tmp_path), f"{BAD}:prints", "sim:0"))
-    assert child.ending == "done"
+    assert child.ended.how == "done"
     assert 0 < len(child.last_lines(1)[0]) <= 400
     assert len(bytes(child._output)) <= 256 * 1024
 
 
+@pytest.mark.child
 def test_the_parent_imports_neither_torch_nor_the_target(tmp_path: Path) -> None:
     code = f"""
 import sys

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.buckets.support import Tried, over_declared, proven_by, under_declared
+from graphsafe.capture.parent.buckets.support import Tried, over_declared, proven_by, under_declared
 
 from .conftest import DEVICES, TARGETS, Prove, Report
 

@@ -6,6 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.child
+
 
 def test_earlier_tokens_matter() -> None:
     import decoder24

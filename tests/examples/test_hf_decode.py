@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.child
 pytest.importorskip("transformers", minversion="5.17")
 
 

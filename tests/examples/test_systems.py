@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.child
+
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 SYSTEMS = ["system1_left_capturing", "system2_fallback", "system3_stale_plan", "system5_port"]
 

@@ -254,6 +254,7 @@ def held(*lines: tuple[str | None, int, int, int, int]) -> dict[str, object]:
     return {**{key: sum(line[at] for line in lines) for at, key in enumerate(keys) if at}, "lines": told}  # type: ignore[misc]
 
 
+CHANGE = {"name": "cache.position", "how": "host", "before": "1", "after": "2", "place": "engine/layer.py:9"}
 PASSED = {
     "construct": FAILED["construct"],
     "step": {
@@ -265,7 +266,7 @@ PASSED = {
         "by_line": [],
         "unknown_operations": [],
     },
-    "state": {"status": "pass", "changed": ["cache.position"]},
+    "state": {"status": "pass", "changed": [CHANGE]},
     "capture": {"status": "pass", "nodes": {"kernel": 910, "memcpy": 2}, "first_error": None, "empty": False},
     "replay": {
         "status": "pass",

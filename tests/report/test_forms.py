@@ -17,7 +17,9 @@ import samples
 from graphsafe.report.forms import FORMS, render
 from graphsafe.report.model import DeviceResult, Level, Limit, Report, Suppression
 
-MACHINE = [form for form in FORMS if form not in ("terminal", "concise", "html")]
+CONTRACT = {"terminal", "concise", "json", "sarif", "github", "gitlab", "junit", "html", "trace"}
+"The forms that users rely on. Further ones need not be named here."
+JSON = ("json", "sarif", "gitlab", "trace")
 EVIL = "<script>alert(1)</script> & \"quotes\" 'here' \033[31m ]]> %0A ::error::x\nnext line \udce9"
 
 
@@ -48,7 +50,7 @@ def evil_report() -> Report:
 
 
 def test_there_are_the_forms_of_the_design() -> None:
-    assert FORMS == ("terminal", "concise", "json", "sarif", "github", "gitlab", "junit", "html")
+    assert set(FORMS) >= CONTRACT
     with pytest.raises(ValueError, match="no such form: yaml"):
         render(samples.SCAN, "yaml")
 
@@ -86,7 +88,7 @@ def test_any_text_can_be_written(name: str) -> None:
     form(evil_report(), name).encode("utf-8")
 
 
-@pytest.mark.parametrize("name", MACHINE)
+@pytest.mark.parametrize("name", ("junit", *JSON))
 @pytest.mark.parametrize("reports", [[], [samples.SCAN, samples.CAPTURE, samples.READY]], ids=["none", "three"])
 def test_many_reports_are_one_document(reports: list[Report], name: str) -> None:
     text = render(reports, name)
@@ -94,7 +96,7 @@ def test_many_reports_are_one_document(reports: list[Report], name: str) -> None
         assert len(xml.fromstring(text)) == len(reports)
     elif name == "sarif":
         assert len(json.loads(text)["runs"]) == len(reports)
-    elif name != "github":
+    else:
         json.loads(text)
 
 

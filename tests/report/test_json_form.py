@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import samples
 
-from graphsafe.report.json_form import ReportError, as_json, parse_reports, read_reports, render_json
-from graphsafe.report.model import PROBE_KEYS, DeviceResult, Report
+from graphsafe.report.json_form import as_json, parse_reports, read_reports, render_json
+from graphsafe.report.model import DeviceResult, Report
+from graphsafe.report.probes import PROBE_KEYS
+from graphsafe.report.shape import ReportError
 
 REPORTS = pytest.mark.parametrize("report", samples.ALL.values(), ids=samples.ALL.keys())
 
@@ -55,7 +57,8 @@ def test_schema_requires_every_key(key: str, valid_report: Callable[[str], Any])
 def test_keys_are_those_of_the_design_in_their_order() -> None:
     report = as_json(samples.CAPTURE)
     assert " ".join(report) == (
-        "schema tool command created environment target verdict evidence findings limits devices plan support"
+        "schema tool command created environment target verdict evidence findings limits devices plan support "
+        "executed hot_lines"
     )
     assert " ".join(report["findings"][0]) == (
         "code rule level confidence source device location region call_chain further_roots count "

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from graphsafe.report.model import PROBE_KEYS, VERDICTS
+from graphsafe.report.model import VERDICTS
+from graphsafe.report.probes import PROBE_KEYS
 from graphsafe.report.verdict import judge, verdict, worst
 
 READY: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""One source scanned as a project of its own; and the project of a module of tests, for those that edit it."""
+"""One source scanned as a project of its own."""
 
 from __future__ import annotations
 
@@ -11,23 +11,7 @@ import pytest
 from graphsafe.config import Config
 from graphsafe.scan.api import scan_paths
 
-from .editing import Again, scans_again, write_project
-
 Scan = Callable[[str], list[tuple[str, str]]]
-
-
-@pytest.fixture
-def root(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """The module's `FILES`, written out."""
-    return write_project(tmp_path, request.module.FILES)
-
-
-@pytest.fixture
-def again(root: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
-    """Scans that project with a cache, which holds a first scan of it."""
-    scan = scans_again(root, monkeypatch, "possible")
-    scan()
-    return scan
 
 
 @pytest.fixture

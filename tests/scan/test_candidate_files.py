@@ -9,7 +9,7 @@ import pytest
 from graphsafe.config import Config
 from graphsafe.report.model import Report
 from graphsafe.scan.api import scan_paths
-from graphsafe.scan.interpreter.calls import budget as call_budget
+from graphsafe.scan.execution import budget as call_budget
 from graphsafe.scan.roots import candidate_files, importers
 
 MODEL = """\

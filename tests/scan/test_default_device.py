@@ -10,7 +10,7 @@ import pytest
 from graphsafe.config import Config
 from graphsafe.scan.api import scan_paths
 
-from .editing import scans_again, write_project
+from .projects import write_project
 
 MODEL = """\
 import torch
@@ -88,13 +88,3 @@ def test_a_script_beside_the_model_that_does_not_use_it(tmp_path: Path) -> None:
 def test_a_test_that_sets_a_default_says_nothing(tmp_path: Path, where: str) -> None:
     start = "import torch\nimport model\n\ndef test_decoder():\n    torch.set_default_device('cuda')\n"
     assert reads(tmp_path, start, where=where) == ON_THE_HOST
-
-
-def test_an_edit_of_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = write_project(tmp_path, {"model.py": MODEL, "start.py": "import torch\n"})
-    again = scans_again(root, monkeypatch)
-    before, _ = again()
-    (root / "start.py").write_text("import torch\nfrom model import Decoder\ntorch.set_default_device('cuda')\n")
-    after, _ = again()
-    assert len([f for f in before.findings if f.level != "note"]) == 3
-    assert [f for f in after.findings if f.level != "note"] == []

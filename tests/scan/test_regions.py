@@ -107,6 +107,31 @@ def test_a_function_that_captures_and_replays_is_captured_in_its_block_alone(fol
     assert found["block"] == ("GS101", "error", "captured") and found["after"] == ("GS101", "warning", "step")
 
 
+@pytest.mark.parametrize(
+    "graph, block",
+    [
+        ("torch.cuda.CUDAGraph()", "torch.cuda.graph(graph, stream=self.stream)"),
+        ("torch.xpu.XPUGraph()", "torch.xpu.graph(graph, stream=self.stream)"),
+        ("torch.npu.NPUGraph()", "torch.npu.graph(graph, stream=self.stream)"),
+        ("torch.accelerator.Graph()", "self.stream, graph"),
+    ],
+)
+def test_captures_of_other_devices_are_captures(folder: Path, graph: str, block: str) -> None:
+    source = f"""\
+        import torch
+
+        class Runner:
+            def __init__(self, device):
+                self.x = torch.zeros(4, device=device)
+
+            def capture(self):
+                graph = {graph}
+                with {block}:
+                    self.out = self.x * self.x.sum().item()  # block
+    """
+    assert by_mark(scan(folder, source), source)["block"] == ("GS101", "error", "captured")
+
+
 @pytest.mark.parametrize("where", ["option", "configuration"])
 def test_one_region_alone(folder: Path, where: str) -> None:
     source = SERVING.replace("# read", "# graphsafe: ignore[GS101] read once a request")

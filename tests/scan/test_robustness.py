@@ -52,10 +52,10 @@ def test_what_is_nested_deeply_costs_only_itself(tmp_path: Path, deep: str) -> N
 def test_an_error_of_graphsafe_costs_one_root_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     method = tensors.method
 
-    def broken(engine, frame, node, tensor, name, arguments):  # type: ignore[no-untyped-def]
+    def broken(frame, node, tensor, name, arguments):  # type: ignore[no-untyped-def]
         if name == "sigmoid":
             raise KeyError("no such thing")
-        return method(engine, frame, node, tensor, name, arguments)
+        return method(frame, node, tensor, name, arguments)
 
     monkeypatch.setattr(tensors, "method", broken)
     report = scan(tmp_path, odd=HEAD.format(name="Odd") + "        return x.sigmoid()\n", fine=READ)

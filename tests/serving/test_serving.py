@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.child
+
 PROJECT = Path(__file__).parent / "project"
 MARK = re.compile(r"# guilty: (GS\d+) (captured|step)$", re.M)
 

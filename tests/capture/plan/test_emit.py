@@ -13,6 +13,8 @@ import pytest
 
 from ..conftest import ROOT, TARGETS
 
+pytestmark = pytest.mark.child
+
 FILE = TARGETS / "planned.py"
 HAS_PACKAGE = importlib.util.find_spec("breakable_cuda_graphs") is not None
 needs_package = pytest.mark.skipif(not HAS_PACKAGE, reason="needs breakable-cuda-graphs")

@@ -9,13 +9,21 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.compiled.messages import read_log
-from graphsafe.capture.findings import Seen, findings_of
-from graphsafe.capture.own_graphs import plain
-from graphsafe.capture.plan.planning import compiled_text
+from graphsafe.capture.answers.build import Built
+from graphsafe.capture.child.compiled.messages import read_log
+from graphsafe.capture.child.own_graphs import plain
+from graphsafe.capture.parent.findings import findings_of
+from graphsafe.capture.parent.seen import Seen
+from graphsafe.capture.plan.parent.planning import compiled_text
+from graphsafe.capture.shared.told import Told, written
+from graphsafe.report.model import CallSite
+from graphsafe.report.probes import Probes
+from graphsafe.report.probes.step import Compiled, Left, Step
 from graphsafe.rulebook import load_rulebook
 
 from ..conftest import DEVICES, TARGETS, Prove, Report
+
+pytestmark = pytest.mark.child
 
 FILE = TARGETS / "given.py"
 LINES = [line.strip() for line in FILE.read_text(encoding="utf-8").splitlines()]
@@ -160,28 +168,23 @@ def test_new_recordings_and_sizes_are_told_once() -> None:
     assert answer.recorded_again == ("static input data pointer changed.",) and answer.sizes == ("4", "8")
 
 
-COMPILED = {
-    "kernels": 8,
-    "from_graphs": 2,
-    "left": [
-        {
-            "part": True,
-            "reason": "cpu ops",
-            "frames": [{"path": str(FILE), "line": 20, "function": "forward"}],
-        },
-        {"part": False, "reason": "multiple devices: cpu, cuda", "frames": []},
-    ],
-    "recorded_again": [],
-    "sizes": ["4", "8"],
-    "captures_after_warmup": 2,
-    "counters": {"cudagraph_skips": 1, "cudagraph_partitions": 3},
-}
+COMPILED = Compiled(
+    kernels=8,
+    from_graphs=2,
+    left=(
+        Left(True, "cpu ops", (CallSite(str(FILE), 20, "forward"),)),
+        Left(False, "multiple devices: cpu, cuda"),
+    ),
+    recorded_again=(),
+    sizes=("4", "8"),
+    captures_after_warmup=2,
+    counters={"cudagraph_skips": 1, "cudagraph_partitions": 3},
+)
 
 
 def test_what_inductor_left_out_is_a_finding_each_and_one_sentence_in_sum() -> None:
-    entry = {"path": str(FILE), "line": 60, "function": "Layer.forward"}
-    probes = {"step": {"status": "pass", "compiled": COMPILED}}
-    seen = Seen("cuda:0", "capture", "not-ready", probes, {"entry": entry}, {}, {}, {}, {})
+    told = Told(written(Built(CallSite(str(FILE), 60, "Layer.forward"))))
+    seen = Seen("cuda:0", "capture", "not-ready", Probes(step=Step("pass", compiled=COMPILED)), told)
     findings, limits = findings_of(seen, load_rulebook())
     assert limits == []
     found = [(one.code, one.level, one.location.line, one.message.rpartition(": ")[2]) for one in findings]
@@ -207,7 +210,7 @@ def test_what_is_left_out_comes_back_as_it_was_given() -> None:
 def test_compiled_functions_run_as_they_were_written() -> None:
     script = (
         "import torch\n"
-        "from graphsafe.capture.own_graphs import plain\n"
+        "from graphsafe.capture.child.own_graphs import plain\n"
         "compiled = []\n"
         "def backend(graph, inputs):\n"
         "    compiled.append(graph)\n"

@@ -8,7 +8,7 @@ import torch
 from op_snippets import catalogue
 from op_state import State, same
 
-from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.device.sim import SimDevice
 from graphsafe.optable import OpTable
 
@@ -46,7 +46,7 @@ def run_row(step: str, table: OpTable) -> Outcome:
         unknown = device.unknown_operations()
         generator = "poisoned" if device.draw("sim:0") else "ok"
         if isinstance(recording, CaptureFailure):
-            error = f"{recording.error_type}: {recording.message}"
+            error = f"{recording.type}: {recording.message}"
             return Outcome("fails", error=error, generator=generator, unknown=unknown)
         replays = []
         for number in range(REPLAYS):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphsafe.capture.device.protocol import StepEvent
+from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.sim import SimDevice
 from graphsafe.optable import OpTable, load_op_table
 

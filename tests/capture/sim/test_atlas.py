@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,14 +20,22 @@ from atlas import Outcome, run_row
 from op_snippets import catalogue, measured, measured_files
 
 from graphsafe.optable import OpTable
+from graphsafe.versions import version_matches
+
+pytestmark = pytest.mark.child
 
 EXCEPTIONS = Path(__file__).parents[2] / "data" / "op_exceptions.yaml"
+RULES = Path(__file__).parents[3] / "rules"
 Pair = tuple[str, Mapping[str, Any], Outcome]
 
 
 @pytest.fixture(scope="module", params=measured_files(), ids=lambda path: path.stem)
 def outcomes(request: pytest.FixtureRequest, table: OpTable) -> Iterator[list[Pair]]:
     """What each snippet did on a GPU and does simulated."""
+    import torch
+
+    # Dynamo, once it has compiled anything in this process, has switched the checks of distributions off.
+    torch.distributions.Distribution.set_default_validate_args(True)
     found = []
     for name, entry in measured(request.param)["entries"].items():
         if "s.group" in entry["step"]:  # no simulated process has a process group
@@ -42,8 +51,22 @@ def outcomes(request: pytest.FixtureRequest, table: OpTable) -> Iterator[list[Pa
 
 
 def exceptions() -> Mapping[str, str]:
-    reasons: Mapping[str, str] = yaml.safe_load(EXCEPTIONS.read_text(encoding="utf-8"))["simulated"]
+    import torch
+
+    read = yaml.safe_load(EXCEPTIONS.read_text(encoding="utf-8"))
+    reasons: dict[str, str] = dict(read["simulated"])
+    for spec, further in read["simulated_by_version"].items():
+        if version_matches(torch.__version__, spec):
+            reasons |= further
     return reasons
+
+
+def is_version_of_table() -> bool:
+    """Whether this is the build of torch that the reasons were written under; others differ in a few more or fewer."""
+    import torch
+
+    known = json.loads((RULES / "ops" / "aten-known.json").read_text(encoding="utf-8"))
+    return bool(torch.__version__ == f"{known['torch']}+cpu")
 
 
 def differs(entry: Mapping[str, Any], outcome: Outcome) -> str | None:
@@ -65,7 +88,8 @@ def test_the_simulated_device_does_what_the_gpu_did(outcomes: list[Pair]) -> Non
     found = {name: what for name, entry, outcome in outcomes if (what := differs(entry, outcome)) is not None}
     print("\n".join(f"{name}: {what}" for name, what in found.items() if name not in reasons))
     assert set(found) - set(reasons) == set(), "without a reason in op_exceptions.yaml"
-    assert set(reasons) & {name for name, _, _ in outcomes} - set(found) == set(), "reasons for nothing"
+    if is_version_of_table():
+        assert set(reasons) & {name for name, _, _ in outcomes} - set(found) == set(), "reasons for nothing"
 
 
 def test_the_simulated_device_knows_nearly_all_of_what_rules_are_about(outcomes: list[Pair]) -> None:

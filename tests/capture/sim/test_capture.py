@@ -11,8 +11,9 @@ import torch
 import torch.utils.checkpoint
 from reading import digest
 
-from graphsafe.capture.device.protocol import CaptureAttempt, CaptureFailure
+from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.device.sim import SimDevice
+from graphsafe.report.probes.construct import Attempt
 
 pytestmark = pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
 NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
@@ -174,7 +175,7 @@ def test_a_successful_capture_heals_the_generator(sim: SimDevice) -> None:
 
 
 def test_a_constructor_that_swallows_its_failed_capture(sim: SimDevice) -> None:
-    attempts: list[CaptureAttempt] = []
+    attempts: list[Attempt] = []
 
     def construct() -> None:
         weight = torch.ones(4, device="cuda:1")
@@ -189,16 +190,16 @@ def test_a_constructor_that_swallows_its_failed_capture(sim: SimDevice) -> None:
         assert sim.draw("sim:1") == LEFT_CAPTURING
     [attempt] = attempts
     assert attempt.device == "sim:1" and attempt.nodes is None
-    assert attempt.failure is not None and attempt.failure.message == NOT_PERMITTED
-    begun, failed = attempt.frames[-1], attempt.failure.frames[-1]
+    assert attempt.first_error is not None and attempt.first_error.message == NOT_PERMITTED
+    begun, failed = attempt.frames[-1], attempt.first_error.frames[-1]
     assert begun.function == failed.function and failed.line == begun.line + 1
 
 
 def test_a_capture_left_open_is_reported(sim: SimDevice) -> None:
-    attempts: list[CaptureAttempt] = []
+    attempts: list[Attempt] = []
     with sim.entered(), sim.watch_captures(attempts.append), torch.cuda.stream(torch.cuda.Stream(1)):
         torch.cuda.CUDAGraph().capture_begin()
-    assert attempts[0].failure is not None and "never ended" in attempts[0].failure.message
+    assert attempts[0].first_error is not None and "never ended" in attempts[0].first_error.message
 
 
 @pytest.mark.parametrize(
@@ -337,7 +338,7 @@ def test_a_users_error_is_handed_on(sim: SimDevice) -> None:
 
     with sim.entered():
         failure = failing(sim, step)
-        assert (failure.error_type, failure.message, failure.event) == ("ValueError", "the user's", None)
+        assert (failure.type, failure.message, failure.event) == ("ValueError", "the user's", None)
         assert sim.draw("sim:1") is None
 
 

@@ -34,6 +34,21 @@ def test_tensors_say_which_device_they_play(sim: SimDevice) -> None:
     assert x.device == CPU
 
 
+def test_a_collection_of_cycles_takes_no_device_from_a_tensor(sim: SimDevice) -> None:
+    """`torch.save` leaves a storage's Python object in a cycle, which older versions of PyTorch then take apart."""
+    with sim.entered():
+        x = torch.ones(4, device=CUDA1)
+        cycle: list[object] = [x.untyped_storage()]
+        cycle.append(cycle)
+        del cycle
+        gc.collect()
+        assert x.device == CUDA1 and (x + 1).device == CUDA1
+        before = torch.cuda.memory_allocated(CUDA1)
+        del x
+        gc.collect()
+        assert torch.cuda.memory_allocated(CUDA1) == before - 16
+
+
 def test_modules_move_and_copy(sim: SimDevice) -> None:
     with sim.entered():
         module = torch.nn.Linear(8, 8).to("cuda:1")

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from graphsafe.capture.device.protocol import Asked, CaptureFailure, Difference
+from graphsafe.capture.answers.events import Asked, CaptureFailure
 from graphsafe.capture.device.sim import SimDevice
+from graphsafe.report.probes.twin import Difference
 
 DEVICE = "cuda:1"
 

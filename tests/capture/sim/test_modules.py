@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from graphsafe.capture.device.protocol import CaptureFailure
+from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.device.sim import SimDevice
 from graphsafe.optable import OpTable
 

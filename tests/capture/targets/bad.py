@@ -134,7 +134,7 @@ def removes_its_folder(device):
 
 def breaks_graphsafe(device):
     """Not what a target does by accident: a fault of graphsafe's own, for the sake of the test."""
-    from graphsafe.capture import state
+    from graphsafe.capture.child import state
 
     state.Snapshot.__init__ = None
     return (lambda x: x * 2), (torch.randn(3, device=device),)

@@ -1,5 +1,6 @@
 """Steps that capture without an error and replay wrongly, or whose proof would be worth nothing."""
 
+import collections
 import contextlib
 
 import torch
@@ -103,6 +104,10 @@ def constant_inputs(device):
     return (lambda x: x * 2), (torch.ones(4, 8, device=device),)
 
 
+def infinite_inputs(device):
+    return (lambda x: x * 2), (torch.full((4, 8), float("inf"), device=device),)
+
+
 def ignores_inputs(device):
     weight = torch.randn(4, device=device)
     return (lambda x: weight * 2), (torch.randn(4, 8, device=device),)
@@ -157,6 +162,19 @@ def bad_integers(device):
         return table.index_select(0, index) + x
 
     return step, (torch.randn(3, 8, device=device), torch.tensor([2, 2, 5], device=device))
+
+
+def guarded_meter(device):
+    """Two reads on one line, and a window of values that drops the oldest by itself."""
+    window = collections.deque(maxlen=50)
+
+    def step(x):
+        low, high = x.aminmax()
+        if not torch.cuda.is_current_stream_capturing():
+            window.extend((low.item(), high.item()))
+        return x * 2
+
+    return step, (torch.randn(8, device=device),)
 
 
 _PLAN = None
@@ -289,3 +307,33 @@ def stubborn(device):
 def compiled(device):
     module = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)).to(device).requires_grad_(False)
     return torch.compile(module), (torch.randn(4, 64, device=device),)
+
+
+def integer_product(device):
+    """The CPU multiplies integer matrices, CUDA does not."""
+    return (lambda a: a @ a), (torch.ones(4, 4, dtype=torch.int64, device=device),)
+
+
+def zero_head(device):
+    """A freshly made head: zero everywhere, so that without other values no output would follow the input."""
+    body, head = torch.nn.Linear(8, 8).to(device), torch.nn.Linear(8, 4).to(device)
+    torch.nn.init.zeros_(head.weight)
+    torch.nn.init.zeros_(head.bias)
+    return torch.nn.Sequential(body, torch.nn.GELU(), head), (torch.randn(4, 8, device=device),)
+
+
+def recurrent(device):
+    """The CPU's LSTM rounds otherwise where memory is aligned otherwise."""
+    lstm = torch.nn.LSTM(24, 40, num_layers=2).to(device).eval()
+    return lstm, (torch.randn(7, 3, 24, device=device),)
+
+
+def made_in_inference_mode(device):
+    with torch.inference_mode():
+        net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ELU(), torch.nn.Linear(8, 4)).to(device)
+
+    @torch.inference_mode()
+    def step(x):
+        return net(x)
+
+    return step, (torch.randn(4, 8, device=device),)

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import graphsafe
+
 WIDTH = 8
 
 
@@ -466,3 +468,54 @@ def decoder(device, batch=2, q_len=1):
     model.requires_grad_(False)
     torch.manual_seed(batch)
     return model, (torch.randn(batch, q_len, 256, device=device),)
+
+
+_SPLITS = {}
+
+
+def kept_plan(device, batch=2):
+    """The first bucket that is built leaves its plan in a variable of the module, and all others use it."""
+    if device not in _SPLITS:
+        _SPLITS[device] = batch / 10
+    share = _SPLITS[device]
+    return (lambda x: x * share), (torch.randn(batch, 8, device=device),)
+
+
+# Integers in padding that no live row has.
+
+
+class Chosen(nn.Module):
+    """Reads the row of the table that `ids` and `shift` add up to: legal for each request, and not for all pairs."""
+
+    def __init__(self, low):
+        super().__init__()
+        self.low = low
+        self.table = nn.Embedding(16, WIDTH)
+
+    def forward(self, ids, shift):
+        return self.table(ids + shift - self.low)
+
+
+def _pairs(batch, low, k=0):
+    """The sum of both is at most `low + 15`; that of the largest of each is more."""
+    ids = (torch.arange(batch) * 5 + k) % 16
+    return low + ids, (torch.arange(batch) * 3 + k) % (16 - ids)
+
+
+def _with_pairs(device, batch, low):
+    def refresh(args, kwargs, k):
+        for mine, new in zip(args, _pairs(batch, low, k), strict=True):
+            mine.copy_(new)
+
+    args = tuple(one.to(device) for one in _pairs(batch, low))
+    return graphsafe.Step(shared(Chosen, device, low), args, refresh=refresh)
+
+
+def stale_pairs(device, batch=2):
+    """A stale padding row holds an index that no request can have; zeros are one."""
+    return _with_pairs(device, batch, 0)
+
+
+def no_zero_pairs(device, batch=2):
+    """Zeros are no legal ids: a replay that pads with them fails."""
+    return _with_pairs(device, batch, 20)

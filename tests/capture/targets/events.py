@@ -1,0 +1,46 @@
+"""A step whose engine reloads, grows and collects between replays, well and badly."""
+
+import gc
+
+import torch
+from torch import nn
+
+import graphsafe
+
+
+class Engine(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(8, 8).to(device)
+        self.scale = torch.ones(8, device=device)
+
+    def forward(self, x):
+        return self.linear(x) * self.scale
+
+    def reload(self):
+        with torch.no_grad():
+            self.linear.weight.copy_(torch.randn_like(self.linear.weight))
+
+    def replace(self):
+        self.linear.weight = nn.Parameter(torch.randn_like(self.linear.weight))
+
+    def grow(self):
+        self.scale = torch.full_like(self.scale, 2.0)
+
+
+def sound(device):
+    engine = Engine(device)
+    events = {"reload": engine.reload, "gc": gc.collect}
+    return graphsafe.Step(engine, (torch.randn(4, 8, device=device),), events=events)
+
+
+def stale(device):
+    engine = Engine(device)
+    events = {"gc": gc.collect, "replace": engine.replace, "grow": engine.grow}
+    return graphsafe.Step(engine, (torch.randn(4, 8, device=device),), events=events)
+
+
+def failing(device):
+    engine = Engine(device)
+    return graphsafe.Step(engine, (torch.randn(4, 8, device=device),), events={"fail": lambda: 1 / 0})

@@ -1,0 +1,101 @@
+"""Steps that read inputs which lie on the host: a graph keeps the value that Python read at capture."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+import torch
+
+Built = tuple[Any, tuple[Any, ...]]
+
+
+def build_divided(device: torch.device) -> Built:
+    return lambda x, t: x / t, (torch.randn(8, device=device), torch.tensor(0.7))
+
+
+def build_as_float(device: torch.device) -> Built:
+    return lambda x, t: x * float(t), (torch.randn(8, device=device), torch.tensor(0.7))
+
+
+def build_flag(device: torch.device) -> Built:
+    return lambda x, flag: x * 2 if flag else x * 3, (torch.randn(8, device=device), torch.tensor(False))
+
+
+def build_threshold(device: torch.device) -> Built:
+    """Only a value far from the one given takes the other branch."""
+    return lambda x, t: x * 2 if t > 50 else x * 3, (torch.randn(8, device=device), torch.tensor(0.7))
+
+
+def build_array(device: torch.device) -> Built:
+    return lambda x, a: x * float(a[1]), (torch.randn(8, device=device), numpy.array([1.0, 2.0, 3.0]))
+
+
+def build_list(device: torch.device) -> Built:
+    scales = [torch.tensor(0.5), torch.tensor(0.25)]
+    return lambda x, s: x * s[0] + s[1], (torch.randn(8, device=device), scales)
+
+
+def build_stubborn(device: torch.device) -> Built:
+    """Accepts one value alone: it cannot be varied, so nothing proves that replay would follow it."""
+
+    def step(x: torch.Tensor, version: torch.Tensor) -> torch.Tensor:
+        if int(version) != 3:
+            raise ValueError("no such version")
+        return x * int(version)
+
+    return step, (torch.randn(8, device=device), torch.tensor(3))
+
+
+def build_sigma(device: torch.device) -> Built:
+    """Sound: a constant on the device, as a scheduler's sigma; varied, and replay follows it."""
+    return lambda x, sigma: x / sigma, (torch.randn(8, device=device), torch.tensor(0.7, device=device))
+
+
+def build_guidance(device: torch.device) -> Built:
+    """Sound: all elements alike, and a Python number, which is a constant by contract."""
+    guidance = torch.full((4, 1), 7.5, device=device)
+    return lambda x, g, power: x * g**power, (torch.randn(4, 8, device=device), guidance, 2)
+
+
+def build_rarely_binding(device: torch.device) -> Built:
+    """A flag that changes what is launched, and no output on the inputs that are drawn."""
+
+    def step(x: torch.Tensor, clip: torch.Tensor) -> torch.Tensor:
+        y = torch.sigmoid(x)
+        return y.clamp(-10, 10) if bool(clip) else y
+
+    return step, (torch.randn(8, device=device), torch.tensor(True))
+
+
+def build_lagged_flag(device: torch.device) -> Built:
+    """The host branches on a flag in pinned memory that an earlier step wrote; the drawn inputs never set it."""
+    flag = torch.zeros(1, dtype=torch.bool).pin_memory()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        scale = 0.5 if bool(flag[0]) else 1.0
+        y = torch.tanh(x) * scale
+        flag.copy_((y.abs() > 2).any().reshape(1), non_blocking=True)
+        return y
+
+    return step, (torch.randn(8, device=device),)
+
+
+def build_logged_flag(device: torch.device) -> Built:
+    """Sound: the host only logs what the last step left in pinned memory."""
+    largest = torch.zeros(1).pin_memory()
+    seen: list[float] = []
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        seen.append(float(largest[0]))
+        y = torch.tanh(x)
+        largest.copy_(y.max().reshape(1), non_blocking=True)
+        return y
+
+    return step, (torch.randn(8, device=device),)
+
+
+def build_namespace(device: torch.device) -> Built:
+    knobs = SimpleNamespace(scale=torch.tensor(0.5))
+    return lambda x, knobs: x * float(knobs.scale), (torch.randn(8, device=device), knobs)

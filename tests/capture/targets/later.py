@@ -1,0 +1,162 @@
+"""Steps whose Python decides otherwise long after the capture, and sound twins of them."""
+
+from __future__ import annotations
+
+import contextvars
+import datetime
+import itertools
+import random
+import time
+from collections import deque
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy
+import torch
+
+Built = tuple[Any, tuple[Any, ...]]
+_POSITION: contextvars.ContextVar[int] = contextvars.ContextVar("position", default=0)
+
+
+def _x(device: torch.device) -> torch.Tensor:
+    return torch.randn(8, device=device)
+
+
+class Counter:
+    def __init__(self, period: int) -> None:
+        self.n = 0
+        self.period = period
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        self.n += 1
+        return x * 2 if self.n % self.period else x * 3
+
+
+def build_counter(device: torch.device) -> Built:
+    return Counter(64), (_x(device),)
+
+
+def build_numpy_counter(device: torch.device) -> Built:
+    count = numpy.zeros(1, dtype=numpy.int64)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        count[0] += 1
+        return torch.relu(x) if count[0] % 50 == 0 else torch.tanh(x)
+
+    return step, (_x(device),)
+
+
+@dataclass
+class Schedule:
+    done: int = 0
+
+    def scale(self) -> float:
+        self.done += 1
+        return 1.0 if self.done < 40 else 0.5
+
+
+def build_schedule(device: torch.device) -> Built:
+    schedule = Schedule()
+    return lambda x: x * schedule.scale(), (_x(device),)
+
+
+def build_cycle(device: torch.device) -> Built:
+    scales = itertools.cycle([1.0] * 30 + [2.0])
+    return lambda x: x * next(scales), (_x(device),)
+
+
+def build_generator(device: torch.device) -> Built:
+    def scales() -> Any:
+        yield from [1.0] * 20
+        while True:
+            yield 2.0
+
+    running = scales()
+    return lambda x: x * next(running), (_x(device),)
+
+
+def build_context(device: torch.device) -> Built:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        _POSITION.set(_POSITION.get() + 1)
+        return x.sum() if _POSITION.get() > 45 else x.mean()
+
+    return step, (_x(device),)
+
+
+def build_coin(device: torch.device) -> Built:
+    return lambda x: x * 2 if random.random() > 0.02 else x * 3, (_x(device),)
+
+
+def build_until(device: torch.device) -> Built:
+    until = monotonic() + 1_000
+    return lambda x: x * 2 if monotonic() < until else x * 3, (_x(device),)
+
+
+def build_injected_clock(device: torch.device) -> Built:
+    class Warmed:
+        def __init__(self) -> None:
+            self.clock = time.time
+            self.begun = self.clock()
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2 if self.clock() - self.begun < 600 else x * 3
+
+    return Warmed(), (_x(device),)
+
+
+def build_date(device: torch.device) -> Built:
+    today = datetime.datetime.now().date()
+    return lambda x: x + 1 if datetime.datetime.now().date() == today else x + 2, (_x(device),)
+
+
+def build_swap(device: torch.device) -> Built:
+    class Buffers:
+        def __init__(self) -> None:
+            self.front, self.back = torch.ones(8, device=device), torch.zeros(8, device=device)
+            self.n = 0
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            self.n += 1
+            if self.n % 32 == 0:
+                self.front, self.back = self.back, self.front
+            return x + self.front
+
+    return Buffers(), (_x(device),)
+
+
+def build_logged(device: torch.device) -> Built:
+    """Sound: counters, timings and a log decide nothing."""
+
+    class Logged:
+        def __init__(self) -> None:
+            self.n, self.log, self.spent = 0, deque(maxlen=16), 0.0
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            begun = time.perf_counter()
+            self.n += 1
+            y = torch.relu(x) * 2
+            self.log.append(self.n)
+            self.spent += time.perf_counter() - begun
+            return y
+
+    return Logged(), (_x(device),)
+
+
+def build_ring(device: torch.device) -> Built:
+    """Sound: a position on the device walks through a buffer that is shorter than the horizon."""
+    ring = torch.zeros(16, 8, device=device)
+    position = torch.zeros(1, dtype=torch.int64, device=device)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        ring.index_copy_(0, position, x[None])
+        position.add_(1).remainder_(16)
+        return ring.sum(0)
+
+    return step, (_x(device),)
+
+
+def build_dropout(device: torch.device) -> Built:
+    """Sound: random numbers of the device."""
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5)).to(device)
+    return layer, (_x(device),)

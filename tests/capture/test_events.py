@@ -1,0 +1,36 @@
+"""What an engine does between replays: `graphsafe.Step(..., events=...)`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import graphsafe
+
+pytestmark = pytest.mark.child
+TARGETS = Path(__file__).parent / "targets" / "events.py"
+
+
+def test_replays_after_sound_events_equal_eager_steps() -> None:
+    report = graphsafe.capture(f"{TARGETS}:sound", device="sim")
+    assert report.verdict == "ready" and report.findings == ()
+    (device,) = report.devices or ()
+    checks = {check["name"]: check["result"] for check in device.probes["replay"]["checks"]}
+    assert checks["output after reload"] == checks["output after gc"] == "equal"
+
+
+def test_an_event_that_replaces_what_the_graph_reads_is_named() -> None:
+    report = graphsafe.capture(f"{TARGETS}:stale", device="sim")
+    assert report.verdict == "not-ready"
+    found = [(one.code, one.location.function, one.message) for one in report.findings]
+    assert found == [
+        ("GS712", "Engine.replace", "after `replace`, `linear.weight` lies elsewhere"),
+        ("GS712", "Engine.grow", "after `grow`, `scale` lies elsewhere"),
+    ]
+
+
+def test_an_event_that_fails_leaves_the_verdict_open_and_says_why() -> None:
+    report = graphsafe.capture(f"{TARGETS}:failing", device="sim")
+    assert report.verdict == "inconclusive" and report.findings == ()
+    assert ["the event 'fail' failed: ZeroDivisionError" in limit.why for limit in report.limits] == [True]

@@ -1,0 +1,52 @@
+"""Host state may decide long after the steps that are compared: the horizon says for how long it did not."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import DEVICES, TARGETS, Prove, Report, codes_of, probes_of
+
+LATE = {
+    "counter": 64,
+    "numpy_counter": 50,
+    "schedule": 40,
+    "cycle": 31,
+    "generator": 21,
+    "context": 46,
+    "coin": None,
+    "swap": 32,
+}
+CLOCKS = ("until", "injected_clock", "date")
+SOUND = ("logged", "ring", "dropout")
+LINES = {"counter": 30, "swap": 118}
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+    names = (*LATE, *CLOCKS, *SOUND)
+    found = prove([f"{TARGETS}/later.py:build_{name}" for name in names], request.param)
+    return dict(zip(names, found, strict=True))
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_state_that_decides_later_is_not_ready_and_the_step_is_told(reports: dict[str, Report], name: str) -> None:
+    report = reports[name]
+    assert report["verdict"] == "not-ready"
+    departure = probes_of(report)["horizon"]["departure"]
+    assert departure["under"] == "further steps"
+    if LATE[name] is not None:
+        # Three watched steps, the warm-up and one to watch the memory come before: far from where it would be seen.
+        assert 8 < departure["step"] < LATE[name]
+    assert codes_of(report, "error") in (["GS702"], ["GS504"])
+
+
+@pytest.mark.parametrize("name", CLOCKS)
+def test_a_step_that_reads_a_clock_is_not_ready(reports: dict[str, Report], name: str) -> None:
+    assert reports[name]["verdict"] == "not-ready"
+    assert probes_of(reports[name])["horizon"]["departure"]["under"] == "clocks a day later"
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_what_decides_nothing_is_ready(reports: dict[str, Report], name: str) -> None:
+    assert reports[name]["verdict"] == "ready"
+    assert probes_of(reports[name])["horizon"]["steps"] > 100

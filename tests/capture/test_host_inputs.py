@@ -1,0 +1,38 @@
+"""An input on the host is a constant of the graph: what replay would do with another value has to be tried."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import DEVICES, TARGETS, Prove, Report, probes_of
+
+UNSOUND = ("divided", "as_float", "flag", "threshold", "array", "list", "rarely_binding", "lagged_flag", "namespace")
+SOUND = ("sigma", "guidance", "logged_flag")
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+    names = (*UNSOUND, "stubborn", *SOUND)
+    found = prove([f"{TARGETS}/host_inputs.py:build_{name}" for name in names], request.param)
+    return dict(zip(names, found, strict=True))
+
+
+@pytest.mark.parametrize("name", UNSOUND)
+def test_a_step_that_reads_the_host_is_not_ready(reports: dict[str, Report], name: str) -> None:
+    assert reports[name]["verdict"] == "not-ready"
+
+
+def test_a_host_input_that_cannot_be_varied_forbids_ready(reports: dict[str, Report]) -> None:
+    assert reports["stubborn"]["verdict"] == "inconclusive"
+    assert probes_of(reports["stubborn"])["replay"]["unvaried_host"] == ["args[1]"]
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_constants_on_the_device_are_varied(reports: dict[str, Report], name: str) -> None:
+    assert reports[name]["verdict"] == "ready"
+    assert probes_of(reports[name])["replay"]["varied"] > 0
+
+
+def test_python_numbers_in_the_arguments_are_named(reports: dict[str, Report]) -> None:
+    limits = [(limit["kind"], limit["what"]) for limit in reports["guidance"]["limits"]]
+    assert ("constant", "args[2]") in limits

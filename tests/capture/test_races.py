@@ -1,0 +1,49 @@
+"""A graph whose edges leave two nodes unordered on one piece of memory is not ready, whatever values were seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import DEVICES, TARGETS, Prove, Report, probes_of
+
+RACES = {"read_too_early": 28, "event_before_work": 45, "shared_scratch": 62}
+"Target -> the line of the node that was captured later."
+SOUND = ("joined", "columns")
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+    names = (*RACES, *SOUND)
+    found = prove([f"{TARGETS}/lanes.py:build_{name}" for name in names], request.param)
+    return dict(zip(names, found, strict=True))
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_a_missing_edge_is_not_ready_and_has_its_line(reports: dict[str, Report], name: str) -> None:
+    report = reports[name]
+    assert report["verdict"] == "not-ready"
+    lines = {one["location"]["line"] for one in report["findings"] if one["code"] == "GS619"}
+    assert RACES[name] in lines
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_what_the_edges_order_is_ready(reports: dict[str, Report], name: str) -> None:
+    assert reports[name]["verdict"] == "ready"
+    assert probes_of(reports[name])["order"]["races"] == []
+
+
+def test_nodes_without_an_edge_are_no_chain() -> None:
+    """An H200 showed it: two roots that race have no edge at all."""
+    from graphsafe.capture.device.cuda.order import forms_chain
+
+    assert forms_chain(1, set()) and forms_chain(3, {(0, 1), (1, 2)})
+    assert not forms_chain(2, set()) and not forms_chain(3, {(0, 1), (0, 2)})
+
+
+def test_memory_freed_while_another_stream_reads_it_is_nothing_the_simulated_device_vouches_for(prove: Prove) -> None:
+    """It never gives such memory away, so right replays prove nothing. A sound step frees it later, or not at all."""
+    names = ("freed_early", "freed_recorded", "freed_joined", "freed_kept")
+    reports = prove([f"{TARGETS}/lanes.py:build_{name}" for name in names], "sim:0")
+    assert [report["verdict"] for report in reports] == ["inconclusive", "ready", "ready", "ready"]
+    (limit,) = [limit["what"] for limit in reports[0]["limits"] if limit["kind"] == "simulated"]
+    assert "aten::sin at" in limit and "without record_stream" in limit

@@ -1,0 +1,151 @@
+"""Shapes mode: what a step is refused for, and how much memory it takes, without weights and values."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Answer, Prove
+
+TARGETS = '''
+import torch
+
+
+def large(device):
+    """Weights of 12 GB, which few machines that run this test have."""
+    layers = [torch.nn.Linear(8192, 8192) for _ in range(48)]
+    model = torch.nn.Sequential(*layers).to(device)
+    x = torch.randn(4, 8192, device=device)
+
+    def step(x):
+        with torch.no_grad():
+            return model(x).softmax(-1)
+
+    return step, (x,)
+
+
+def branches(device):
+    layer = torch.nn.Linear(300, 300, device=device)
+
+    def step(x):
+        y = layer(x)
+        if y.sum() > 0:
+            return y * 2
+        return y.cpu().to(device)
+
+    return step, (torch.randn(4, 300, device=device),)
+
+
+def selects(device):
+    def step(x):
+        return x[x > 0].sum(), x.nonzero()
+
+    return step, (torch.randn(4, 300, device=device),)
+
+
+def stores(device):
+    def step(x):
+        y = x * 2
+        y[0, 7] = -1.0
+        return y
+
+    return step, (torch.randn(4, 300, device=device),)
+
+
+def counts(device):
+    state = {"n": 0}
+
+    def step(x):
+        state["n"] += 1
+        return x * state["n"]
+
+    return step, (torch.randn(4, 300, device=device),)
+
+
+def rebinds(device):
+    state = {"last": torch.zeros(4, 300, device=device)}
+
+    def step(x):
+        state["last"] = (state["last"] + x).tanh()
+        return state["last"] * 2
+
+    return step, (torch.randn(4, 300, device=device),)
+
+
+def positions(device):
+    """Positions are known although nothing else is: they are integers, and few."""
+    cache = torch.zeros(2, 64, 300, device=device)
+    at = torch.arange(2, device=device)
+
+    def step(x):
+        cache.index_copy_(1, at, x)
+        at.add_(1).remainder_(64)
+        return (cache * (torch.arange(64, device=device) <= at.max())[None, :, None]).sum(1)
+
+    return step, (torch.randn(2, 2, 300, device=device),)
+
+
+def trains(device):
+    model = torch.nn.Sequential(torch.nn.Linear(300, 300), torch.nn.LayerNorm(300)).to(device)
+
+    def step(x):
+        model.zero_grad(set_to_none=False)
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    return step, (torch.randn(4, 300, device=device),)
+'''
+STANDS_IN_THE_WAY = {"branches": "GS102", "selects": "GS202", "stores": "GS303", "counts": "GS702", "rebinds": "GS703"}
+NOTHING_DOES = ("large", "positions", "trains")
+Reports = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def reports(prove: Prove, tmp_path_factory: pytest.TempPathFactory) -> Reports:
+    file = tmp_path_factory.mktemp("shapes") / "model.py"
+    file.write_text(TARGETS)
+    names = [*STANDS_IN_THE_WAY, *NOTHING_DOES]
+    found = prove([f"{file}:{name}" for name in names], "sim:0", file.parent, shapes=True)
+    return dict(zip(names, found, strict=True))
+
+
+@pytest.mark.parametrize("name", STANDS_IN_THE_WAY)
+def test_what_stands_in_the_way_is_found(name: str, reports: Reports) -> None:
+    assert reports[name]["verdict"] == "not-ready"
+    errors = {finding["code"] for finding in reports[name]["findings"] if finding["level"] == "error"}
+    assert STANDS_IN_THE_WAY[name] in errors
+
+
+@pytest.mark.parametrize("name", NOTHING_DOES)
+def test_a_sound_step_is_not_accused_and_not_called_ready(name: str, reports: Reports) -> None:
+    report = reports[name]
+    assert report["verdict"] == "inconclusive"
+    assert [finding["code"] for finding in report["findings"] if finding["level"] == "error"] == []
+    assert any(limit["what"] == "values were not computed" for limit in report["limits"])
+    assert report["evidence"] == "predicted"
+
+
+def test_both_ways_of_a_branch_are_looked_at(reports: Reports) -> None:
+    """The copy lies where the answer to the first way is no."""
+    assert "GS103" in {finding["code"] for finding in reports["branches"]["findings"]}
+
+
+def test_sizes_are_true_and_weights_take_no_memory(reports: Reports) -> None:
+    weights = 48 * (8192 * 8192 + 8192) * 4
+    [device] = reports["large"]["devices"]
+    memory, launches = device["probes"]["memory"], device["probes"]["timing"]["launches"]
+    assert weights < memory["peak_bytes"] < weights + (16 << 20)
+    line = TARGETS[: TARGETS.index("return model(x)")].count("\n") + 1
+    assert memory["pool_bytes"] > 0 and memory["pool"]["lines"][0]["place"].endswith(f"model.py:{line}")
+    assert launches >= 49
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert children < 2 << 20, "kilobytes of the largest process"
+
+
+def test_options_that_need_values_are_refused(tmp_path: Path, command: Any) -> None:
+    answer: Answer = command("model.py:large", "--shapes", "--replays", "10")
+    assert answer.code == 2 and "--replays" in answer.err

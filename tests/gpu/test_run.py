@@ -1,0 +1,235 @@
+"""`graphsafe run` on a real GPU: faults and sound twins, and libraries that capture by themselves.
+
+Run it with `pytest tests/gpu/test_run.py -m gpu`. The programs' own outputs are those of a run that nobody watches.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ValidReport
+
+pytestmark = pytest.mark.gpu
+
+PROGRAMS = Path(__file__).parents[1] / "run" / "programs"
+_ON_SIMULATED_ONLY = {"GS616", "GS501", "GS714"}
+"""On a GPU, eager steps are not counted, and the order of streams is not followed. Generators are left capturing up to
+torch 2.11 only."""
+
+
+def watched(folder: Path, valid_report: ValidReport, text: str, *words: str) -> tuple[Any, str]:
+    """The ledger of a program, and what the program printed. It prints the same unwatched."""
+    (folder / "program.py").write_text(textwrap.dedent(text), encoding="utf-8")
+    plain = subprocess.run([sys.executable, "program.py"], cwd=folder, capture_output=True, text=True)
+    assert plain.returncode == 0, plain.stderr
+    command = [sys.executable, "-m", "graphsafe", "run", *words, "--", sys.executable, "program.py"]
+    ran = subprocess.run(command, cwd=folder, env=dict(os.environ), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == plain.stdout
+    return valid_report((folder / "graphsafe-ledger.json").read_text(encoding="utf-8")), ran.stdout
+
+
+def graphs_of(ledger: Any) -> list[Any]:
+    return [graph for process in ledger["processes"] for graph in process["graphs"]]
+
+
+def expected(text: str) -> set[tuple[str, int]]:
+    found = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.search(r"# expect: (.*)", line)
+        found |= {(code, number) for code in match[1].split(", ")} if match else set()
+    return {(code, line) for code, line in found if code not in _ON_SIMULATED_ONLY}
+
+
+def test_faults_are_named_with_their_lines(tmp_path: Path, valid_report: ValidReport) -> None:
+    text = (PROGRAMS / "faults.py").read_text(encoding="utf-8")
+    ledger, _ = watched(tmp_path, valid_report, text)
+    found = {(one["code"], one["location"]["line"]) for one in ledger["findings"]}
+    assert {one for one in found if one[0] not in _ON_SIMULATED_ONLY} == expected(text)
+
+
+def test_a_sound_program_is_not_accused(tmp_path: Path, valid_report: ValidReport) -> None:
+    ledger, _ = watched(tmp_path, valid_report, (PROGRAMS / "sound.py").read_text(encoding="utf-8"))
+    assert ledger["findings"] == []
+    assert len(graphs_of(ledger)) == 30
+
+
+OUTSIDE = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.LayerNorm(64)).cuda()
+x, out = torch.zeros(4, 64, device="cuda"), torch.zeros(4, 64, device="cuda")
+with torch.no_grad():
+    model(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out.copy_(model(x))
+for step in range(7):
+    x.fill_(step)
+    graph.replay()
+print(out.sum().item())
+"""
+
+
+def test_a_graphs_memory_is_known_by_name(tmp_path: Path, valid_report: ValidReport) -> None:
+    ledger, _ = watched(tmp_path, valid_report, OUTSIDE)
+    (graph,) = graphs_of(ledger)
+    uses = {use["what"]: use["access"] for use in graph["outside"]}
+    parameters = {f"model.{name}" for name in ("0.weight", "0.bias", "2.weight", "2.bias")}
+    assert {*parameters, "x", "out"} <= set(uses)
+    assert all(use["status"] == "alive" for use in graph["outside"])
+    assert graph["replays"] == 7 and graph["nodes"]["kernel"] >= 3 and graph["pool_bytes"] > 0
+    assert graph["device"] == "cuda:0" and graph["captured"]["stream"] == "side stream 1"
+
+
+def test_the_lines_that_made_memory_are_known_where_asked_for(tmp_path: Path, valid_report: ValidReport) -> None:
+    ledger, _ = watched(tmp_path, valid_report, OUTSIDE, "--stacks")
+    (graph,) = graphs_of(ledger)
+    made = {use["what"]: use["made"]["line"] for use in graph["outside"] if use["made"] is not None}
+    assert (made["model.0.weight"], made["x"], made["out"]) == (6, 7, 7)
+    assert [one["location"]["line"] for one in ledger["processes"][0]["memory"]["by_line"]] == [12]
+
+
+MADE = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+graphed = torch.cuda.make_graphed_callables(model, (torch.randn(8, 32, device="cuda"),))
+for step in range(5):
+    x = torch.full((8, 32), float(step), device="cuda")
+    loss = graphed(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(loss.item())
+"""
+
+
+def test_graphed_callables_forward_and_backward(tmp_path: Path, valid_report: ValidReport) -> None:
+    ledger, _ = watched(tmp_path, valid_report, MADE)
+    assert [graph["replays"] for graph in graphs_of(ledger)] == [5, 5]
+    assert ledger["findings"] == []
+
+
+TREES = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32)).cuda()
+step = torch.compile(model, mode="reduce-overhead", fullgraph=True)
+total = 0.0
+with torch.no_grad():
+    for size in (4, 8, 4, 8, 4, 8, 4, 8):
+        torch.compiler.cudagraph_mark_step_begin()
+        total += step(torch.ones(size, 32, device="cuda")).sum().item()
+print(round(total, 3))
+"""
+
+
+def test_inductors_trees_are_counted_and_not_accused(tmp_path: Path, valid_report: ValidReport) -> None:
+    """Also: the wrappers break no full graph."""
+    ledger, _ = watched(tmp_path, valid_report, TREES)
+    captured = [graph for graph in graphs_of(ledger) if graph["nodes"]]
+    assert captured and sum(graph["replays"] for graph in captured) >= 2
+    assert ledger["findings"] == []
+
+
+GENERATE = """
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+torch.manual_seed(0)
+config = LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, vocab_size=128)
+model = LlamaForCausalLM(config).cuda().eval()
+model.generation_config.cache_implementation = "static"
+model.forward = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)
+ids = torch.arange(8, device="cuda")[None]
+for _ in range(2):
+    out = model.generate(ids, max_new_tokens=12, do_sample=False, pad_token_id=0)
+print(out.tolist())
+"""
+
+
+def test_generate_with_a_static_cache(tmp_path: Path, valid_report: ValidReport) -> None:
+    pytest.importorskip("transformers")
+    (tmp_path / "plain.py").write_text(GENERATE, encoding="utf-8")
+    plain = subprocess.run([sys.executable, "plain.py"], cwd=tmp_path, capture_output=True, text=True)
+    if plain.returncode:
+        pytest.skip(f"the program fails unwatched: {plain.stderr.splitlines()[-1]}")
+    ledger, _ = watched(tmp_path, valid_report, GENERATE)
+    captured = [graph for graph in graphs_of(ledger) if graph["nodes"]]
+    assert captured and sum(graph["replays"] for graph in captured) >= 8
+    assert [one for one in ledger["findings"] if one["level"] == "error"] == []
+
+
+WAITS = """
+import torch
+
+x = torch.ones(2048, 2048, device="cuda")
+y = torch.empty_like(x)
+torch.mm(x, x, out=y)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    for _ in range(16):
+        torch.mm(x, x, out=y)
+for _ in range(4):
+    graph.replay()
+    y[0, 0].item()
+torch.cuda.synchronize()
+print("done")
+"""
+
+
+def test_waits_are_told_with_what_they_cost(tmp_path: Path, valid_report: ValidReport) -> None:
+    ledger, _ = watched(tmp_path, valid_report, WAITS, "--waits")
+    waits = {wait["location"]["line"]: wait for wait in ledger["processes"][0]["waits"]}
+    assert waits[13]["count"] == 4 and waits[13]["ms"] > 0.1
+    assert {one["location"]["line"] for one in ledger["findings"]} >= {13}
+
+
+COST = """
+import statistics, sys, time, torch
+
+x = torch.ones(64, device="cuda")
+for _ in range(3):
+    y = x + 1
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    for _ in range(80):
+        y = y + 1
+def series(count=2000):
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    for _ in range(count):
+        graph.replay()
+    took = (time.perf_counter() - begun) / count * 1e6
+    torch.cuda.synchronize()
+    return took
+series()
+print(min(series() for _ in range(5)))
+"""
+
+
+def test_the_replay_path_costs_little(tmp_path: Path) -> None:
+    """Under 5 µs: the lowest of five series each way, as launches alone, in one process each."""
+    (tmp_path / "program.py").write_text(COST, encoding="utf-8")
+    program = [sys.executable, "program.py"]
+    plain = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-m", "graphsafe", "run", "--", *program]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    print(f"replay: {float(plain.stdout):.2f} us plain, {float(ran.stdout):.2f} us watched")
+    assert float(ran.stdout) - float(plain.stdout) < 5

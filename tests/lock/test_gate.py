@@ -1,0 +1,100 @@
+"""`capture --all --locked`, `--update-lock` and `--shard` as a user runs them, on the simulated device."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from graphsafe.cli import main
+
+STEPS = """
+import torch
+
+def build(device, batch=2):
+    model = torch.nn.Linear(4, 4).to(device)
+
+    def step(x):
+        y = model(x)
+        return y
+
+    return step, (torch.ones(batch, 4, device=device),)
+"""
+READS = STEPS.replace("        return y\n", "        return y if batch < 8 or y.sum() > 0 else x\n")
+CONFIG = """
+[targets.decode]
+factory = "steps.py:build"
+device = "sim"
+buckets = {batch = [1, 8]}
+
+[targets.gone]
+factory = "nowhere.py:build"
+device = "sim"
+"""
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("steps.py").write_text(STEPS)
+    Path("graphsafe.toml").write_text(CONFIG.partition("[targets.gone]")[0])
+
+
+@pytest.mark.child
+def test_the_gate_fails_on_what_got_worse_and_on_that_only(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("graphsafe.toml").write_text(CONFIG)
+    assert main(["capture", "--all", "--update-lock", "--format", "concise"]) == 2
+    assert "gone could not be run, and stays as it was" in capsys.readouterr().err
+    lock = Path("graphsafe.lock").read_text()
+    assert lock.count("[[target.decode]]") == 2 and "target.gone" not in lock
+
+    Path("graphsafe.toml").write_text(CONFIG.partition("[targets.gone]")[0])
+    Path("steps.py").write_text(READS)
+    assert main(["capture", "--all", "--locked", "--format", "concise"]) == 1
+    err = capsys.readouterr().err
+    assert (
+        "decode, batch 8: ready → not-ready; steps.py:9 `y.sum() > 0` decides on the host by a device value (GS102)"
+        in err
+    )
+    assert "decode, batch 1" not in err
+    assert Path("graphsafe.lock").read_text() == lock
+
+    # Once it is locked as it is, it passes: it is not ready, and has not become worse.
+    assert main(["capture", "--all", "--update-lock", "--format", "concise"]) == 1
+    assert main(["capture", "--all", "--locked", "--format", "concise"]) == 0
+    assert "2 entries compared, 0 changes for the worse" in capsys.readouterr().err
+
+
+@pytest.mark.child
+def test_shards_are_all_targets_once_and_merge(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f'[targets.{name}]\nfactory = "steps.py:{name}"\ndevice = "sim"\n' for name in ("a", "b", "c")]
+    Path("graphsafe.toml").write_text("\n".join(rows))
+    for shard in ("1/2", "2/2"):
+        main(["capture", "--all", "--shard", shard, "-o", f"shard-{shard[0]}.json"])
+    counts = [len(json.loads(Path(f"shard-{number}.json").read_text())["reports"]) for number in (1, 2)]
+    assert counts == [2, 1]
+    capsys.readouterr()
+    assert main(["report", "merge", "shard-1.json", "shard-2.json", "--format", "json", "-o", "all.json"]) == 0
+    merged = json.loads(Path("all.json").read_text())
+    assert merged["schema"] == "graphsafe/reports/1"
+    assert sorted(report["target"] for report in merged["reports"]) == ["steps.py:a", "steps.py:b", "steps.py:c"]
+    assert main(["capture", "--all", "--shard", "7/7", "-o", "none.json"]) == 0
+    assert json.loads(Path("none.json").read_text())["reports"] == []
+    assert main(["report", "shard-1.json", "shard-2.json"]) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "steps.py:build --locked",
+        "--all --locked --update-lock",
+        "--all --shard 3/2",
+        "--all --shard x",
+    ],
+)
+def test_options_that_do_not_go_together(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capture", *arguments.split()]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,57 @@
+"""Which memory outside its pool a graph of a real GPU uses, from nodes and segments that need no GPU to be made."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphsafe.capture.device.cuda.nodes import GraphNode, Segments
+from graphsafe.run.child import cuda
+from graphsafe.run.parent.merge import _by_line
+
+POOL = (0, 1)
+
+
+@pytest.fixture
+def tensors() -> dict[str, torch.Tensor]:
+    return {name: torch.zeros(64) for name in ("weight", "x", "out", "inner")}
+
+
+def touches(tensors: dict[str, torch.Tensor], *nodes: GraphNode) -> dict[str, tuple[str, bool]]:
+    """Name -> access, and whether it is certain."""
+    spans = [(one.data_ptr(), one.data_ptr() + one.nbytes, (0, 0)) for name, one in tensors.items() if name != "inner"]
+    inner = tensors["inner"]
+    spans.append((inner.data_ptr(), inner.data_ptr() + inner.nbytes, POOL))
+    pool_of = cuda._looked_up(Segments(tuple(spans)))
+    found = cuda._touches(nodes, pool_of, {}, list(tensors.values()))
+    names = {int(one.untyped_storage()._cdata): name for name, one in tensors.items()}
+    return {names[int(touch.storage._cdata)]: (touch.access, touch.certain) for touch in found}
+
+
+def test_copies_say_what_they_read_and_write(tensors: dict[str, torch.Tensor]) -> None:
+    x, out = tensors["x"].data_ptr(), tensors["out"].data_ptr()
+    copy = GraphNode("memcpy", "memcpy", (256, 1, 1), (x + 8, out), pointers=(x + 8, out))
+    fill = GraphNode("memset", "memset", (4, 64, 1), (tensors["weight"].data_ptr(), 0))
+    assert touches(tensors, copy, fill) == {
+        "x": ("read", True),
+        "out": ("write", True),
+        "weight": ("write", False),
+    }
+
+
+def test_a_kernels_arguments_are_both_and_certain_where_they_stand_alone(tensors: dict[str, torch.Tensor]) -> None:
+    weight, x, inner = (tensors[name].data_ptr() for name in ("weight", "x", "inner"))
+    kernel = GraphNode("kernel", "mul", (1, 1, 1), (weight, 3, x, inner, 1 << 40), pointers=(weight, 3))
+    assert touches(tensors, kernel) == {"weight": ("both", True), "x": ("both", False)}
+
+
+def test_memory_of_the_graphs_own_pool_and_beyond_a_tensor_is_left_out(tensors: dict[str, torch.Tensor]) -> None:
+    inner, x = tensors["inner"], tensors["x"]
+    kernel = GraphNode("kernel", "mul", (1, 1, 1), (inner.data_ptr(), x.data_ptr() - 1))
+    assert touches(tensors, kernel) == {}
+
+
+def test_lines_of_memory_become_places_of_the_ledger() -> None:
+    held = _by_line({"by_line": [{"path": __file__, "line": 1, "function": "build", "bytes": 512}]})
+    assert held is not None
+    assert [(one["location"].line, one["location"].function, one["bytes"]) for one in held] == [(1, "build", 512)]

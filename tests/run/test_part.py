@@ -1,0 +1,34 @@
+"""The folder of a run belongs to the program too: what it leaves there does no harm."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from graphsafe.run.part import note_start, read_parts, write_part
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
+
+
+def test_fifos_and_folders_in_the_place_of_parts_are_passed_over(tmp_path: Path) -> None:
+    note_start(tmp_path, "1-a", "")
+    write_part(tmp_path, "1-a", {"graphs": [{"number": 0}]})
+    os.mkfifo(tmp_path / "1-a.counts")
+    note_start(tmp_path, "2-b", "1-a")
+    os.mkfifo(tmp_path / "2-b.json")
+    note_start(tmp_path, "3-c", "1-a")
+    (tmp_path / "3-c.json").write_text(json.dumps(["no facts"]), encoding="utf-8")
+    os.mkfifo(tmp_path / "4-d.start")
+    (tmp_path / "5-e.start").mkdir()
+
+    parts = read_parts(tmp_path)
+
+    assert {part.token: part.facts for part in parts} == {
+        "1-a": {"graphs": [{"number": 0}]},
+        "2-b": None,
+        "3-c": None,
+    }
+    assert [count.replays for part in parts for count in part.counts] == [0]

@@ -1,0 +1,331 @@
+"""`graphsafe run` on the simulated device: faults are named with their line, sound programs are not accused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphsafe.report.json_form import read_saved, render_ledger_json
+from graphsafe.report.ledger.model import Ledger
+from tests.conftest import ValidReport
+
+pytestmark = pytest.mark.child
+PROGRAMS = Path(__file__).parent / "programs"
+STRAIGHT = """
+import torch
+
+weight = torch.ones(8, device="cuda")
+x = torch.zeros(8, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    out = torch.relu(x).mul(weight)
+for _ in range(5):
+    graph.replay()
+"""
+
+
+def run(folder: Path, *words: str, device: str = "sim", **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "graphsafe", "run", "--device", device, *words]
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def program(folder: Path, text: str, name: str = "program.py") -> str:
+    (folder / name).write_text(textwrap.dedent(text), encoding="utf-8")
+    return name
+
+
+def ledger_in(folder: Path, valid_report: ValidReport, name: str = "graphsafe-ledger.json") -> Any:
+    return valid_report((folder / name).read_text(encoding="utf-8"))
+
+
+def expected(path: Path) -> set[tuple[str, int]]:
+    found = set()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = re.search(r"# expect: (.*)", line)
+        found |= {(code, number) for code in match[1].split(", ")} if match else set()
+    return found
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory, valid_report: ValidReport) -> Any:
+    folder = tmp_path_factory.mktemp("faults")
+    path = folder / "faults.py"
+    path.write_text((PROGRAMS / "faults.py").read_text(encoding="utf-8"), encoding="utf-8")
+    ran = run(folder, "--fail", "-o", "ledger.json", "-o", "ledger.html", "--", sys.executable, "faults.py")
+    assert ran.stdout == "done\n" and ran.returncode == 1, ran.stderr
+    return ledger_in(folder, valid_report, "ledger.json"), path, ran.stderr
+
+
+def test_every_fault_is_named_with_its_line(faults: Any) -> None:
+    ledger, path, _ = faults
+    found = {(finding["code"], finding["location"]["line"]) for finding in ledger["findings"]}
+    assert found == expected(path)
+    assert {finding["location"]["path"] for finding in ledger["findings"]} == {"faults.py"}
+    assert all(finding["data"]["process"] == "0" for finding in ledger["findings"])
+
+
+def test_a_lost_weight_is_told_with_both_lines_and_the_replays_since(faults: Any) -> None:
+    ledger, _, text = faults
+    message = next(one["message"] for one in ledger["findings"] if "Rebound.reload" in one["message"])
+    assert message == (
+        "the old `step.weight`, which Rebound.reload (faults.py:25) rebound, is still used by graph 3 of faults.py:13, "
+        "3 replays since"
+    )
+    uses = {use["what"]: use for use in ledger["processes"][0]["graphs"][2]["outside"]}
+    lost, kept = uses["step.weight"], uses["step.bias"]
+    assert (lost["status"], lost["access"], lost["bytes"], lost["replays_since"]) == ("rebound", "read", 256, 3)
+    assert lost["where"]["line"] == 25 and lost["made"]["line"] == 20
+    assert (kept["status"], kept["where"], kept["replays_since"]) == ("alive", None, 0)
+    assert "`step.weight` was rebound at faults.py:25, 3 replays since" in " ".join(text.split())
+
+
+def test_sizes_that_ran_eagerly_stand_beside_those_captured(faults: Any) -> None:
+    ledger, _, text = faults
+    eager = ledger["processes"][0]["eager"]
+    assert eager == {"steps": 4, "sizes": [3, 5, 6], "captured_sizes": [1, 2, 4]}  # 2 and 5: eager_function
+    assert re.search(r"6 #+ +no graph", text)
+
+
+def test_a_failed_capture_names_who_swallowed_it(faults: Any) -> None:
+    ledger, path, _ = faults
+    (failed,) = ledger["processes"][0]["failed"]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[failed["swallowed_by"]["line"] - 1].strip() == "except RuntimeError:"
+    assert failed["error"] == "CUDA error: operation not permitted when stream is capturing"
+
+
+def test_a_saved_ledger_is_read_and_turned_into_every_form(faults: Any) -> None:
+    _, path, _ = faults
+    saved = path.with_name("ledger.json")
+    found = read_saved(saved)
+    assert isinstance(found, Ledger) and render_ledger_json(found) == saved.read_text(encoding="utf-8")
+    page = path.with_name("ledger.html").read_text(encoding="utf-8")
+    assert "Process 0" in page and "step.weight: rebound, 3 replays since" in page
+    for form in ("terminal", "concise", "sarif", "github", "gitlab", "junit"):
+        command = [sys.executable, "-m", "graphsafe", "report", str(saved), "--format", form]
+        shown = subprocess.run(command, cwd=path.parent, capture_output=True, text=True)
+        assert shown.returncode == 0 and "GS711" in shown.stdout, shown.stderr
+
+
+def test_a_sound_program_is_not_accused(tmp_path: Path, valid_report: ValidReport) -> None:
+    ran = run(tmp_path, "--fail", "--", sys.executable, str(PROGRAMS / "sound.py"))
+    ledger = ledger_in(tmp_path, valid_report)
+    assert ledger["findings"] == [] and ledger["exit_code"] == ran.returncode == 0, ran.stderr
+    assert sum(len(process["graphs"]) for process in ledger["processes"]) == 30
+
+
+def test_a_captured_graph_is_told_whole(tmp_path: Path, valid_report: ValidReport) -> None:
+    run(tmp_path, "--", sys.executable, program(tmp_path, STRAIGHT))
+    ledger = ledger_in(tmp_path, valid_report)
+    assert ledger["program"] == [sys.executable, "program.py"] and ledger["command"] == "run"
+    (process,) = ledger["processes"]
+    (graph,) = process["graphs"]
+    assert (process["name"], process["rank"], process["started_by"]) == ("0", None, None)
+    assert graph["captured"]["location"]["line"] == 7 and graph["captured"]["call_chain"] == []
+    assert graph["captured"]["stream"] == "side stream 1" and graph["captured"]["thread"] == "MainThread"
+    assert (graph["name"], graph["device"], graph["nodes"]) == ("1", "sim:0", {"kernel": 2})
+    assert graph["replays"] == 5 and graph["first_replay"] <= graph["last_replay"]
+    assert [(use["what"], use["access"], use["made"]["line"]) for use in graph["outside"]] == [
+        ("x", "read", 5),
+        ("weight", "read", 4),
+    ]
+
+
+STARTED = """
+import os
+import subprocess
+import sys
+
+import multiprocessing
+
+def child():
+    import torch
+    x = torch.zeros(2, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x + 1
+    graph.replay()
+    graph.replay()
+
+if __name__ == "__main__":
+    for how in sys.argv[1:]:
+        if how == "fork":
+            import torch
+        process = multiprocessing.get_context(how).Process(target=child)
+        process.start()
+        process.join()
+    print(subprocess.run([sys.executable, "straight.py"]).returncode)
+"""
+
+
+def test_processes_that_the_program_starts_are_watched(tmp_path: Path, valid_report: ValidReport) -> None:
+    program(tmp_path, STRAIGHT, "straight.py")
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, STARTED), "spawn", "fork")
+    assert ran.stdout == "0\n", ran.stderr
+    processes = ledger_in(tmp_path, valid_report)["processes"]
+    told = [(one["name"], one["started_by"], [graph["replays"] for graph in one["graphs"]]) for one in processes]
+    assert told == [("0", None, []), ("0.1", "0", [2]), ("0.2", "0", [2]), ("0.3", "0", [5])]
+
+
+def test_a_program_that_is_killed_leaves_what_it_did(tmp_path: Path, valid_report: ValidReport) -> None:
+    """Replays are counted to the last one; what was captured is written within a second."""
+    text = STRAIGHT + "import os, signal, time; time.sleep(3); graph.replay(); os.kill(os.getpid(), signal.SIGKILL)\n"
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, text))
+    ledger = ledger_in(tmp_path, valid_report)
+    assert ran.returncode == ledger["exit_code"] == 128 + signal.SIGKILL
+    assert [graph["replays"] for graph in ledger["processes"][0]["graphs"]] == [6]
+
+
+def test_sigterm_is_passed_on_and_the_ledger_written(tmp_path: Path, valid_report: ValidReport) -> None:
+    text = STRAIGHT + "import time; time.sleep(2); print('up', flush=True); time.sleep(60)\n"
+    command = [sys.executable, "-m", "graphsafe", "run", "--device", "sim", "--", sys.executable]
+    with subprocess.Popen([*command, program(tmp_path, text)], cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"up\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert [one["replays"] for one in ledger_in(tmp_path, valid_report)["processes"][0]["graphs"]] == [5]
+
+
+def test_the_program_keeps_its_output_exit_code_and_sitecustomize(tmp_path: Path, valid_report: ValidReport) -> None:
+    (tmp_path / "site").mkdir()
+    program(tmp_path / "site", "print('own site')", "sitecustomize.py")
+    # Twice: graphsafe's own process has that path too.
+    text = "import sys; print(sys.argv[1:], 'torch' in sys.modules, 'graphsafe' in sys.modules); sys.exit(7)"
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, text), "-o", "x", PYTHONPATH=str(tmp_path / "site"))
+    assert ran.stdout == "own site\n" * 2 + "['-o', 'x'] False False\n" and ran.returncode == 7
+    ledger = ledger_in(tmp_path, valid_report)
+    assert ledger["exit_code"] == 7 and [limit["kind"] for limit in ledger["limits"]].count("not-watched") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], "graphsafe: run: no program; write it after `--`: graphsafe run -- python serve.py\n"),
+        (["--", "no-such-program"], "graphsafe: run: no such program: no-such-program\n"),
+        (["--device", "cpu", "--", "true"], "--device cpu"),
+        (["-o", "no/such/folder.json", "--", "true"], "graphsafe: -o"),
+    ],
+)
+def test_a_wrong_request_is_one_line(tmp_path: Path, words: list[str], line: str) -> None:
+    ran = run(tmp_path, *words)
+    assert ran.returncode == 2 and ran.stdout == "" and line in ran.stderr and ran.stderr.count("\n") == 1
+
+
+def test_a_form_that_is_asked_for_goes_to_stdout(tmp_path: Path) -> None:
+    ran = run(tmp_path, "--format", "json", "--", sys.executable, "-c", "pass")
+    assert json.loads(ran.stdout)["processes"] != [] and ran.stderr == ""
+
+
+RANKS = """
+import os, torch, torch.distributed as dist
+
+dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+x = torch.ones(8, device="cuda")
+dist.all_reduce(x)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+    y = x * 2
+    dist.all_reduce(y)
+for _ in range(3):
+    graph.replay()
+assert y.sum().item() == 64
+dist.destroy_process_group()
+"""
+
+
+def test_ranks_under_torchrun_are_told_apart(tmp_path: Path, valid_report: ValidReport) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    ran = run(tmp_path, "--", *torchrun, program(tmp_path, RANKS))
+    assert ran.returncode == 0, ran.stderr
+    processes = ledger_in(tmp_path, valid_report)["processes"]
+    told = [(one["rank"], one["started_by"], [graph["replays"] for graph in one["graphs"]]) for one in processes]
+    assert sorted(told, key=str) == [(0, "0", [3]), (1, "0", [3]), (None, None, [])]
+    assert sorted(graph["device"] for one in processes for graph in one["graphs"]) == ["sim:0", "sim:1"]
+
+
+WAITS = """
+import torch
+
+x = torch.ones(8, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    y = x * 2
+for _ in range(3):
+    graph.replay()
+    y.sum().item()
+    torch.cuda.synchronize()
+"""
+
+
+def test_lines_that_wait_are_told_where_asked_for(tmp_path: Path, valid_report: ValidReport) -> None:
+    run(tmp_path, "--waits", "--", sys.executable, program(tmp_path, WAITS))
+    ledger = ledger_in(tmp_path, valid_report)
+    found = [(one["code"], one["level"], one["region"], one["location"]["line"]) for one in ledger["findings"]]
+    assert found == [("GS101", "warning", "step", 10), ("GS610", "warning", "step", 11)]
+    waits = [(wait["location"]["line"], wait["count"]) for wait in ledger["processes"][0]["waits"]]
+    assert waits == [(10, 3), (11, 3)]
+
+
+ONCE = """
+import torch
+
+x = torch.zeros(4, device="cuda")
+torch.cuda.synchronize()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    x.add_(1)
+for _ in range(3):
+    graph.replay()
+torch.cuda.synchronize()
+print(x.sum().item())
+"""
+
+
+def test_waits_before_and_after_all_replays_are_no_findings(tmp_path: Path, valid_report: ValidReport) -> None:
+    run(tmp_path, "--waits", "--", sys.executable, program(tmp_path, ONCE))
+    ledger = ledger_in(tmp_path, valid_report)
+    assert ledger["processes"][0]["waits"] and ledger["findings"] == []
+
+
+def test_a_fault_of_the_watch_does_not_reach_the_program(tmp_path: Path, valid_report: ValidReport) -> None:
+    broken = "import graphsafe.run.child.sim as sim\nsim.SimSight.contents = lambda *_: 1 / 0\n"
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, STRAIGHT.replace("\n\n", f"\n{broken}\n", 1)))
+    ledger = ledger_in(tmp_path, valid_report)
+    assert ran.returncode == 0, ran.stderr
+    assert [limit["kind"] for limit in ledger["limits"]].count("internal") == 1
+    assert [graph["replays"] for graph in ledger["processes"][0]["graphs"]] == [5]
+
+
+LOST = """
+import torch
+
+model = torch.nn.Linear(4, 1, device="cuda")
+static = torch.zeros(8, device="cuda")
+model(torch.ones(8, 4, device="cuda")).sum().backward()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    model.weight.grad.mul_(0.5)
+    y = static * 2
+graph.replay()
+model.weight.grad = None
+static.resize_(100_000)
+graph.replay()
+"""
+
+
+def test_gradients_set_to_none_and_resized_tensors_are_lost(tmp_path: Path, valid_report: ValidReport) -> None:
+    run(tmp_path, "--", sys.executable, program(tmp_path, LOST))
+    ledger = ledger_in(tmp_path, valid_report)
+    found = [(one["code"], one["data"]["what"], one["location"]["line"]) for one in ledger["findings"]]
+    assert found == [("GS711", ["model.weight.grad"], 12), ("GS711", ["static"], 13)]

@@ -1,0 +1,65 @@
+"""`graphsafe.watch()` and `graphsafe.ledger()`: the ledger of the process that asks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import graphsafe
+
+pytestmark = pytest.mark.child
+WATCHED = """
+import graphsafe, torch
+from torch import nn
+
+def serve(model, x):
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        out = model(x)
+    graph.replay()
+    return graph
+
+replay, registering = torch.cuda.CUDAGraph.replay, dict(nn.modules.module._global_parameter_registration_hooks)
+with graphsafe.watch(device="sim") as watch:
+    model, x = nn.Linear(8, 8).cuda(), torch.zeros(4, 8, device="cuda")
+    graph = serve(model, x)
+    assert watch.ledger().processes[0].graphs[0].replays == 1
+    model.weight = nn.Parameter(torch.ones(8, 8, device="cuda"))
+    graph.replay()
+    with graphsafe.watch() as inner:
+        pass
+    live = graphsafe.ledger()
+    kept = torch.cuda.CUDAGraph.replay
+assert torch.cuda.CUDAGraph.replay is replay and kept is not replay
+assert nn.modules.module._global_parameter_registration_hooks == registering
+ledger = watch.ledger()
+assert [f.code for f in live.findings] == [f.code for f in ledger.findings] == ["GS711"]
+assert ledger.findings[0].location.line == 17 and ledger.exit_code is None
+assert [graph.replays for graph in ledger.processes[0].graphs] == [2]
+try:
+    graphsafe.ledger()
+except graphsafe.RequestError as error:
+    print(error)
+"""
+
+
+def test_a_block_is_watched_and_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(textwrap.dedent(WATCHED), encoding="utf-8")
+    ran = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("graphsafe.ledger: nothing is watched")
+
+
+def test_a_watch_that_has_not_begun_says_how_to_use_it() -> None:
+    with pytest.raises(graphsafe.RequestError, match="use it as `with"):
+        graphsafe.watch().ledger()
+
+
+def test_importing_the_names_imports_no_torch() -> None:
+    script = "import sys, graphsafe; graphsafe.Ledger; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], env={**os.environ}).returncode == 0

@@ -1,0 +1,67 @@
+"""A trainer with a wrapped optimiser whose period is counted on the device."""
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Inner:
+    def __init__(self, params, lr):
+        self.params, self.lr = params, lr
+        self.velocity = [torch.zeros_like(p) for p in params]
+
+    @torch.no_grad()
+    def apply(self):
+        for p, v in zip(self.params, self.velocity):
+            v.mul_(0.9).add_(p.grad)
+            p.add_(v, alpha=-self.lr)
+
+
+class Lookahead:
+    def __init__(self, inner, every=5, pull=0.5):
+        self.inner, self.every, self.pull = inner, every, pull
+        self.slow = [p.detach().clone() for p in inner.params]
+        self.count = torch.zeros((), device=inner.params[0].device)
+
+    @torch.no_grad()
+    def apply(self):
+        self.inner.apply()
+        self.count.add_(1)
+        due = self.count.remainder(self.every) == 0
+        for s, p in zip(self.slow, self.inner.params):
+            s.copy_(torch.where(due, torch.lerp(s, p, self.pull), s))
+            p.copy_(torch.where(due, s, p))
+
+
+class Meter:
+    def __init__(self, name, device):
+        self.name = name
+        self.total = torch.zeros((), device=device)
+        self.n = 0
+
+    def update(self, value):
+        self.total.add_(value)
+        self.n += 1
+
+    def line(self):
+        return f"{self.name}={self.total / max(self.n, 1):.4f}"
+
+
+class Trainer:
+    def __init__(self, net, opt, meter):
+        self.net, self.opt, self.meter = net, opt, meter
+
+    def train_step(self, x, y):
+        for p in self.net.parameters():
+            p.grad = None
+        loss = F.cross_entropy(self.net(x), y)
+        loss.backward()
+        self.opt.apply()
+        self.meter.update(loss.detach())
+        return loss.detach()
+
+
+def build(device):
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(device)
+    opt = Lookahead(Inner(list(net.parameters()), 0.05))
+    trainer = Trainer(net, opt, Meter("loss", device))
+    return trainer.train_step, (torch.randn(16, 8, device=device), torch.randint(0, 4, (16,), device=device))

@@ -1,0 +1,3 @@
+from .session import StreamingSession, transcribe
+
+__all__ = ["StreamingSession", "transcribe"]

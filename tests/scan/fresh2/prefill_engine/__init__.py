@@ -1,0 +1,4 @@
+from .engine import Engine, build
+from .model import Decoder
+
+__all__ = ["Decoder", "Engine", "build"]

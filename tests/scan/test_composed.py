@@ -1,0 +1,211 @@
+"""Objects as they are composed: what a factory, or whoever constructs a class, says of what its objects hold."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import load_config
+from graphsafe.scan.api import scan_paths
+
+TRAINER = """\
+import torch
+from torch import nn
+
+
+class HandAdam:
+    def __init__(self, parameters):
+        self.parameters = list(parameters)
+        self.t = 0
+
+    def apply(self):
+        self.t += 1
+        for p in self.parameters:
+            p.data.add_(p.grad, alpha=-0.1 / (1 - 0.9 ** self.t))
+
+
+class Clip:
+    def __init__(self, parameters):
+        self.parameters = list(parameters)
+
+    def apply(self):
+        for p in self.parameters:
+            if p.grad.norm() > 1.0:
+                p.grad.mul_(0.5)
+
+
+class Fit:
+    def __init__(self, model, opt):
+        self.model = model
+        self.opt = opt
+
+    def iterate(self, x):
+        self.model(x).sum().backward()
+        self.opt.apply()
+"""
+
+
+def found(root: Path, **files: str) -> list[tuple[str, str, int]]:
+    """Code, file and line of each error and warning."""
+    (root / "pyproject.toml").touch()
+    for name, text in files.items():
+        (root / f"{name}.py").write_text(textwrap.dedent(text), encoding="utf-8")
+    report = scan_paths([root], load_config(root))
+    return [(f.code, Path(f.location.path).name, f.location.line) for f in report.findings if f.level != "note"]
+
+
+TARGET = """\
+from torch import nn
+import torch
+
+from trainer import {opt}, Fit
+
+
+def stepping(fit):
+    def step(x):
+        fit.iterate(x)
+
+    return step
+
+
+def build_fit(device):
+    model = nn.Linear(4, 4).to(device)
+    return {step}
+"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "Fit(model, {opt}(model.parameters())).iterate, (torch.randn(2, 4, device=device),)",
+        "graphsafe.Step(Fit(model, {opt}(model.parameters())).iterate, (torch.randn(2, 4, device=device),))",
+        "stepping(Fit(model, {opt}(model.parameters()))), (torch.randn(2, 4, device=device),)",
+    ],
+)
+def test_a_factory_says_what_objects_its_step_is_made_of(tmp_path: Path, step: str) -> None:
+    text = "import graphsafe\n" + TARGET.format(step=step.format(opt="Clip"), opt="Clip")
+    assert found(tmp_path, trainer=TRAINER, target=text) == [("GS102", "trainer.py", 22)]
+
+
+def test_each_object_has_its_own_attributes(tmp_path: Path) -> None:
+    """Of two objects of one class only the one that a step holds counts."""
+    text = """\
+        import torch
+
+
+        class Reader:
+            def read(self, x):
+                return x.item()
+
+
+        class Keeper:
+            def read(self, x):
+                return x * 2
+
+
+        class Step:
+            def __init__(self, how):
+                self.how = how
+
+            def run(self, x):
+                return self.how.read(x)
+
+
+        def build(device):
+            unused = Step(Reader())
+            return Step(Keeper()).run, (torch.ones(1, device=device),)
+    """
+    assert found(tmp_path, one=text) == []
+    assert found(tmp_path, one=text.replace("Step(Keeper())", "Step(Reader())")) == [("GS101", "one.py", 6)]
+
+
+def test_arguments_are_where_the_factory_puts_them(tmp_path: Path) -> None:
+    text = """\
+        import torch
+
+
+        class Table:
+            def look(self, x, rows):
+                return x[rows]
+
+
+        def build(device):
+            return Table().look, (torch.ones(4, device=device), torch.arange(2{where}))
+    """
+    assert found(tmp_path, one=text.format(where="")) == [("GS302", "one.py", 6)]
+    assert found(tmp_path, one=text.format(where=", device=device")) == []
+
+
+def test_a_script_imports_from_its_own_folder(tmp_path: Path) -> None:
+    """Also where a folder above is a package: `tests/__init__.py` beside `tests/steps/target.py`."""
+    for folder in ("tests", "tests/steps"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "tests" / "__init__.py").touch()
+    target = TARGET.format(
+        opt="Clip", step="Fit(model, Clip(model.parameters())).iterate, (torch.randn(2, 4, device=device),)"
+    )
+    (tmp_path / "tests" / "steps" / "trainer.py").write_text(TRAINER)
+    assert found(tmp_path, **{"tests/steps/target": target}) == [("GS102", "trainer.py", 22)]
+
+
+def test_state_of_an_object_that_a_step_calls(tmp_path: Path) -> None:
+    step = "Fit(model, HandAdam(model.parameters())).iterate, (torch.randn(2, 4, device=device),)"
+    told = found(tmp_path, trainer=TRAINER, target=TARGET.format(opt="HandAdam", step=step))
+    assert told == [("GS702", "trainer.py", 11)]
+
+
+READER = """\
+class Reader:
+    def read(self, x):
+        return x.item()
+
+
+class Step:
+    def __init__(self, how=None):
+        self.how = how
+
+    def run(self, x):
+        return self.how.read(x)
+"""
+MAIN = """\
+import torch
+
+from reader import Reader, Step
+
+
+def main():
+    step = Step({how})
+    x = torch.ones(1, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream("cuda:0")):
+        step.run(x)
+"""
+
+
+@pytest.mark.parametrize("how", ["Reader()", "how=Reader()", "Reader() if torch.cuda.is_available() else None"])
+def test_constructions_in_cold_code_say_what_fields_hold(tmp_path: Path, how: str) -> None:
+    assert ("GS101", "reader.py", 3) in found(tmp_path, reader=READER, main=MAIN.format(how=how))
+
+
+def test_what_no_construction_puts_into_a_field_is_not_guessed(tmp_path: Path) -> None:
+    assert ("GS101", "reader.py", 3) not in found(tmp_path, reader=READER, main=MAIN.format(how="None"))
+
+
+def test_a_default_of_false_does_not_keep_users_from_a_capture(tmp_path: Path) -> None:
+    text = """\
+        import torch
+
+
+        def decode(model, x):
+            return model(x).argmax(-1).item()
+
+
+        def main(model, x, compile: bool = False):
+            step = decode
+            if compile:
+                step = torch.compile(decode, mode="reduce-overhead")
+            return step(model, x)
+    """
+    assert found(tmp_path, one=text) == [("GS101", "one.py", 5)]

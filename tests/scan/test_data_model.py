@@ -1,0 +1,82 @@
+"""Methods of user classes that Python itself calls: operators, comparisons, keys, formatting, context managers."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import load_config
+from graphsafe.scan.api import scan_paths
+
+SOURCE = """
+    import bisect
+    import heapq
+    import torch
+
+    class Size:
+        def __init__(self, t):
+            self.t = t
+
+        METHOD
+
+    class Step:
+        def __init__(self):
+            self.names = list("abc")
+            self.seen = {}
+
+        def run(self, x: torch.Tensor):
+            size = Size(x.sum())
+            other = Size(x.max())
+            USE
+            return x
+
+    def build(device):
+        return Step().run, (torch.randn(4, device=device),)
+"""
+WAITS = [
+    ("def __lt__(self, other): return bool(self.t < other.t)  # wait", "if size < other: x = x + 1"),
+    ("def __lt__(self, other): return bool(self.t < other.t)  # wait", "if other > size: x = x + 1"),
+    ("def __lt__(self, other): return bool(self.t < other.t)  # wait", "x = x + max(size, other).t"),
+    ("def __lt__(self, other): return bool(self.t < other.t)  # wait", "x = sorted([size, other])[0].t"),
+    ("def __lt__(self, other): return bool(self.t < other.t)  # wait", "heapq.heappush([other], size)"),
+    ("def __eq__(self, other): return torch.equal(self.t, other.t)  # wait", "if size != other: x = x + 1"),
+    ("def __contains__(self, v): return (self.t == v).any().item()  # wait", "if 3 in size: x = x + 1"),
+    ("def __add__(self, other): return self.t.item() + other  # wait", "x = x + (size + 1)"),
+    ("def __radd__(self, other): return self.t.item() + other  # wait", "x = x + (1 + size)"),
+    ("def __iadd__(self, other): self.t.item(); return self  # wait", "size += 1"),
+    ("def __index__(self): return int(self.t)  # wait", "name = self.names[size]"),
+    ("def __hash__(self): return hash(self.t.item())  # wait", "x = x + {size: 1.0}[size]"),
+    ("def __str__(self): return f'{self.t:.2f}'  # wait", "print(size)"),
+    ("def __repr__(self): return f'{self.t:.2f}'  # wait", "text = f'{size!r}'"),
+    ("def __exit__(self, *given): torch.cuda.synchronize()  # wait", "with size: x = x + 1"),
+]
+DIRECT = ["torch._assert(x.sum() > 0, 'negative')", "at = bisect.bisect([0.5, 1.5], x.max())"]
+
+
+def marks(folder: Path, method: str, use: str) -> set[str]:
+    text = textwrap.dedent(SOURCE).replace("METHOD", method).replace("USE", f"{use}  # use")
+    (folder / "step.py").write_text(text, encoding="utf-8")
+    findings = [f for f in scan_paths([folder], load_config(folder)).findings if f.code.startswith("GS1")]
+    return {text.splitlines()[f.location.line - 1].rpartition("  # ")[2] for f in findings}
+
+
+@pytest.mark.parametrize(("method", "use"), WAITS)
+def test_what_python_calls_by_itself_is_read(tmp_path: Path, method: str, use: str) -> None:
+    assert marks(tmp_path, method, use) == {"wait"}
+
+
+@pytest.mark.parametrize(("method", "use"), WAITS)
+def test_what_the_step_does_not_use_is_not_read(tmp_path: Path, method: str, use: str) -> None:
+    assert marks(tmp_path, method, "x = x + size.t") == set()
+
+
+@pytest.mark.parametrize("use", DIRECT)
+def test_functions_that_compare_for_the_caller_wait(tmp_path: Path, use: str) -> None:
+    assert marks(tmp_path, "pass", use) == {"use"}
+
+
+def test_operators_on_the_device_do_not_wait(tmp_path: Path) -> None:
+    method = "def __add__(self, other): return Size(self.t + other.t)"
+    assert marks(tmp_path, method, "x = x + (size + other).t") == set()

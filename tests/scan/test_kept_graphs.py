@@ -1,0 +1,307 @@
+"""Graphs that are kept beside their tensors, and what is changed around them after the capture."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import load_config
+from graphsafe.scan.api import scan_paths
+
+HEAD = """
+    import torch
+    from dataclasses import dataclass
+
+    class Entry:
+        def __init__(self, graph, x, y):
+            self.graph, self.source, self.result = graph, x, y
+
+    @dataclass
+    class Kept:
+        graph: torch.cuda.CUDAGraph
+        source: torch.Tensor
+        result: torch.Tensor
+
+    class Sized:
+        def __init__(self, fn, device, stream):
+            self.fn, self.device, self.stream = fn, device, stream
+            self.entries = {}
+
+        def capture(self, n):
+            x = torch.zeros(n, 8, device=self.device)
+            self.fn(x)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=self.stream):
+                y = self.fn(x)
+            self.entries[n] = ENTRY
+"""
+USES = [
+    ("(graph, x, y)", "graph, source, result = self.entries[n]", "graph", "source", "result"),
+    ("Entry(graph, x, y)", "entry = self.entries[n]", "entry.graph", "entry.source", "entry.result"),
+    ("Kept(graph, source=x, result=y)", "entry = self.entries[n]", "entry.graph", "entry.source", "entry.result"),
+    ('{"g": graph, "x": x, "y": y}', "entry = self.entries[n]", 'entry["g"]', 'entry["x"]', 'entry["y"]'),
+    ("dict(g=graph, x=x, y=y)", "entry = self.entries[n]", 'entry["g"]', 'entry["x"]', 'entry["y"]'),
+]
+
+
+def found(folder: Path, source: str) -> set[tuple[str, str]]:
+    """The code of each finding above a note, with the mark on its line."""
+    text = textwrap.dedent(source)
+    (folder / "engine.py").write_text(text, encoding="utf-8")
+    findings = [f for f in scan_paths([folder], load_config(folder)).findings if f.level != "note"]
+    return {(f.code, text.splitlines()[f.location.line - 1].partition("  # ")[2]) for f in findings}
+
+
+@pytest.mark.parametrize(("entry", "taken", "graph", "source", "result"), USES)
+def test_what_is_kept_beside_a_graph_keeps_its_role(
+    tmp_path: Path, entry: str, taken: str, graph: str, source: str, result: str
+) -> None:
+    text = (
+        HEAD.replace("ENTRY", entry)
+        + f"""
+        def keep(self, n, batch):
+            {taken}
+            {source}.copy_(batch, non_blocking=True)
+            {graph}.replay()
+            self.last.append({result}[:n])  # kept
+
+        def rebind(self, n, batch):
+            {taken}
+            {source} = batch  # rebound
+            {graph}.replay()
+
+        def sound(self, n, batch):
+            {taken}
+            {source}.copy_(batch, non_blocking=True)
+            {graph}.replay()
+            self.last.append({result}.clone())
+    """
+    )
+    assert found(tmp_path, text) == {("GS706", "kept"), ("GS707", "rebound")}
+
+
+OBJECT = """
+    import torch
+
+    class Graphed:
+        def __init__(self, fn, x, stream):
+            self.x = x
+            fn(self.x)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.y = fn(self.x)
+
+        def __call__(self, x):
+            self.x.copy_(x, non_blocking=True)
+            self.graph.replay()
+            return self.y.view(-1)  # returned
+
+    class Sound(Graphed):
+        def __call__(self, x):
+            return super().__call__(x).clone()
+
+    class Service:
+        def __init__(self, fn, x, stream):
+            self.run = Graphed(fn, x, stream)
+            self.safe = Sound(fn, x, stream)
+
+        def serve(self, batches):
+            kept = []
+            for batch in batches:
+                kept.append(self.run(batch))  # kept
+            return kept
+
+        def total(self, batches, total):
+            for batch in batches:
+                total.add_(self.run(batch))
+            return total
+
+        def served(self, batches):
+            return [self.safe(batch) for batch in batches]
+"""
+
+
+def test_an_object_that_is_called_may_return_the_output(tmp_path: Path) -> None:
+    assert found(tmp_path, OBJECT) == {("GS706", "returned"), ("GS706", "kept")}
+
+
+STREAM = """
+    import torch
+
+    class Recogniser:
+        def __init__(self, net, device, stream):
+            self.net = net
+            self.frames = torch.zeros(1, 20, 8, device=device)
+            self.stream = stream
+
+        def record(self):
+            self.net(self.frames)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=self.stream):
+                self.scores = self.net(self.frames)
+
+        def hear(self, chunk):
+            n = chunk.shape[0]
+            self.frames[0, :n].copy_(chunk, non_blocking=True)  # part
+            self.graph.replay()
+            return self.scores.clone()
+
+        def hear_padded(self, chunk):
+            n = chunk.shape[0]
+            self.frames[0, :n].copy_(chunk, non_blocking=True)
+            self.frames[0, n:].zero_()
+            self.graph.replay()
+            return self.scores.clone()
+
+        def hear_rows(self, chunk):
+            n = chunk.shape[0]
+            self.frames[0, :n].copy_(chunk, non_blocking=True)
+            self.graph.replay()
+            return self.scores[:, :n].clone()
+
+        def feed_back(self):
+            self.graph.replay()
+            self.frames = self.scores.clone()  # behind the replay
+"""
+DERIVED = """
+    import torch
+
+    class Film:
+        def __init__(self, net, device, stream):
+            self.net, self.stream = net, stream
+            self.z = torch.zeros(1, 20, 8, device=device)
+
+        def record(self):
+            rows = self.z.shape[0]
+            scaled = self.z * 0.5  # derived
+            self.net(scaled, rows)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=self.stream):
+                self.frame = self.net(scaled, rows)
+
+        def show(self, z):
+            self.z.copy_(z, non_blocking=True)
+            self.graph.replay()
+            return self.frame.clone()
+"""
+
+
+def test_inputs_are_stale_where_nothing_fills_or_reads_them_again(tmp_path: Path) -> None:
+    assert found(tmp_path, STREAM) == {("GS708", "part"), ("GS707", "behind the replay")}
+
+
+def test_a_local_tensor_may_be_computed_from_an_attribute_before_the_capture(tmp_path: Path) -> None:
+    assert found(tmp_path, DERIVED) == {("GS705", "derived")}
+
+
+SWALLOWED = """
+    import torch
+
+    class Graphs:
+        def record(self, fn, x, stream):
+            fn(x)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.y = fn(x)
+
+        def prepare(self, fn, x, stream):
+            try:
+                self.record(fn, x, stream)
+            except Exception:  # swallowed
+                self.graph = None
+
+        def prepare_or_fail(self, fn, x, stream):
+            try:
+                self.record(fn, x, stream)
+            except Exception as error:
+                raise RuntimeError("no graph for this size") from error
+
+        def prepare_with_files(self, fn, x, stream):
+            try:
+                self.record(fn, x, stream)
+            except FileNotFoundError:
+                pass
+"""
+
+
+def test_a_capture_may_fail_in_a_function_that_a_try_calls(tmp_path: Path) -> None:
+    assert found(tmp_path, SWALLOWED) == {("GS605", "swallowed")}
+
+
+METHODS = """
+    import torch
+
+    class State:
+        def __init__(self, h):
+            self.h = h
+
+    class Agent:
+        def __init__(self, net, device, stream):
+            self.net = net
+            self.state = State(torch.zeros(4, device=device))
+            self.batch = torch.zeros(32, 8, device=device)
+            self.update()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.update()
+
+        def update(self):
+            self.out = self.loss()
+
+        def loss(self):
+            return self.net(self.batch, self.state.h)
+
+        def learn(self, batch):
+            self.batch = batch  # rebound
+            self.graph.replay()
+
+        def learn_in_place(self, batch, h):
+            self.state.h.copy_(h, non_blocking=True)
+            self.batch.copy_(batch, non_blocking=True)
+            self.graph.replay()
+
+        def reset(self):
+            self.state = State(torch.zeros_like(self.state.h))  # made anew
+
+        def clear(self):
+            self.state.h.zero_()
+"""
+CLOSURE = """
+    import torch
+
+    def make(fn, x, stream):
+        fn(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            out = fn(x)
+
+        def advance(new):
+            x.copy_(new, non_blocking=True)
+            graph.replay()
+            return out  # returned
+
+        return advance
+
+    def collect(fn, x: torch.Tensor, stream, batches):
+        advance, kept = make(fn, x, stream), []
+        take = make(fn, x, stream)
+        for batch in batches:
+            y = advance(batch)
+            kept.append(y)  # kept
+        for batch in batches:
+            y = take(batch)
+            kept.append(y.clone())
+            if x.isnan().any():  # a turn
+                break
+        return kept
+"""
+
+
+def test_a_graph_holds_what_the_methods_do_that_the_capture_calls(tmp_path: Path) -> None:
+    assert found(tmp_path, METHODS) == {("GS707", "rebound"), ("GS707", "made anew")}
+
+
+def test_a_function_that_a_capturing_one_returns_takes_a_step(tmp_path: Path) -> None:
+    assert found(tmp_path, CLOSURE) == {("GS706", "returned"), ("GS706", "kept"), ("GS102", "a turn")}

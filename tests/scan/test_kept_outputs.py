@@ -1,0 +1,100 @@
+"""Outputs of a graph that callers keep past the next replay."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
+
+STEP = """
+import torch
+
+class Captured:
+    def __init__(self, net, device):
+        self.x = torch.zeros(4, 8, device=device)
+        stream = torch.cuda.Stream(device)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y, self.score = net(self.x)
+
+    def advance(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return {returned}
+
+class Search:
+    def __init__(self, step):
+        self.step = step
+
+    def look(self, x):
+        found, score = self.step.advance(x)
+        return x.sum(), found, score
+"""
+CALLER = """
+def drive(step, search, batches):
+    kept = []
+    last = 0.0
+    for x in batches:
+"""
+
+
+def kept(tmp_path: Path, body: str, returned: str = "self.y, self.score") -> set[str]:
+    """Return the lines of the loop that have GS706."""
+    text = STEP.format(returned=returned) + CALLER + textwrap.indent(textwrap.dedent(body).strip(), " " * 8) + "\n"
+    (tmp_path / "drive.py").write_text(text, encoding="utf-8")
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    lines = text.splitlines()
+    loop = lines.index("    for x in batches:") + 1
+    found = [one.location.line for one in report.findings if one.code == "GS706"]
+    return {lines[line - 1].strip() for line in found if line > loop}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "kept.append(score)",
+        "kept.append((x, y.flatten(1)))",
+        "kept.append([score[0], 1])",
+        "for i, item in enumerate(x.unbind()): kept.append((item, y[i]))",
+    ],
+)
+def test_a_part_of_the_result_is_kept(tmp_path: Path, line: str) -> None:
+    assert kept(tmp_path, f"y, score = step.advance(x)\n{line}") == {line}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "kept.append(score.clone())",
+        "kept.append((x, y.sum()))",
+        "kept.append(y[x.argmax(-1)])",
+        "score = score.clone(); kept.append(score)",
+        "best = x.argmax(-1); kept.append(y[best])",
+    ],
+)
+def test_copies_of_the_result_may_be_kept(tmp_path: Path, line: str) -> None:
+    assert kept(tmp_path, f"y, score = step.advance(x)\n{line}") == set()
+
+
+def test_only_the_outputs_among_the_returned_values_count(tmp_path: Path) -> None:
+    body = "y, score = step.advance(x)\nkept.append(y)\nkept.append(score)"
+    assert kept(tmp_path, body, "self.y.clone(), self.score") == {"kept.append(score)"}
+    assert kept(tmp_path, body, "self.y.clone(), self.score.clone()") == set()
+
+
+def test_the_result_of_a_method_that_passes_it_on(tmp_path: Path) -> None:
+    assert kept(tmp_path, "total, y, score = search.look(x)\nkept.append(score)") == {"kept.append(score)"}
+    assert kept(tmp_path, "total, y, score = search.look(x)\nkept.append(total)") == set()
+
+
+def test_the_next_round_compares_an_output_with_itself(tmp_path: Path) -> None:
+    body = "total, y, score = search.look(x)\nchange = score - last\n"
+    assert kept(tmp_path, body + "last = score.detach()") == {"last = score.detach()"}
+    assert kept(tmp_path, body + "last, total = score, total + 1") == {"last, total = score, total + 1"}
+    assert kept(tmp_path, body + "last = score.clone()") == set()
+    # It is read before the next replay alone.
+    assert kept(tmp_path, "total, y, score = search.look(x + last)\nlast = score") == set()

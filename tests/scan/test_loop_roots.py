@@ -1,0 +1,260 @@
+"""The loops around replays, models and optimizers: what runs in every step there, and what runs once or beside."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import load_config
+from graphsafe.scan.api import scan_paths
+
+ENGINE = """
+    import torch
+
+    class Engine:
+        def __init__(self, model):
+            self.model = model
+            self.ids = torch.zeros(8, dtype=torch.long, device="cuda")
+            self.graphs = {}
+
+        def make(self, stream):
+            self.model(self.ids)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                self.out = self.model(self.ids)
+            self.graphs[8] = graph
+
+        def advance(self, ids: torch.Tensor, size: int):
+            longest = ids.max().item()  # replaying method
+            self.ids.copy_(ids)
+            self.graphs[size].replay()
+            return self.out.clone()
+
+        def turn(self, requests):
+            ids = torch.tensor([len(requests)], device=self.ids.device)  # its caller
+            return self.advance(ids, 8)
+
+        def serve(self, queue):
+            started = self.ids.sum().item()
+            while True:
+                out = self.turn(queue.get())
+                queue.done(out.tolist())  # the loop
+            self.ids.tolist()
+
+        def report(self):
+            return self.ids.tolist()
+"""
+TRAINING = """
+    import torch
+    from torch import nn
+
+    def fit(model: nn.Module, optimizer, loader):
+        before = torch.ones(3, device="cuda").sum().item()
+        for epoch in range(100):
+            for step, (x, y) in enumerate(loader):
+                x = x.cuda()
+                loss = (model(x) - y).square().mean()
+                loss.backward()
+                optimizer.step()
+                seen = loss.item()  # every step
+                if step % 100 == 0:
+                    print(loss.item())
+            print(epoch, loss.item())
+
+    def evaluate(model: nn.Module, loader):
+        for x in loader:
+            model(x.cuda()).sum().item()
+
+    class Trainer:
+        def _train_batch(self, batch: torch.Tensor):
+            loss = self.net(batch.cuda()).mean()
+            loss.backward()
+            self.optimizer.step()
+            return {"loss": loss.item()}  # a batch
+
+    if __name__ == "__main__":
+        net = nn.Linear(3, 3).cuda()
+        while True:
+            out = net(torch.ones(3, device="cuda"))
+            print(out.sum().item())  # the module's own loop
+"""
+WARM_UP = """
+    import torch
+
+    def main(model, optimizer, batches, stream):
+        x = torch.zeros(8, device="cuda")
+        for _ in range(11):
+            loss = model(x).mean()
+            loss.backward()
+            optimizer.step()
+            loss.item()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            out = model(x)
+        for batch in batches:
+            x.copy_(batch)
+            graph.replay()
+            print(out.sum().item())  # replays
+
+    def benchmark(graph, out):
+        for _ in range(100):
+            graph.replay()
+            out.sum().item()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def warned(folder: Path, source: str) -> set[str]:
+    """The marks on the lines of warnings about waits and copies; each is host code around a graph."""
+    text = textwrap.dedent(source)
+    (folder / "engine.py").write_text(text, encoding="utf-8")
+    found = [f for f in scan_paths([folder], load_config(folder)).findings if f.code in ("GS101", "GS301", "GS103")]
+    assert {(f.level, f.region) for f in found} <= {("warning", "step")}
+    return {text.splitlines()[f.location.line - 1].partition("  # ")[2] for f in found}
+
+
+def test_the_method_that_replays_and_the_loops_that_call_it_are_steps(folder: Path) -> None:
+    assert warned(folder, ENGINE) == {"replaying method", "its caller", "the loop"}
+
+
+def test_a_training_loop_is_a_step_but_for_what_it_does_now_and_then(folder: Path) -> None:
+    assert warned(folder, TRAINING) == {"every step", "a batch", "the module's own loop"}
+
+
+def test_what_warms_up_or_measures_is_no_step(folder: Path) -> None:
+    assert warned(folder, WARM_UP) == {"replays"}
+
+
+def test_a_hot_path_may_stand_around_the_graphs_and_leaves_other_roots(folder: Path) -> None:
+    source = """
+        import torch
+        from torch import nn
+
+        class Engine:
+            def plan(self, x: torch.Tensor):
+                return x.max().item()
+
+            def other(self, x: torch.Tensor):
+                return x.min().item()
+
+        class Model(nn.Module):
+            def forward(self, x):
+                return x * x.sum().item()
+    """
+    (folder / "graphsafe.toml").write_text('hot-paths = [{ path = "engine.py:Engine.plan", region = "step" }]\n')
+    (folder / "engine.py").write_text(textwrap.dedent(source), encoding="utf-8")
+    found = scan_paths([folder], load_config(folder)).findings
+    assert {(f.location.function, f.level, f.region) for f in found} == {
+        ("Engine.plan", "warning", "step"),
+        ("Model.forward", "error", "captured"),
+    }
+
+
+RUNNER = """
+    import torch
+
+    class Graphed:
+        def __init__(self, net, rows, stream):
+            self.x = torch.zeros(rows, 8, device="cuda")
+            net(self.x)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.y = net(self.x)
+
+        def __call__(self, x):
+            self.x.copy_(x, non_blocking=True)
+            self.graph.replay()
+            return self.y.clone()
+
+    class Pool:
+        def __init__(self, net, sizes, stream):
+            self.graphs, self.outputs = {}, {}
+            self.x = torch.zeros(8, 8, device="cuda")
+            for n in sizes:
+                self.record(net, n, stream)
+
+        def record(self, net, n, stream):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                self.outputs[n] = net(self.x[:n])
+            self.graphs[n] = graph
+
+        def advance_batch(self, n):
+            self.graphs[n].replay()
+            return self.outputs[n]
+"""
+AROUND = """
+    import torch
+    from runner import Graphed, Pool
+
+    class Server:
+        def __init__(self, net, stream):
+            self.pool = Pool(net, (1, 2), stream)
+            self.denoise = Graphed(net, 4, stream)
+
+        def listen(self, inbox):
+            while batch := inbox.get():
+                out = self.pool.advance_batch(len(batch))
+                inbox.answer(out.tolist())  # the pool's loop
+            return out.tolist()
+
+        def one(self, x: torch.Tensor):
+            out = self.denoise(x)
+            return out, out.max().item()  # a method that calls an object
+
+        def sized(self, x):
+            return self.pool.x.max().item()
+
+    def stream_of(net, batches, stream):
+        step = Graphed(net, 4, stream)
+        for batch in batches:
+            print(step(batch).sum().item())  # an object of its own
+        print(step.y.sum().item())
+        for n in (1, 2, 4):
+            print(step(batches[n]).sum().item())
+
+    def pieces(graphs, inbox, out: torch.Tensor):
+        while inbox.take():
+            for graph in graphs:
+                graph.replay()
+            print(out.sum().item())  # a step in pieces
+"""
+
+
+def test_what_takes_the_step_may_be_an_object_or_stand_in_another_file(folder: Path) -> None:
+    (folder / "runner.py").write_text(textwrap.dedent(RUNNER), encoding="utf-8")
+    assert warned(folder, AROUND) == {
+        "the pool's loop",
+        "a method that calls an object",
+        "an object of its own",
+        "a step in pieces",
+    }
+
+
+def test_who_calls_an_epoch_in_a_loop_takes_no_step(folder: Path) -> None:
+    source = """
+        import torch
+
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+                self.total = torch.zeros((), device="cuda")
+
+            def epoch(self, batches):
+                for batch in batches:
+                    self.net(batch).sum().backward()
+                    self.total.item()  # a batch
+
+            def fit(self, loader, epochs):
+                for _ in range(epochs):
+                    self.epoch(loader)
+                    print(self.total.item())
+    """
+    assert warned(folder, source) == {"a batch"}

@@ -1,0 +1,173 @@
+"""Projects that would keep a scan busy without end, or nearly so. What is counted is work, not time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphsafe import cli
+from graphsafe.ignorefile import MAX_SIZE, read_patterns
+from graphsafe.scan.domain import queries
+from graphsafe.scan.execution.kinds import MANY_KINDS
+from graphsafe.scan.interpreter.calls.closures import Closures
+from graphsafe.scan.sources.find import python_files
+from graphsafe.scan.symbols.index import ClassFacts
+from graphsafe.scan.symbols.project import MAX_BASES, Project
+
+HEAD = "import torch\nfrom functools import partial\nfrom torch import nn\n\n\n"
+BOX = "class Box:\n    def __init__(self, x):\n        self.x = x\n\n\n"
+STEP = """\
+class Step(nn.Module):
+    def forward(self, x: torch.Tensor):
+        y = f0(x)
+        return x * x.sum().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ignores"),
+    [("**/a/" * 8, True), ("**/a/" * 61, False), ("*a*" * 90, True), ("*a" * 90 + "b", False), ("**/*a*/" * 30, True)],
+)
+@pytest.mark.parametrize("times", [1, 300])
+def test_patterns_of_many_stars_are_followed(tmp_path: Path, pattern: str, ignores: bool, times: int) -> None:
+    """Tried one after the other, places of stars are too many to try: ignorefile.py follows all of them at once."""
+    deep = tmp_path.joinpath(*"a" * 60, "a" * 200)
+    deep.mkdir(parents=True)
+    (deep / "a.py").touch()
+    (tmp_path / ".gitignore").write_text(f"{pattern}\n" * times, encoding="utf-8")
+    said: list[tuple[str, str, str]] = []
+    found = [*python_files(tmp_path, complain=lambda *words: said.append(words))]
+    assert found == ([] if ignores else [deep / "a.py"])
+    assert said == []
+
+
+def test_an_ignore_file_that_is_too_long_is_followed_up_to_a_line() -> None:
+    lines = [f"{'a' * 99}{number}" for number in range(MAX_SIZE // 50)]
+    patterns, faults = read_patterns(lines)
+    ((line, why),) = faults
+    assert why == f"patterns of more than {MAX_SIZE} characters are not followed"
+    assert patterns.match(lines[line - 2]) and patterns.match(lines[line - 1]) is None
+    brackets, faults = read_patterns(["[!a]" * 10] * 500)
+    assert 90 < faults[0][0] < 110 and brackets.match("b" * 10)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return f{}((x, 1)), f{}((1, x))",
+        "return f{}([x]) + f{}({{'a': x}})",
+        "return f{}((x, x)), f{}((x,))",
+        "return f{}(lambda: x), f{}(x)",
+        "return f{}([lambda: x]), f{}((x, lambda: x))",
+        "return f{}(partial(max, x)), f{}(partial(min, x))",
+        "return f{}((x,)), f{}([x]), f{n}({{'k': x}}), f{n}(lambda: x)",
+        "return f{}((1, *x[:6])), f{}((*x[1:], 2)), f{n}([x[1], x[0], 3]), f{n}((4, *x[:6])), f{n}((*x[1:6], 5))",
+        "return f{}(Box(x)), f{}([Box(x), x])",
+    ],
+)
+def test_arguments_that_nest_at_every_level_are_few(
+    tmp_path: Path, body: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Twenty-four levels, each of which calls the next one twice, are sixteen million ways down."""
+    levels = "".join(f"def f{n}(x):\n    {body.format(n + 1, n + 1, n=n + 1)}\n\n\n" for n in range(24))
+    text = f"{HEAD}{BOX}{levels}def f24(x):\n    return x\n\n\n{STEP}"
+    (tmp_path / "step.py").write_text(text, encoding="utf-8")
+    count = 0
+    work_out = queries.Queries._work_out
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count > 20_000:
+            raise KeyboardInterrupt
+        return work_out(*arguments)
+
+    monkeypatch.setattr(queries.Queries, "_work_out", counted)
+    assert cli.main(["scan", str(tmp_path), "--no-cache", "--format", "concise", "-j", "1"]) == 1
+    assert "GS101" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("level", "last"),
+    [
+        ("    def f{n}(x):\n        return f{next}(x), f{next}((x, 1))\n", "    def f{n}(x):\n        return x\n"),
+        ("    f{n} = lambda x: (f{next}(x), f{next}(x))\n", "    f{n} = lambda x: x\n"),
+    ],
+)
+def test_closures_that_call_the_next_one_twice_are_called_seldom(
+    tmp_path: Path, level: str, last: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    levels = "".join(level.format(n=n, next=n + 1) for n in range(24, 0, -1))
+    text = f"{HEAD}def f0(x):\n{last.format(n=25)}{levels}    return f1(x)\n\n\n{STEP}"
+    (tmp_path / "step.py").write_text(text, encoding="utf-8")
+    count = 0
+    call = Closures._interpreted
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count > 20_000:
+            raise KeyboardInterrupt
+        return call(*arguments)
+
+    monkeypatch.setattr(Closures, "_interpreted", counted)
+    assert cli.main(["scan", str(tmp_path), "--no-cache", "--format", "json", "-j", "1"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert [finding["code"] for finding in report["findings"]] == ["GS101"]
+    assert {limit["why"] for limit in report["limits"]} == {MANY_KINDS}
+
+
+def test_objects_that_are_told_apart_by_what_they_were_given_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = "        self.k = k\n        self.a = M{next}(self)\n        self.b = M{next}((k, {n}))\n"
+    init = "    def __init__(self, k):\n        super().__init__()\n"
+    levels = "".join(f"class M{n}(nn.Module):\n{init}{made.format(n=n, next=n + 1)}\n\n" for n in range(40))
+    last = f"class M40(nn.Module):\n{init}        self.k = k\n\n\n"
+    step = STEP.replace(
+        "    def forward",
+        "    def __init__(self):\n        super().__init__()\n        self.m = M0(1)\n\n    def forward",
+    ).replace("f0(x)", "self.m.a.b.a.k")
+    build = "\n\ndef build(device):\n    return Step(), (torch.ones(3, device=device),)\n"
+    (tmp_path / "step.py").write_text(f"{HEAD}{levels}{last}{step}{build}", encoding="utf-8")
+    count = 0
+    work_out = queries.Queries._work_out
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count > 40_000:
+            raise KeyboardInterrupt
+        return work_out(*arguments)
+
+    monkeypatch.setattr(queries.Queries, "_work_out", counted)
+    assert cli.main(["scan", str(tmp_path), "--no-cache", "--format", "concise", "-j", "1"]) == 1
+    assert "GS101" in capsys.readouterr().out
+
+
+def test_a_chain_of_thousands_of_bases_is_walked_a_little_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = "".join(f"class C{n}(C{n - 1}):\n    pass\n\n\n" for n in range(1, 3000))
+    text = STEP.replace("Step", "C0").replace("f0(x)", "x") + "\n\n"
+    (tmp_path / "step.py").write_text(f"{HEAD}{text}{chain}", encoding="utf-8")
+    count = 0
+    class_facts = Project.class_facts
+
+    def counted(project: Project, ref: str) -> ClassFacts | None:
+        nonlocal count
+        count += 1
+        return class_facts(project, ref)
+
+    monkeypatch.setattr(Project, "class_facts", counted)
+    assert cli.main(["scan", str(tmp_path), "--no-cache", "--format", "json", "-j", "1"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert "GS101" in {finding["code"] for finding in report["findings"]}
+    why = f"too many bases; {MAX_BASES} classes are looked at"
+    assert [(limit["what"].rpartition("::")[2], limit["why"]) for limit in report["limits"]] == [
+        (f"C{MAX_BASES - 1}", why)
+    ]
+    assert 3000 < count < 1_000_000

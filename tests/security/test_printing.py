@@ -1,0 +1,72 @@
+"""Whatever a rule pack, a configuration or a file's name says, it controls no terminal and commands no CI system."""
+
+from __future__ import annotations
+
+import ast
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+import graphsafe
+from graphsafe import cli
+
+PACKAGE = Path(graphsafe.__file__).parent
+PRINTERS = {
+    # function of console.py that prints by itself: why it may
+    "say": "it is what makes lines harmless",
+    "put": "the forms are harmless by themselves (test_hostile_reports.py)",
+    "put_ledger_on_stderr": "the forms are harmless by themselves (test_hostile_reports.py)",
+    "put_summary": "it colours harmless text",
+    "put_diff": "a diff for `git apply` has to be what the files are",
+    "show": "it moves the cursor itself",
+    "clear": "it moves the cursor itself",
+}
+EVIL = "\033[2J\033]8;;http://evil\033\\ [red]markup[/red] \u202e ##[add-path]/tmp"
+
+
+def test_one_function_prints() -> None:
+    """A call that prints, anywhere else than in a process that runs a target, is named here."""
+    found = []
+    for file in PACKAGE.rglob("*.py"):
+        for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found += [
+                    (file.relative_to(PACKAGE).as_posix(), function.name)
+                    for call in ast.walk(function)
+                    if isinstance(call, ast.Call)
+                    and ast.unparse(call.func) in ("print", "click.echo", "click.secho", "sys.stdout.write", "secho")
+                ]
+    assert set(found) == {("cli.py", "schema"), ("entry.py", "run"), *(("console.py", name) for name in PRINTERS)}
+
+
+@pytest.mark.parametrize("colour", ["", "1"])
+def test_what_files_say_is_printed_without_control(
+    colour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FORCE_COLOR", colour)
+    name = f"evil {EVIL.replace('/', '')}.py"
+    Path(name).write_text(
+        "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        x.item()\n"
+    )
+    Path("pyproject.toml").write_text('[tool.graphsafe]\nhot-paths = ["##[add-path]/tmp"]\n')
+    for command in (
+        ["scan", "."],
+        ["scan", ".", "--statistics"],
+        ["scan", ".", "--explain-path", "forward"],
+        ["scan", EVIL],
+        ["config"],
+        ["explain", EVIL],
+        ["explain", "GS101"],
+        ["report", name],
+        ["scan", f"--{EVIL}"],
+        ["rules", "test", name],
+    ):
+        assert cli.main(command) in (0, 1, 2), command
+        out, err = capsys.readouterr()
+        for line in (out + err).split("\n"):
+            plain = re.sub(r"\033\[[\d;]*m", "", line)
+            assert not {c for c in plain if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")}, (command, line)
+            assert "##[" not in line, (command, line)

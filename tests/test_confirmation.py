@@ -1,0 +1,65 @@
+"""`scan --with report.json`: what a run confirmed of a scan's findings, what it refuted, and what it never reached."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from graphsafe.cli import main
+
+MODEL = '''
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        """Compute the step."""
+        if x.dim() > 3:
+            x = x[x > 0]
+        return x * x.sum().item()
+
+
+class Elsewhere(nn.Module):
+    def forward(self, x):
+        return x.nonzero()
+
+
+def build(device):
+    return Model(), (torch.ones(4, device=device),)
+'''
+
+
+@pytest.mark.child
+def test_predictions_meet_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text(MODEL)
+    assert main(["capture", "model.py:build", "--device", "sim", "-o", "run.json"]) == 1
+    capsys.readouterr()
+    assert main(["scan", "model.py", "--with", "run.json", "-o", "scan.json"]) == 1
+    # Of `if`, the line in it and two `return`, the run came by two; the docstring and `def` are none.
+    assert capsys.readouterr().err.endswith("2 never reached; the step ran 2 of 4 hot lines (50%)\n")
+    assert json.loads(Path("scan.json").read_text())["hot_lines"] == {"all": 4, "ran": 2, "changed": []}
+    # Lines that moved since are known by their fingerprints.
+    Path("model.py").write_text(MODEL.replace("import torch\n", "import torch\n\n", 1))
+    capsys.readouterr()
+    assert main(["scan", "model.py", "--with", "run.json", "-o", "scan.json"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "3 predictions: 1 confirmed, 0 refuted, 2 never reached; "
+        "which hot lines ran is not known; changed since the run: model.py\n"
+    )
+    found = json.loads(Path("scan.json").read_text())["findings"]
+    assert {finding["code"]: finding["status"] for finding in found} == {
+        "GS202": "not-executed",
+        "GS101": "confirmed",
+        "GS201": "not-executed",
+    }
+    assert main(["scan", "model.py", "--with", "scan.json"]) == 2
+    assert main(["scan", "model.py", "--with", "nowhere.json"]) == 2
+    assert main(["scan", "model.py", "--with", "run.json", "--statistics"]) == 2

@@ -1,0 +1,83 @@
+"""Docstrings, comments and pages: no sentence has a question word as its subject; docstrings say what a thing is."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULES = sorted((ROOT / "src").rglob("*.py"))
+PAGES = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "rules").glob("*.md"),
+    ]
+)
+
+_RIDDLE = re.compile(r"(?:^|[.;:] )(?:What|Who|Whoever|Whatever)\b[^.?]*(?:[.;:]|$)")
+"A sentence whose subject is a question word; a question is none."
+_FRAGMENT = re.compile(r"(?:None|Empty|True|False) (?:where|for|if)\b|Where\b|Whether\b|That\b|(?:Of|As|By|From) \w")
+"Beginnings of a docstring that leave out the thing which it describes."
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each docstring and comment of a module."""
+    content = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, " ".join(node.value.value.split())
+    for token in tokenize.generate_tokens(io.StringIO(content).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ")
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and text of the docstrings of a module's functions, properties aside: these are named like values."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            text = ast.get_docstring(node)
+            if text and not any("property" in ast.unparse(one) for one in node.decorator_list):
+                yield node.lineno, " ".join(text.split())
+
+
+def sentences(path: Path) -> Iterator[str]:
+    """Yield the paragraphs of a page without code, tables and headings."""
+    content = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", content):
+        text = " ".join(line for line in paragraph.splitlines() if not line.lstrip().startswith(("#", "|")))
+        yield re.sub(r"^\s*(?:[-*]|\d+\.)\s+|\*\*", "", " ".join(text.split()))
+
+
+def test_no_sentence_of_the_source_has_a_question_word_as_its_subject() -> None:
+    found = [f"{path}:{line}: {text}" for path in MODULES for line, text in texts(path) if _RIDDLE.search(text)]
+    assert not found, "\n".join(found)
+
+
+def test_a_functions_docstring_begins_with_a_verb_or_the_thing_it_gives() -> None:
+    found = [f"{path}:{line}: {text}" for path in MODULES for line, text in docstrings(path) if _FRAGMENT.match(text)]
+    assert not found, "\n".join(found)
+
+
+def test_no_sentence_of_a_page_has_a_question_word_as_its_subject() -> None:
+    found = [f"{path.name}: {text[:200]}" for path in PAGES for text in sentences(path) if _RIDDLE.search(text)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["What a report calls it.", "Who measures steps waits for them, and is none.", "Seconds. What is left goes."],
+)
+def test_a_riddle_is_seen(text: str) -> None:
+    assert _RIDDLE.search(text)
+
+
+@pytest.mark.parametrize("text", ["What does it cost?", "Return what a call gives.", "The name. `What` is a field."])
+def test_a_plain_sentence_is_none(text: str) -> None:
+    assert not _RIDDLE.search(text)

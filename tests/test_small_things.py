@@ -1,0 +1,102 @@
+"""Forms that other tools have, and users try first: `-V`, `-q`, lower-case codes, `# noqa`, a name not quite right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphsafe.cli import main
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        a = x.sum().item(){}
+        return x.nonzero(), a
+"""
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text(MODEL.format(""))
+
+
+def scan(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str], str]:
+    code = main(["scan", "model.py", *arguments])
+    out, err = capsys.readouterr()
+    return code, out.splitlines(), err
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-V"]) == 0
+    assert capsys.readouterr().out.startswith("graphsafe ")
+
+
+def test_quiet_is_one_line_a_finding_and_no_remarks(capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines, err = scan(capsys, "-q")
+    assert code == 1 and err == ""
+    assert [line.split()[1] for line in lines] == ["GS101", "GS201"]
+    assert scan(capsys, "-q", "--select", "GS9") == (0, [], "")
+
+
+def test_codes_in_lower_case(capsys: pytest.CaptureFixture[str]) -> None:
+    _, lines, _ = scan(capsys, "-q", "--select", "gs101")
+    assert [line.split()[1] for line in lines] == ["GS101"]
+    assert main(["explain", "gs101"]) == 0
+    assert "GS101 scalar-read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("comment", "found"),
+    [
+        ("  # noqa: GS101 once a request", ["GS201"]),
+        ("  # noqa: E501,GS101 once a request", ["GS201"]),
+        ("  # noqa: gs101", ["GS902", "GS201"]),
+        ("  # noqa: E501", ["GS101", "GS201"]),
+        ("  # noqa", ["GS101", "GS201"]),
+        ("  # noqa: GS201 not here", ["GS101", "GS901", "GS201"]),
+    ],
+)
+def test_noqa_with_codes(comment: str, found: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("model.py").write_text(MODEL.format(comment))
+    _, lines, _ = scan(capsys, "-q")
+    assert [line.split()[1] for line in lines] == found
+
+
+@pytest.mark.child
+def test_a_name_that_is_not_quite_right(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    Path("steps.py").write_text(
+        "import torch\n\nclass Runner:\n    def build_step(device): ...\n\ndef sort_of(x): ...\n"
+    )
+    assert main(["capture", "steps.py:Runner.build_stepp", "--device", "sim", "-q"]) == 2
+    assert 'steps.py has no Runner.build_stepp (did you mean "build_step"?)' in capsys.readouterr().err
+    assert main(["capture", "steps.py:torc", "--device", "sim", "-q"]) == 2
+    assert "steps.py has no torc\n" in capsys.readouterr().err
+
+
+@pytest.mark.child
+def test_a_process_group_at_a_port_that_children_would_share(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    Path("steps.py").write_text(
+        """
+import torch
+from torch.distributed import init_process_group
+
+def build(device):
+    init_process_group("gloo", init_method="tcp://127.0.0.1:29513", rank=0, world_size=1)
+    return torch.nn.Linear(4, 4).to(device), (torch.ones(2, 4, device=device),)
+"""
+    )
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 29513))
+        taken.listen()
+        assert main(["capture", "steps.py:build", "--device", "sim", "-q"]) == 0
+    assert capsys.readouterr().out == "steps.py:build: ready\n"
