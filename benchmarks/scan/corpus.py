@@ -17,10 +17,11 @@ SHAPES = frozenset("nonzero argwhere masked_select unique unique_consecutive bin
 "Methods and functions whose name alone says that an output's size depends on data."
 
 
-def unpack(wheel: Path, folder: Path) -> None:
-    """The Python files of a wheel, as they would be installed."""
+def unpack(wheel: Path, folder: Path, within: tuple[str, ...] = ("",)) -> None:
+    """Extract the Python files of a wheel whose names begin with one of `within`, as they would be installed."""
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder, [name for name in archive.namelist() if name.endswith(".py")])
+        names = [name for name in archive.namelist() if name.endswith(".py") and name.startswith(within or "")]
+        archive.extractall(folder, names)
 
 
 def findings_above_note(folder: Path, hot: bool = False) -> list[Finding]:

@@ -1,14 +1,17 @@
 """Whether a scan says the same whatever went before it: cold, warm, with more processes, after a kill, beside another.
 
-    python benchmarks/scan/identical_reports.py FOLDER|WHEEL|atlas ...
+    python benchmarks/scan/identical_reports.py FOLDER|WHEEL[:FOLDER...]|atlas ... [--before PYTHON]
 
-The Python files are copied into a project of their own first; `atlas` writes out the measured snippets of
-atlas_accuracy.py. Every scan is a process of its own. Prints what differs from a scan without a cache, and exits with 1
-if anything does.
+The Python files are copied into a project of their own first: of a wheel all, or those in folders of it
+(`vllm-0.33.0.whl:vllm/v1,vllm/model_executor`); `atlas` writes out the measured snippets of atlas_accuracy.py. Every
+scan is a process of its own. Prints what differs from a scan without a cache, and exits with 1 if anything does. With
+`--before` one scan without a cache is compared with that of another installed graphsafe, and nothing else: use it after
+a change that must leave reports as they are.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -21,23 +24,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import graphsafe
-from graphsafe.scan.incremental.cache import FOLDER as CACHE
+from graphsafe.scan.cache.folder import FOLDER as CACHE
 
 Report = dict[str, object]
 OURS = str(Path(graphsafe.__file__).resolve().parents[1])
 "The graphsafe that this process has, wherever it comes from."
-COMMAND = (sys.executable, "-m", "graphsafe", "scan", ".", "--format", "json")
+COMMAND = ("-m", "graphsafe", "scan", ".", "--format", "json")
 
 
-def begun(project: Path, *options: str) -> subprocess.Popen[str]:
-    """A scan that runs, in a process group of its own."""
+def begun(project: Path, *options: str, before: Path | None = None) -> subprocess.Popen[str]:
+    """Start a scan in a process group of its own: by our graphsafe, or by that of the Python `before`."""
+    ours = {} if before is not None else {"PYTHONPATH": OURS}
     return subprocess.Popen(
-        [*COMMAND, *options],
+        [str(before or sys.executable), *COMMAND, *options],
         cwd=project,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONPATH": OURS},
+        env={**os.environ, **ours},
         start_new_session=True,
     )
 
@@ -67,11 +71,9 @@ def reports(project: Path) -> Iterator[tuple[str, Report]]:
     yield "after touching a file", said(begun(project))
     with edited(project):
         yield "after a comment at the end of a file", said(begun(project))
-    yield "after taking it away again", said(begun(project))
-    for share in (0.3, 0.6, 0.9):
-        forget(project)
-        killed(begun(project, "-j2"), seconds * share)
-        yield f"after a kill at {share} of a cold scan", said(begun(project))
+    forget(project)
+    killed(begun(project, "-j2"), seconds * 0.9)
+    yield "after a kill at 0.9 of a cold scan", said(begun(project))
     forget(project)
     for scan in [begun(project), begun(project)]:
         yield "cold, beside another", said(scan)
@@ -82,6 +84,12 @@ def reports(project: Path) -> Iterator[tuple[str, Report]]:
     time.sleep(seconds * 0.5)
     forget(project)
     yield "the cache deleted meanwhile", said(scan)
+
+
+def before_and_now(project: Path, before: Path) -> Iterator[tuple[str, Report]]:
+    """The report of another installed graphsafe, and ours."""
+    yield "before", said(begun(project, "--no-cache", "-j1", before=before))
+    yield "now", said(begun(project, "--no-cache", "-j1"))
 
 
 def helper(project: Path) -> Path:
@@ -116,7 +124,7 @@ def killed(scan: subprocess.Popen[str], seconds: float) -> None:
 
 
 def project_of(source: str, folder: Path) -> Path:
-    project = folder / Path(source).name
+    project = folder / Path(source.partition(":")[0]).name
     project.mkdir()
     (project / "pyproject.toml").write_text("")
     if source == "atlas":
@@ -126,22 +134,27 @@ def project_of(source: str, folder: Path) -> Path:
             for number, snippet in enumerate(snippets_of(name)):
                 text = WRAPPINGS["attributes"](snippet.step)
                 (project / f"{name}{number:03}.py").write_text(text, encoding="utf-8")
-    elif source.endswith(".whl"):
+    elif ".whl" in source:
         from corpus import unpack
 
-        unpack(Path(source), project)
+        wheel, _, folders = source.partition(":")
+        unpack(Path(wheel), project, tuple(f"{folder}/" for folder in folders.split(",") if folder))
     else:
         shutil.copytree(source, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns(CACHE))
     return project
 
 
-def main(sources: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sources", nargs="+")
+    parser.add_argument("--before", type=Path, metavar="PYTHON")
+    options = parser.parse_args(arguments)
     different = 0
-    for source in sources:
+    for source in options.sources:
         with tempfile.TemporaryDirectory() as folder:
             project = project_of(source, Path(folder))
             expected: Report | None = None
-            for what, report in reports(project):
+            for what, report in before_and_now(project, options.before) if options.before else reports(project):
                 expected = expected or report
                 findings = report["findings"]
                 assert isinstance(findings, list)

@@ -4,6 +4,8 @@
     python benchmarks/scan/natural_style.py untouched
     python benchmarks/scan/natural_style.py --names          # also which hazards were missed and which twins were noisy
 
+    python benchmarks/scan/natural_style.py --targets        # with the factories of its targets
+
 Each project's package is scanned by itself, as it stands, without its targets. A hazard is found where an error or a
 warning stands at a line to blame with a code that says rightly why; `line` also counts other codes. A sound module is
 noisy where an error or a warning stands in its own lines. Do not use --names on the untouched part: it is there to
@@ -67,8 +69,11 @@ def scan(project: Path, packages: Sequence[Path]) -> list[dict[str, Any]]:
     ]
 
 
-def outcomes(chosen: Sequence[Hazard]) -> list[Outcome]:
-    findings = {project: scan(project, one.packages) for project, one in {h.project: h for h in chosen}.items()}
+def outcomes(chosen: Sequence[Hazard], with_targets: bool = False) -> list[Outcome]:
+    def scanned(one: Hazard) -> list[Path]:
+        return [*one.packages, one.project / "targets.py"] if with_targets else one.packages
+
+    findings = {project: scan(project, scanned(one)) for project, one in {h.project: h for h in chosen}.items()}
     return [outcome(hazard, findings[hazard.project]) for hazard in chosen]
 
 
@@ -124,8 +129,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="?", choices=hazards.PARTS, default="frozen")
     parser.add_argument("--names", action="store_true", help="name what was missed and what was noisy")
+    parser.add_argument("--targets", action="store_true", help="scan the targets' factories, too")
     options = parser.parse_args()
-    told = outcomes(hazards.hazards(options.part))
+    told = outcomes(hazards.hazards(options.part), options.targets)
     if options.names:
         print(names(told), end="\n\n")
     print(table(told))

@@ -12,7 +12,6 @@ varies, both meet the same.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import shutil
@@ -54,15 +53,11 @@ class Cost:
     "MB, of the largest process."
 
 
-def measured(*command: str, cwd: Path | None = None) -> tuple[Cost, str]:
-    """What a command cost as a process of its own, whatever its exit code, and what it wrote to stdout."""
+def run(*command: str, cwd: Path | None = None) -> Cost:
+    """Return what a command cost as a process of its own, whatever its exit code."""
     done = subprocess.run([sys.executable, "-c", CHILD, *command], cwd=cwd, capture_output=True, text=True, check=True)
     wall, cpu, peak = map(float, done.stderr.split())
-    return Cost(wall, cpu, peak / 1024), done.stdout
-
-
-def run(*command: str, cwd: Path | None = None) -> Cost:
-    return measured(*command, cwd=cwd)[0]
+    return Cost(wall, cpu, peak / 1024)
 
 
 def scan(folder: Path, *options: str, path: str = ".") -> Cost:
@@ -79,21 +74,6 @@ def beside(long: Sequence[str], short: Callable[[], Cost]) -> tuple[Cost, Cost]:
     count = len(costs)
     wall, cpu = sum(cost.wall for cost in costs) / count, sum(cost.cpu for cost in costs) / count
     return running.result(), Cost(wall, cpu, max(cost.peak for cost in costs))
-
-
-def hot_lines(project: Path) -> list[tuple[Path, int]]:
-    """Where findings of a scan are: the first one of each file."""
-    _, text = measured(*SCAN, "--format", "json", ".", cwd=project)
-    first: dict[Path, int] = {}
-    for finding in json.loads(text)["findings"]:
-        at = finding["location"]
-        first.setdefault(project / at["path"], at["line"])
-    return [*first.items()]
-
-
-def insert(path: Path, line: int, *added: str) -> None:
-    lines = path.read_text("utf-8").split("\n")
-    path.write_text("\n".join([*lines[: line - 1], *added, *lines[line - 1 :]]), "utf-8")
 
 
 def sample(source: Path, target: Path, share: float) -> int:
@@ -180,10 +160,7 @@ def main() -> None:
             )
         changed = next(path for path in sorted(whole.rglob("*.py")) if path.stat().st_size > 5_000)
         changed.write_text(changed.read_text("utf-8") + "\nX_CHANGED = 1\n", "utf-8")
-        show(f"scan after an edit to {changed.name}, not to hot code", scan(whole))
-        (path, line), *_ = hot_lines(whole)
-        insert(path, line, "")
-        show(f"scan after an edit to hot code of {path.name}", scan(whole))
+        show(f"scan after an edit to {changed.name}", scan(whole))
         one = next(path for path in sorted(whole.rglob("*.py")) if b"nn.Module" in path.read_bytes())
         show(f"scan of {one.name} in the project, no cache", scan(whole, "--no-cache", path=str(one)))
         alone = Path(folder) / "alone"
