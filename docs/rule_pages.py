@@ -9,7 +9,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from graphsafe.explain import FAMILIES, error_page, rule_page
-from graphsafe.report.schema import SCHEMA_PATH
+from graphsafe.report.schema import schema_text
 from graphsafe.rulebook import Rulebook, load_rulebook
 
 
@@ -33,7 +33,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = {f"rules/{rule.code}.md": rule_page(rule, rulebook) for rule in rulebook.rules.values()}
     pages["rules/index.md"] = _index(rulebook)
     pages["rule-files.md"] = (Path(config.config_file_path).parent / "rules" / "README.md").read_text(encoding="utf-8")
-    pages["report.schema.json"] = SCHEMA_PATH.read_text(encoding="utf-8")
+    pages["report.schema.json"] = schema_text()
     pages["errors.md"] = "# Errors\n\n" + "\n\n".join(
         error_page(error, rulebook).replace("\n## ", "\n### ").replace("# ", "## ", 1) for error in rulebook.errors
     )
