@@ -77,7 +77,7 @@ def test_a_name_that_is_not_quite_right(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["capture", "steps.py:Runner.build_stepp", "--device", "sim", "-q"]) == 2
     assert 'steps.py has no Runner.build_stepp (did you mean "build_step"?)' in capsys.readouterr().err
     assert main(["capture", "steps.py:torc", "--device", "sim", "-q"]) == 2
-    assert "steps.py has no torc\n" in capsys.readouterr().err
+    assert "steps.py has no torc (its functions: sort_of)\n" in capsys.readouterr().err
 
 
 @pytest.mark.child

@@ -16,7 +16,7 @@ PACKAGE = Path(graphsafe.__file__).parent
 PRINTERS = {
     # function of console.py that prints by itself: why it may
     "say": "it is what makes lines harmless",
-    "put": "the forms are harmless by themselves (test_hostile_reports.py)",
+    "put_text": "the forms are harmless by themselves (test_hostile_reports.py)",
     "put_ledger_on_stderr": "the forms are harmless by themselves (test_hostile_reports.py)",
     "put_summary": "it colours harmless text",
     "put_diff": "a diff for `git apply` has to be what the files are",
