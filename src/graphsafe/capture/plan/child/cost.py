@@ -101,8 +101,9 @@ def in_region(frame: CallSite, region: Region, lines: range | None = None) -> bo
 
 
 def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
-    """Return wider breaks that cost less, or as much with fewer pieces; the first to be tried makes
-    the fewest operations eager."""
+    """Return wider breaks that cost less, or as much with fewer pieces; the first to be tried makes the fewest operations
+    eager. Of equal ones it is the one with the fewest lines, then the first in the file, so that every run chooses
+    alike."""
     chosen: tuple[Region, ...] = ()
     best, found = cost_of(log), wider(log, regions)
     while True:
@@ -110,8 +111,12 @@ def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
         better = [option for option in states if option[0] < best]
         if not better:
             return chosen
-        best, chosen, _ = min(better, key=lambda option: (option[0].eager, option[0]))
+        best, chosen, _ = min(better, key=lambda option: (option[0].eager, option[0], _extent(option[2])))
         found = {one for *_, one in better}
+
+
+def _extent(region: Region) -> tuple[object, ...]:
+    return region.last - region.first, region.path, region.first, region.function
 
 
 def with_breaks(log: Log, regions: Sequence[Region]) -> Log:
