@@ -6,13 +6,17 @@ import io
 import linecache
 import os
 import tokenize
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from graphsafe.files import read_regular
 
 Lines = Callable[[str], "Sequence[str] | None"]
+T = TypeVar("T")
+_MOST_KEPT = 256
 """Returns the lines of a file by a location's path, or None if it cannot be read."""
 _MOST = 16_000_000
 """Most bytes of a file whose lines are shown."""
@@ -49,8 +53,40 @@ def lines_in(content: bytes) -> Sequence[str] | None:
     return tuple(lines[:-1] if lines[-1] == "" else lines)
 
 
-file_lines: Lines = lru_cache(maxsize=256)(read_lines)
-"""The same as `read_lines`, kept for the rest of the process: a form reads many lines of few files."""
+def file_lines(path: str) -> Sequence[str] | None:
+    """Return what `read_lines` does, read once until the file changes: a form reads many lines of few files.
+
+    The file is known by its full path, time and size, since an editor's server and `--watch` outlive an edit, and a
+    relative path names another file after a change of folder.
+    """
+    try:
+        full = os.path.abspath(path)
+        stat = os.stat(full)
+    except (OSError, ValueError):
+        return read_lines(path)
+    return _lines_of(full, (stat.st_mtime_ns, stat.st_size, stat.st_ino))
+
+
+@lru_cache(maxsize=256)
+def _lines_of(path: str, _stamp: tuple[int, int, int]) -> Sequence[str] | None:
+    return read_lines(path)
+
+
+def kept_by_lines(make: Callable[[Sequence[str]], T]) -> Callable[[str], T]:
+    """Return a function from a path to what `make` gives for the lines of that file, made once until they change. An
+    unreadable file has no lines."""
+    kept: OrderedDict[str, tuple[Sequence[str] | None, T]] = OrderedDict()
+
+    def made(path: str) -> T:
+        lines = file_lines(path)
+        known = kept.get(path)
+        if known is None or known[0] is not lines:
+            known = kept[path] = (lines, make(lines or ()))
+            if len(kept) > _MOST_KEPT:
+                kept.popitem(last=False)
+        return known[1]
+
+    return made
 
 
 def lines_inside(folder: Path) -> Lines:

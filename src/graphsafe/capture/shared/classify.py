@@ -6,13 +6,13 @@ Pure functions over events and the user's source; the parent applies them to the
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite, Span
-from graphsafe.report.source import file_lines
+from graphsafe.report.source import kept_by_lines
 
 _FORMATS = ("__format__", "__repr__", "__str__")
 _EXTENT_CALLS = frozenset({"range", "islice"})
@@ -106,7 +106,7 @@ def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:
     """Return the expression that ran at a place; before Python 3.11 only if its line has a single candidate."""
     if not frames:
         return None
-    nodes = nodes_of(frames[-1].path)
+    nodes = _nodes(frames[-1].path).by_span
     if span is not None:
         return nodes.get(span)
     candidates = [node for place, node in nodes.items() if place[0] == frames[-1].line]
@@ -114,36 +114,40 @@ def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:
     return wanted[0] if len(wanted) == 1 else None
 
 
-@functools.lru_cache(maxsize=256)
-def _tree(path: str) -> tuple[ast.AST, ...]:
-    """Return every node of a file, outermost first; empty if the file cannot be read."""
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """The nodes of a file; none if it cannot be read or parsed."""
+
+    functions: tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...] = ()
+    by_span: Mapping[Span, ast.expr | ast.stmt] = field(default_factory=dict)
+    "The outermost expression that has a span, else the statement."
+
+
+@kept_by_lines
+def _nodes(lines: Sequence[str]) -> _Nodes:
     try:
-        return tuple(ast.walk(ast.parse("\n".join(file_lines(path) or ()))))
+        nodes = tuple(ast.walk(ast.parse("\n".join(lines))))
     except (SyntaxError, ValueError):
-        return ()
-
-
-@functools.lru_cache(maxsize=256)
-def nodes_of(path: str) -> Mapping[tuple[int, ...], ast.AST]:
-    """Span -> the outermost expression that has it; empty if the file cannot be read."""
-    found: dict[tuple[int, ...], ast.AST] = {}
-    for node in _tree(path):
+        return _Nodes()
+    found: dict[Span, ast.expr | ast.stmt] = {}
+    for node in nodes:
         if isinstance(node, (ast.expr, ast.stmt)) and node.end_lineno is not None and node.end_col_offset is not None:
             place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
             if place not in found or isinstance(found[place], ast.stmt):
                 found[place] = node
-    return found
+    functions = (node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return _Nodes(tuple(functions), found)
 
 
-def functions_of(path: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [node for node in _tree(path) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+def functions_of(path: str) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
+    """Return the functions of a file, outermost first."""
+    return _nodes(path).functions
 
 
 def statement_span(path: str, line: int) -> Span | None:
     """The smallest statement that begins on a line or spans it."""
     best: Span | None = None
-    for place, node in nodes_of(path).items():
-        first, column, last, end = place
-        if isinstance(node, (ast.expr, ast.stmt)) and first <= line <= last and (best is None or first > best[0]):
+    for first, column, last, end in _nodes(path).by_span:
+        if first <= line <= last and (best is None or first > best[0]):
             best = (first, column, last, end)
     return best

@@ -1,0 +1,43 @@
+"""The lines of files, which an editor's server and `--watch` read again after an edit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from graphsafe.capture.shared.classify import functions_of
+from graphsafe.report.source import file_lines, kept_by_lines
+
+
+def test_lines_are_read_again_after_an_edit(tmp_path: Path) -> None:
+    file = tmp_path / "steps.py"
+    file.write_text("one = 1\n", encoding="utf-8")
+    assert file_lines(str(file)) == ("one = 1",)
+    file.write_text("one = 1\ntwo = 2\n", encoding="utf-8")
+    assert file_lines(str(file)) == ("one = 1", "two = 2")
+    file.unlink()
+    assert file_lines(str(file)) is None
+
+
+def test_a_relative_path_names_another_file_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "steps.py").write_text(f"def {name}(): ...\n", encoding="utf-8")
+        monkeypatch.chdir(tmp_path / name)
+        assert [function.name for function in functions_of("steps.py")] == [name]
+    monkeypatch.chdir(tmp_path)
+    assert functions_of("steps.py") == ()
+
+
+def test_a_file_is_parsed_once_until_it_changes(tmp_path: Path) -> None:
+    made: list[Sequence[str]] = []
+    count = kept_by_lines(lambda lines: made.append(lines) or len(lines))  # type: ignore[func-returns-value]
+    file = str(tmp_path / "steps.py")
+    Path(file).write_text("a\nb\n", encoding="utf-8")
+    assert (count(file), count(file), len(made)) == (2, 2, 1)
+    Path(file).write_text("a\n", encoding="utf-8")
+    os.utime(file, ns=(1, 1))
+    assert (count(file), len(made)) == (1, 2)
