@@ -103,7 +103,8 @@ def in_region(frame: CallSite, region: Region, lines: range | None = None) -> bo
 def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
     """Return wider breaks that cost less, or as much with fewer pieces.
 
-    The first to be tried makes the fewest operations eager. Of equal ones it is the one with the fewest lines, then the first in the file, so that every run chooses alike.
+    The first to be tried makes the fewest operations eager. Of equal ones it is the one with the fewest lines, then
+    the first in the file, so that every run chooses alike.
     """
     chosen: tuple[Region, ...] = ()
     best, found = cost_of(log), wider(log, regions)
