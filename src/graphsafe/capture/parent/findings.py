@@ -5,7 +5,7 @@ Findings explain a verdict and never make it: `report/verdict.py` reads the prob
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from graphsafe.capture.answers.events import Diagnosis, StepEvent
 from graphsafe.capture.answers.own_graphs import Given, OwnGraphs
 from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.answers.step import Ran, Watched
+from graphsafe.capture.parent.finding_table import FindingTable, Key
 from graphsafe.capture.parent.later_decisions import blamed_for
 from graphsafe.capture.parent.probe_form import reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
@@ -24,7 +25,6 @@ from graphsafe.capture.parent.wording import (
     OWN_GRAPHS,
     WITHOUT_COMPILED,
     WITHOUT_GRAPHS,
-    Words,
     at_place,
     place_of,
     repair_of_generator,
@@ -32,8 +32,8 @@ from graphsafe.capture.parent.wording import (
     what_was_frozen,
 )
 from graphsafe.capture.shared.classify import code_of
-from graphsafe.capture.shared.places import chain, is_within, location, shown, text_at
-from graphsafe.report.model import CallSite, Finding, Level, Limit, Region
+from graphsafe.capture.shared.places import is_within, shown
+from graphsafe.report.model import CallSite, Finding, Level, Limit
 from graphsafe.report.probes.replay import Check, differing
 from graphsafe.report.probes.twin import Cause, Twin
 from graphsafe.rulebook import Rulebook
@@ -54,22 +54,9 @@ def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]
     writer.collectives()
     writer.replay()
     writer.own_graphs()
-    return list(writer.found.values()), writer.limits
+    return list(writer.table.found.values()), writer.table.limits
 
 
-def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """Merge findings over the buckets of one device: the same code on the same line is one finding, at its worst
-    level."""
-    found: dict[tuple[Any, ...], Finding] = {}
-    for finding in findings:
-        key = (finding.device, finding.code, finding.location.path, finding.location.line)
-        known = found.get(key)
-        if known is None or _LEVEL_ORDER[finding.level] > _LEVEL_ORDER[known.level]:
-            found[key] = finding
-    return list(found.values())
-
-
-_LEVEL_ORDER: Mapping[Level, int] = {"note": 0, "warning": 1, "error": 2}
 _CAUSES = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
 _STATE_CODES = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705"}
 _EXPLAIN_REPLAYS = frozenset("GS402 GS502 GS503 GS504 GS602 GS604 GS608 GS615 GS701 GS702 GS703 GS705 GS712".split())
@@ -82,67 +69,8 @@ class _Writer:
         self._probes = seen.probes
         self._told = seen.told
         self._book = book
-        self.found: dict[tuple[str, str, int], Finding] = {}
-        self.limits: list[Limit] = []
-
-    def add(
-        self,
-        code: str,
-        frames: Sequence[CallSite],
-        span: Sequence[int] | None = None,
-        *,
-        level: Level | None = None,
-        expr: str | None = None,
-        value: str = "a device value",
-        count: int = 1,
-        data: Mapping[str, Any] | None = None,
-        repair: str = "",
-        region: Region | None = "captured",
-        here: str = "",
-    ) -> None:
-        rule = self._book.rules.get(code)
-        if rule is None:
-            self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
-            return
-        if not frames:
-            self.limits.append(
-                Limit("no-line", f"{code} {rule.name}", expr or "no line of the user's code was running")
-            )
-            return
-        at = location(frames[-1], span)
-        key = (code, at.path, at.line)
-        if key in self.found:
-            known = self.found[key]
-            severest = min(self._lowered(level or rule.level), known.level, key=lambda one: -_LEVEL_ORDER[one])
-            self.found[key] = replace(
-                known, count=known.count + count, level=severest, data={**known.data, **(data or {})}
-            )
-            return
-        expr = expr or text_at(frames[-1], span)
-        self.found[key] = Finding(
-            code=code,
-            rule=rule.name,
-            level=self._lowered(level or rule.level),
-            confidence="proven" if self._seen.source == "capture" else "likely",
-            source=self._seen.source,
-            device=self._seen.device,
-            location=at,
-            region=region,
-            call_chain=chain(frames),
-            message=rule.message.format_map(Words(str, expr=expr, value=value)),
-            why=rule.short_why + here,
-            fix=rule.fix_short.format_map(Words(str, expr=expr, value=value)) + repair,
-            count=count,
-            data=data or {},
-        )
-
-    def _lowered(self, level: Level) -> Level:
-        """Lower an error to a warning. A correct replay, or a capture from shapes that passed, proves that it does not
-        break this step."""
-        harmless = (
-            "inconclusive" if self._probes.capture.from_shapes and self._probes.capture.status == "pass" else "ready"
-        )
-        return "warning" if level == "error" and self._seen.verdict == harmless else level
+        self.table = FindingTable(seen, book)
+        self.add = self.table.add
 
     def construction(self) -> None:
         construct = self._probes.construct
@@ -345,7 +273,7 @@ class _Writer:
             frames = error.frames
         known = None if cause else self._explained(frames, code)
         if known is not None:
-            self.found[known] = replace(self.found[known], data={**self.found[known].data, **says})
+            self.table.found[known] = replace(self.table.found[known], data={**self.table.found[known].data, **says})
         else:
             self.add(code, frames, span, expr=(message or None) if code == "GS607" else None, data=says)
 
@@ -362,12 +290,12 @@ class _Writer:
         codes = [rule.code for rule in self._book.rules.values() if any(text in message for text in rule.error_text)]
         return codes[0] if len(codes) == 1 else None
 
-    def _explained(self, frames: Sequence[CallSite], code: str) -> tuple[str, str, int] | None:
+    def _explained(self, frames: Sequence[CallSite], code: str) -> Key | None:
         """The step probe's account of this very line: of this code, else of another code that breaks captures."""
         if not frames:
             return None
         place = (shown(frames[-1].path), frames[-1].line)
-        there = [key for key in self.found if key[1:] == place and key[0].startswith(_EXPLAINED_BY_LINES)]
+        there = [key for key in self.table.found if key[1:] == place and key[0].startswith(_EXPLAINED_BY_LINES)]
         return next((key for key in there if key[0] == code), there[0] if there else None)
 
     def escaped(self) -> None:
@@ -391,7 +319,9 @@ class _Writer:
         drifts = () if growth is None else growth.drifts
         if drifts and all(drift.moved for drift in drifts) and len(wrong) == len(drifts):
             return  # state that was replaced between replays: `growth.py` reports it
-        if any(code in _EXPLAIN_REPLAYS and finding.level == "error" for (code, _, _), finding in self.found.items()):
+        if any(
+            code in _EXPLAIN_REPLAYS and finding.level == "error" for (code, _, _), finding in self.table.found.items()
+        ):
             return
         if self._raised(wrong):
             return
@@ -404,11 +334,11 @@ class _Writer:
         paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
         found = [
             key
-            for key, finding in self.found.items()
+            for key, finding in self.table.found.items()
             if key[0] in _EXPLAIN_REPLAYS and any(is_within(path, finding.data.get("attribute", "")) for path in paths)
         ]
         for key in found:
-            self.found[key] = replace(self.found[key], level="error")
+            self.table.found[key] = replace(self.table.found[key], level="error")
         return bool(found)
 
     def own_graphs(self) -> None:

@@ -17,7 +17,7 @@ from graphsafe.capture.parent.buckets.sharing import sample_of
 from graphsafe.capture.parent.buckets.support import Times, Tried
 from graphsafe.capture.parent.device_proof import DeviceProof
 from graphsafe.capture.parent.environment import environment
-from graphsafe.capture.parent.findings import merged
+from graphsafe.capture.parent.finding_table import merged
 from graphsafe.capture.parent.join import executed_files, joined
 from graphsafe.capture.parent.lookup import what_is_missing
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
