@@ -1,0 +1,102 @@
+"""The findings of one device and bucket: one for each code and line, in the words of the rulebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from graphsafe.capture.parent.seen import Seen
+from graphsafe.capture.parent.wording import Words
+from graphsafe.capture.shared.places import chain, location, text_at
+from graphsafe.report.model import CallSite, Finding, Level, Limit, Region
+from graphsafe.rulebook import Rulebook
+
+Key = tuple[str, str, int]
+"The code, the file and the line of a finding."
+_LEVEL_ORDER: Mapping[Level, int] = {"note": 0, "warning": 1, "error": 2}
+
+
+class FindingTable:
+    """Collects findings and what becomes a limit, because no line of the user's code is known for it."""
+
+    def __init__(self, seen: Seen, book: Rulebook) -> None:
+        self._seen = seen
+        self._book = book
+        self.found: dict[Key, Finding] = {}
+        self.limits: list[Limit] = []
+
+    def add(
+        self,
+        code: str,
+        frames: Sequence[CallSite],
+        span: Sequence[int] | None = None,
+        *,
+        level: Level | None = None,
+        expr: str | None = None,
+        value: str = "a device value",
+        count: int = 1,
+        data: Mapping[str, Any] | None = None,
+        repair: str = "",
+        region: Region | None = "captured",
+        here: str = "",
+    ) -> None:
+        """Add a finding at the last of `frames`. On a line that has one of the same code, it counts there; the level is
+        the severest of both, and the data is joined."""
+        rule = self._book.rules.get(code)
+        if rule is None:
+            self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
+            return
+        if not frames:
+            self.limits.append(
+                Limit("no-line", f"{code} {rule.name}", expr or "no line of the user's code was running")
+            )
+            return
+        at = location(frames[-1], span)
+        key = (code, at.path, at.line)
+        if key in self.found:
+            known = self.found[key]
+            severest = min(self._lowered(level or rule.level), known.level, key=lambda one: -_LEVEL_ORDER[one])
+            self.found[key] = replace(
+                known, count=known.count + count, level=severest, data={**known.data, **(data or {})}
+            )
+            return
+        expr = expr or text_at(frames[-1], span)
+        self.found[key] = Finding(
+            code=code,
+            rule=rule.name,
+            level=self._lowered(level or rule.level),
+            confidence="proven" if self._seen.source == "capture" else "likely",
+            source=self._seen.source,
+            device=self._seen.device,
+            location=at,
+            region=region,
+            call_chain=chain(frames),
+            message=rule.message.format_map(Words(str, expr=expr, value=value)),
+            why=rule.short_why + here,
+            fix=rule.fix_short.format_map(Words(str, expr=expr, value=value)) + repair,
+            count=count,
+            data=data or {},
+        )
+
+    def _lowered(self, level: Level) -> Level:
+        """Lower an error to a warning. A correct replay, or a capture from shapes that passed, proves that it does not
+        break this step."""
+        harmless = (
+            "inconclusive"
+            if self._seen.probes.capture.from_shapes and self._seen.probes.capture.status == "pass"
+            else "ready"
+        )
+        return "warning" if level == "error" and self._seen.verdict == harmless else level
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """Merge findings over the buckets of one device: the same code on the same line is one finding, at its worst
+    level."""
+    found: dict[tuple[Any, ...], Finding] = {}
+    for finding in findings:
+        key = (finding.device, finding.code, finding.location.path, finding.location.line)
+        known = found.get(key)
+        if known is None or _LEVEL_ORDER[finding.level] > _LEVEL_ORDER[known.level]:
+            found[key] = finding
+    return list(found.values())
