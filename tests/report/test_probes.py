@@ -18,7 +18,7 @@ from graphsafe.report.forms import FORMS, render
 from graphsafe.report.json_form import parse_reports, render_json
 from graphsafe.report.model import DeviceResult, Report
 from graphsafe.report.probes import PROBE_KEYS, PROBES, Probes
-from graphsafe.report.probes.probe import is_more
+from graphsafe.report.probes.probe import is_unreported
 from graphsafe.report.probes.reading import hints_of
 from graphsafe.report.schema import report_schema
 from graphsafe.report.verdict import verdict
@@ -84,7 +84,7 @@ def test_what_a_probe_says_stands_in_the_terminal_and_in_html(name: str) -> None
         assert probe.told() in text, form
 
 
-def test_keys_are_the_fields_that_no_probe_lacks() -> None:
+def test_keys_are_the_fields_that_a_report_has() -> None:
     for name, kind in PROBES.items():
-        assert PROBE_KEYS[name] == tuple(one.name for one in fields(kind) if not is_more(one))
+        assert PROBE_KEYS[name] == tuple(one.name for one in fields(kind) if not is_unreported(one))
         assert Probes.of({}) == Probes.of(dict.fromkeys(PROBES)) == Probes()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from graphsafe.report.probes import PROBES
-from graphsafe.report.probes.probe import is_more, is_unreported
+from graphsafe.report.probes.probe import is_later, is_unreported
 from graphsafe.report.probes.reading import hints_of
 
 _FILE = Path(__file__).with_name("report.schema.json")
@@ -58,7 +58,7 @@ def _schema_of(kind: Any) -> dict[str, Any]:
             "properties": {
                 one.name: _schema_of(hints_of(kind)[one.name]) for one in fields(kind) if not is_unreported(one)
             },
-            "required": [one.name for one in fields(kind) if not is_more(one)],
+            "required": [one.name for one in fields(kind) if not is_later(one)],
             "additionalProperties": True,
         }
     return {}

@@ -9,7 +9,7 @@ from typing import Any
 from graphsafe.capture.answers.step import SeenEvent
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.model import CallSite
-from graphsafe.report.probes.probe import ABSOLUTE, PLACE_OF, is_written
+from graphsafe.report.probes.probe import ABSOLUTE, PLACE_OF, is_unreported
 from graphsafe.report.probes.step import Line
 
 
@@ -29,7 +29,7 @@ def reported(answer: Any) -> Any:
         elif one.metadata == ABSOLUTE and value is not None:
             path, _, line = value.rpartition(":")
             value = f"{shown(path)}:{line}"
-        if is_written(one, value):
+        if not is_unreported(one):
             found[one.name] = reported(value)
     return found
 

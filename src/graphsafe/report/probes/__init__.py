@@ -15,7 +15,7 @@ from graphsafe.report.probes.construct import Construct
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.probes.memory import Memory
 from graphsafe.report.probes.order import Order
-from graphsafe.report.probes.probe import Probe, is_more
+from graphsafe.report.probes.probe import Probe, is_unreported
 from graphsafe.report.probes.reading import hints_of, read
 from graphsafe.report.probes.replay import Replay
 from graphsafe.report.probes.state import State
@@ -58,6 +58,6 @@ class Probes:
 
 PROBES: Mapping[str, type[Probe]] = hints_of(Probes)
 PROBE_KEYS: Mapping[str, tuple[str, ...]] = {
-    name: tuple(one.name for one in fields(probe) if not is_more(one)) for name, probe in PROBES.items()
+    name: tuple(one.name for one in fields(probe) if not is_unreported(one)) for name, probe in PROBES.items()
 }
-"""The keys of each probe in every report, null where not known. A probe may have more."""
+"""The keys of each probe in every report, null where not known. Older reports may lack some."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from graphsafe.report.probes.probe import Error, Number, Probe, error_text, more
+from graphsafe.report.probes.probe import Error, Number, Probe, error_text, later
 from graphsafe.report.text import count, listed
 
 
@@ -28,8 +28,8 @@ class Capture(Probe):
     "Whether device work of the step ran outside the graph. Never derived from lists of kernels."
     unknown_operations: tuple[str, ...] | None = None
     "Operations with effects that the device does not know; empty on CUDA."
-    pool_bytes: int | None = more()
-    from_shapes: bool | None = more()
+    pool_bytes: int | None = later()
+    from_shapes: bool | None = later()
     "Whether no values were computed, so that the graph cannot be replayed."
 
     def text(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from graphsafe.report.model import CallSite, Span
-from graphsafe.report.probes.probe import MORE, PLACE, Error, Probe, more, unreported
+from graphsafe.report.probes.probe import LATER, PLACE, Error, Probe, later, unreported
 from graphsafe.report.text import count
 
 
@@ -15,7 +15,7 @@ class RandomState:
     """A generator of the device before and after construction."""
 
     seed: int | None
-    reseeded: bool | None = field(default=None, kw_only=True, metadata=MORE)
+    reseeded: bool | None = field(default=None, kw_only=True, metadata=LATER)
     offset_before: int | None
     offset_after: int | None
     draw: str | None
@@ -47,12 +47,12 @@ class Construct(Probe):
     rng: Mapping[str, RandomState] | None = None
     "Device -> its generators."
     captures: tuple[Attempt, ...] | None = None
-    repaired: Mapping[str, bool] | None = more()
+    repaired: Mapping[str, bool] | None = later()
     "Device -> whether the repair of a broken generator works."
-    stands_on: str | None = more()
+    stands_on: str | None = later()
     "The device and stream that were current after construction."
-    generators: tuple[str, ...] | None = more()
-    threads: tuple[str, ...] | None = more()
+    generators: tuple[str, ...] | None = later()
+    threads: tuple[str, ...] | None = later()
 
     def text(self) -> str:
         """Return the fault, or how many captures construction made."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from graphsafe.report.model import CallSite
-from graphsafe.report.probes.probe import PLACE, Number, Probe, Table, more, unreported
+from graphsafe.report.probes.probe import PLACE, Number, Probe, Table, later, unreported
 from graphsafe.report.text import bytes_text, listed
 
 _MOST = 3
@@ -128,7 +128,7 @@ class Memory(Probe):
     "The device memory that an eager step takes."
     pool: Held | None = None
     "The memory taken from the graph's own pool during capture; predicted, that of an eager step."
-    growth: Growth | None = more()
+    growth: Growth | None = later()
 
     def text(self) -> str:
         """Return the sizes, and what grew."""

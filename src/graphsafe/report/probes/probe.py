@@ -12,7 +12,7 @@ from graphsafe.report.text import first_line
 ProbeStatus = Literal["pass", "fail", "skipped", "crashed", "timeout"]
 Unit = Literal["count", "bytes", "ms"]
 
-MORE: Mapping[str, object] = {"more": True}
+LATER: Mapping[str, object] = {"later": True}
 PLACE_OF = "place of"
 PLACE: Mapping[str, object] = {PLACE_OF: "frames"}
 "Of a field that the parent of a child fills in: the line at which the unreported field `frames` ends."
@@ -21,24 +21,19 @@ ABSOLUTE: Mapping[str, object] = {"absolute": True}
 "Of a field with a place whose path is absolute as a child tells it, and relative in a report."
 
 
-def more() -> Any:
-    """Make a field that a probe may lack in a report; other fields are null where not known."""
-    return field(default=None, metadata=MORE)
-
-
 def later(default: Any = None) -> Any:
-    """A field that older reports lack; a report of today has it, null where it is not known."""
-    return field(default=default, metadata={**MORE, "written": True})
+    """Make a field that older reports lack. A report of today has it, null where it is not known."""
+    return field(default=default, metadata=LATER)
 
 
 def unreported(default: Any = None) -> Any:
     """A field that a child tells its parent, and that reports leave out."""
-    return field(default=default, metadata={**MORE, "unreported": True})
+    return field(default=default, metadata={**LATER, "unreported": True})
 
 
-def is_more(one: Any) -> bool:
-    """Return whether a report may lack a dataclass field."""
-    return "more" in one.metadata
+def is_later(one: Any) -> bool:
+    """Return whether an older report may lack a dataclass field."""
+    return "later" in one.metadata
 
 
 def is_unreported(one: Any) -> bool:
@@ -46,19 +41,14 @@ def is_unreported(one: Any) -> bool:
     return "unreported" in one.metadata
 
 
-def is_written(one: Any, value: object) -> bool:
-    """Return whether a report has this value of a dataclass field."""
-    return not is_unreported(one) and (value is not None or not is_more(one) or "written" in one.metadata)
-
-
 @dataclass(frozen=True, slots=True)
 class Error:
     """The root of an exception chain."""
 
-    type: str | None = field(default=None, kw_only=True, metadata=MORE)
+    type: str | None = field(default=None, kw_only=True, metadata=LATER)
     message: str
-    chain: tuple[str, ...] | None = more()
-    place: str | None = field(default=None, kw_only=True, metadata={**MORE, **PLACE})
+    chain: tuple[str, ...] | None = later()
+    place: str | None = field(default=None, kw_only=True, metadata={**LATER, **PLACE})
     frames: tuple[CallSite, ...] = unreported(())
     "The user's frames of the error, outermost first."
     span: Span | None = unreported()
@@ -92,7 +82,7 @@ class Probe:
     status: ProbeStatus = "skipped"
     reason: str | None = None
     "The reason why the probe is skipped, crashed or timed out."
-    calls: tuple[str, ...] | None = more()
+    calls: tuple[str, ...] | None = later()
     "The calls that led to an error of the target, outermost first."
 
     @property

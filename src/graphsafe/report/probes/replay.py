@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from graphsafe.report.probes.probe import Error, Probe, error_text, later, more
+from graphsafe.report.probes.probe import Error, Probe, error_text, later
 from graphsafe.report.text import count
 
 Outcome = Literal["equal", "rounding", "different"]
@@ -47,9 +47,9 @@ class Advances:
 
     eager: tuple[int | None, ...]
     replay: tuple[int | None, ...]
-    eager_differ: bool | None = more()
+    eager_differ: bool | None = later()
     "Whether the two eager steps draw other numbers."
-    replays_differ: bool | None = more()
+    replays_differ: bool | None = later()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Replay(Probe):
     """`fail`: a replay differs from the reference's first step because of an attribute that was born in step 1, follows
     the inputs of step 1 and is not rewritten later (GS701 proven). A difference by design, such as a cache position, is
     a `pass`. `skipped`: nothing was born in step 1."""
-    rng: Advances | None = more()
+    rng: Advances | None = later()
 
     def text(self) -> str:
         """Return the error, or the results of the checks."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphsafe.report.model import CallSite
-from graphsafe.report.probes.probe import PLACE, Number, Probe, more, unreported
+from graphsafe.report.probes.probe import PLACE, Number, Probe, later, unreported
 from graphsafe.report.text import count, listed
 
 
@@ -58,7 +58,7 @@ class Step(Probe):
     by_line: tuple[Line, ...] | None = None
     unknown_operations: tuple[str, ...] | None = None
     "Operations with effects that the device does not know; empty on CUDA."
-    compiled: Compiled | None = more()
+    compiled: Compiled | None = later()
 
     def text(self) -> str:
         """Return the number of waits, copies and allocations."""

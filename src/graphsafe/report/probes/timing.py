@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from graphsafe.report.probes.probe import Number, Probe, later, more
+from graphsafe.report.probes.probe import Number, Probe, later
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +16,10 @@ class Timing(Probe):
     graph_ms: float | None = None
     launches: int | None = None
     "Kernel launches of one eager step."
-    eager_spread_ms: tuple[float, float] | None = more()
+    eager_spread_ms: tuple[float, float] | None = later()
     "The range in which eight of ten eager steps lay."
-    graph_spread_ms: tuple[float, float] | None = more()
-    shared: bool | None = more()
+    graph_spread_ms: tuple[float, float] | None = later()
+    shared: bool | None = later()
     "Whether another target used the device meanwhile."
     seconds: float | None = later()
     "Seconds that the proof took."

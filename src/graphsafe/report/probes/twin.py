@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from graphsafe.report.model import CallSite, Span
-from graphsafe.report.probes.probe import PLACE, Error, Probe, error_text, more, unreported
+from graphsafe.report.probes.probe import PLACE, Error, Probe, error_text, later, unreported
 from graphsafe.report.text import count
 
 
@@ -51,11 +51,11 @@ class Twin(Probe):
     agree: bool | None = None
     "Whether the graphs are the same, node by node, as far as the driver shows every node."
     differences: tuple[Difference, ...] | None = None
-    causes: tuple[str, ...] | None = more()
+    causes: tuple[str, ...] | None = later()
     "The paths of the state that makes the differences."
-    elsewhere: str | None = more()
+    elsewhere: str | None = later()
     "The place of the cause if it is no state."
-    first_error: Error | None = more()
+    first_error: Error | None = later()
     "The error of a second capture."
     changes: tuple[Cause, ...] = unreported(())
     "The causes, with what changed."
