@@ -362,3 +362,49 @@ def test_what_a_step_puts_back_before_it_ends_is_no_state(tmp_path: Path) -> Non
     assert found(tmp_path, module(textwrap.dedent(step), "self.scale = 4")) == []
     left = textwrap.dedent(step).replace("self.scale = old", "old = None")
     assert found(tmp_path, module(left, "self.scale = 4")) == [("GS702", "self.scale = self.scale + 1")]
+
+
+def test_a_number_computed_from_several_attributes_changes_with_each_of_them(tmp_path: Path) -> None:
+    source = """\
+        class Clock:
+            def __init__(self, dt):
+                self.dt, self.t = dt, 0.0
+            def tick(self):
+                self.t += self.dt
+
+        class Wave(nn.Module):
+            def __init__(self, clock: Clock):
+                super().__init__()
+                self.clock, self.rate, self.shift = clock, 0.5, 1
+
+            def amplitude(self):
+                return np.sin(self.rate * self.clock.t) if self.shift else self.rate + self.shift
+
+            def forward(self, x: torch.Tensor):
+                x = x * (self.rate * self.clock.t)
+                self.clock.tick()
+                return x * (self.rate * self.shift)
+        """
+    assert found(tmp_path, source) == [("GS702", "self.t += self.dt")]
+
+
+@pytest.mark.parametrize(("where", "expected"), [("build", ["GS504"]), ("main", ["GS504"]), ("draw", [])])
+def test_what_is_seeded_once_draws_other_numbers_in_each_step(tmp_path: Path, where: str, expected: list[str]) -> None:
+    draw = "np.random.seed(3)\n            " if where == "draw" else ""
+    source = f"""\
+        def {where if where != "draw" else "prepare"}(device):
+            {"pass" if draw else "np.random.seed(0)"}
+
+        def draw(x):
+            {draw}return x * np.random.rand()
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return draw(x)
+        """
+    assert [code for code, _ in found(tmp_path, source)] == expected
+
+
+def test_a_running_maximum_compares_tensors_from_the_second_step_on(tmp_path: Path) -> None:
+    source = module("self.worst = max(self.worst, x.abs().amax())\nreturn x", "self.worst = 0.0")
+    assert ("GS102", "self.worst = max(self.worst, x.abs().amax())") in found(tmp_path, source)

@@ -546,3 +546,16 @@ def test_where_one_of_two_annotations_is_wrong_nothing_is_said(tmp_path: Path) -
         """
     assert found(tmp_path, source.replace("{count}", "count")) == []
     assert found(tmp_path, source.replace("{count}", "x.sum()")) == [("GS203", "return x.new_zeros(count)")]
+
+
+def test_a_class_body_may_bind_several_names_at_once(tmp_path: Path) -> None:
+    source = """\
+        class Body(nn.Module):
+            gravity, rows = 9.8, torch.ones(2)
+            mass, (width, height) = 1.0, (2, 3)
+
+            def forward(self, x: torch.Tensor):
+                x = x * self.gravity * self.mass
+                return x + self.rows.to(x.device)
+        """
+    assert found(tmp_path, source) == [("GS304", "return x + self.rows.to(x.device)")]

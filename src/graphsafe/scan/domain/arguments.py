@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
+from functools import reduce
 
 from graphsafe.scan.domain.frozen import dataclass
 from graphsafe.scan.domain.held import state_of
+from graphsafe.scan.domain.numbers import NO_STATE, both_states
 from graphsafe.scan.domain.values import Passed, Unknown, Value, depends_on_step, holds_device
 
 TOP_LEVEL = 2
@@ -67,5 +69,5 @@ class Call:
 def unknown_result(arguments: Arguments) -> Unknown:
     """Return the result of an unknown call: unknown, but derived from the arguments."""
     given = tuple(arguments.values())
-    state = next(filter(None, map(state_of, given)), None)
+    state = reduce(both_states, map(state_of, given), NO_STATE)
     return Unknown(any(map(depends_on_step, given)), any(map(holds_device, given)), state=state)

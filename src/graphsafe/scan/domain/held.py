@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join, join_all
+from graphsafe.scan.domain.numbers import NO_STATE, both_states
 from graphsafe.scan.domain.values import Dict, Instance, Number, Sequence, Union, Unknown, Value
 
 MAX_NESTED = 3
@@ -15,7 +18,7 @@ def held_in(value: Value, key: str, depth: int = 0) -> Value:
     kind = type(value)
     if kind is Number:
         assert isinstance(value, Number)
-        return Number(value.const, value.overridable_by or "attribute", key, value.type)
+        return Number(value.const, value.overridable_by or "attribute", (key,), value.type)
     if kind is Sequence:
         assert isinstance(value, Sequence)
         items = value.items
@@ -57,15 +60,15 @@ def kept(value: Value) -> Value:
     return join_all(map(kept, value.options)) if type(value) is Union else value
 
 
-def state_of(value: Value) -> str | None:
-    """Return the state from which a number, or a container's elements, were computed."""
+def state_of(value: Value) -> tuple[str, ...]:
+    """Return the attributes and globals from which a number, or a container's elements, were computed."""
     kind = type(value)
     if kind is Number or kind is Unknown:
         return value.state  # type: ignore[union-attr]
     if kind is not Union and kind is not Sequence:
-        return None
+        return ()
     if type(value) is Union:
-        return next(filter(None, map(state_of, value.options)), None)
+        return reduce(both_states, map(state_of, value.options), NO_STATE)
     if type(value) is Sequence and value.held_by is None:
         return state_of(value.elem)
-    return None
+    return ()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from typing import Any
 
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.numbers import NO_STATE, both_states
 from graphsafe.scan.domain.values import (
     NUMBER,
     STR,
@@ -81,8 +83,7 @@ def _join_unknown(a: Value, b: Value) -> Value:
         # Functions among the options are followed; for the rest the result is unknown.
         return Union((*functions, UNKNOWN))
     on_host = _is_kept(a) and _is_kept(b)
-    states = (value.state for value in (a, b) if isinstance(value, (Number, Unknown)))
-    state = next(filter(None, states), None)
+    state = reduce(both_states, (value.state for value in (a, b) if isinstance(value, (Number, Unknown))), NO_STATE)
     return Unknown(depends_on_step(a) or depends_on_step(b), holds_device(a) or holds_device(b), on_host, state=state)
 
 
@@ -143,7 +144,7 @@ def _join_numbers(a: Number, b: Number) -> Number:
     return Number(
         const=a.const if same else UNSET,
         overridable_by=(a.overridable_by or b.overridable_by) if same else None,
-        state=a.state or b.state,
+        state=both_states(a.state, b.state),
         type=a.type if a.type == b.type else None,
     )
 

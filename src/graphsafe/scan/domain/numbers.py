@@ -10,6 +10,9 @@ from typing import Any
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import UNSET, Number, Value, number
 
+MAX_STATES = 4
+"The most attributes and globals from which a number is known to be computed."
+NO_STATE: tuple[str, ...] = ()
 MAX_FOLDED = 1000
 "The most characters of a text, or bits of a number, that a folded constant may have."
 
@@ -45,9 +48,16 @@ def type_of(value: Value | None) -> str | None:
     return value.type if type(value) is Number else None
 
 
+def both_states(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the state from which a value is computed that comes from two others."""
+    if left == right or not right:
+        return left
+    return tuple(sorted({*left, *right})[:MAX_STATES]) if left else right
+
+
 def folded(op: ast.operator, left: Number, right: Number) -> Number:
     """Return the number that an operator makes of two, with its value where both are known and it is small."""
-    state = left.state or right.state
+    state = both_states(left.state, right.state)
     kind = left.type if left.type == right.type else "float" if "float" in (left.type, right.type) else None
     if isinstance(op, ast.Div):
         kind = "float"
@@ -101,7 +111,7 @@ def is_same(left: Number, right: Number) -> bool | None:
 
 def compared(op: ast.cmpop, left: Number, right: Number) -> Number:
     """Return the answer of `==`, `<` and the like, with its value if both numbers are known."""
-    answer = Number(state=left.state or right.state, type="bool")
+    answer = Number(state=both_states(left.state, right.state), type="bool")
     if isinstance(op, (ast.Eq, ast.NotEq)) and _are_of_other_types(left, right):
         return replace(answer, const=isinstance(op, ast.NotEq))
     if left.const is UNSET or right.const is UNSET:

@@ -42,7 +42,7 @@ class Unknown:
     compared: bool = False
     """Whether it is a comparison of a value that may be a device tensor: used as an index, or with a tensor's methods,
     it is a mask."""
-    state: str | None = None
+    state: tuple[str, ...] = ()
     "The state, as for a number, which this value may be."
 
 
@@ -79,8 +79,8 @@ class Number:
     const: Any = UNSET
     overridable_by: str | None = None
     "The reason why `const` may differ at run time: `default` (an argument), `environment`, `attribute`, `platform`."
-    state: str | None = None
-    "The host attribute or global that it was computed from, as `module:Class.attr`."
+    state: tuple[str, ...] = ()
+    "The host attributes and globals that it was computed from, as `module:Class.attr`."
     type: Literal["int", "float", "bool", "str"] | None = None
 
 

@@ -12,6 +12,8 @@ from graphsafe.scan.symbols.project import Project
 
 IN_TRAINING = "`if self.training`"
 SEEDED = re.compile(r"\brandom\.seed\(")
+ONCE = re.compile(r"(main|build|setup)\w*$|.*\.__init__$")
+"Functions that run before the first step."
 TRAINING = re.compile(r"(?<!not self)\.training\b")
 REGISTERED = re.compile(r"\bregister_generator_state\(\s*([\w.\[\]]+)")
 
@@ -31,9 +33,18 @@ def is_registered(frame: Frame, node: ast.Call) -> bool:
 
 
 def is_seeded(frame: Frame) -> bool:
-    """Return whether the frame's file seeds the host's generators, so that eager steps may repeat the draw as replays
-    do."""
-    return bool(frame.project.files.search(frame.path, SEEDED))
+    """Return whether a function of the file that steps may call seeds the host's generators, so that eager steps may
+    repeat the draw as replays do. A script, or a factory, seeds them once before."""
+    file = frame.project.files.index(frame.path)
+    if file is None or not frame.project.files.search(frame.path, SEEDED):
+        return False
+    seeding = [number for number, line in enumerate(frame.project.source(frame.path).lines, 1) if SEEDED.search(line)]
+    return any(
+        facts.line <= number <= facts.end_line
+        for facts in file.functions.values()
+        if not ONCE.match(facts.name)
+        for number in seeding
+    )
 
 
 def only_in_training(frame: Frame, node: ast.Call) -> bool:

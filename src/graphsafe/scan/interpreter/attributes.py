@@ -32,7 +32,7 @@ from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
 from graphsafe.scan.symbols.declared_fields import declared_in
-from graphsafe.scan.symbols.index import items_of
+from graphsafe.scan.symbols.index import bound_value, items_of
 from graphsafe.scan.symbols.project import is_module_base
 
 CONSTRUCTORS = ("__init__", "__post_init__", "setup", "_init", "__new__")
@@ -138,7 +138,7 @@ class AttributeTables:
         if type(value) is Unknown and type(of_class) is not Unknown:
             return of_class
         if type(value) is Unknown and type(initial) is Number:
-            return replace(value, state=self.key(ref, name))
+            return replace(value, state=(self.key(ref, name),))
         by_class = type(of_class) is NoneValue and initial is None
         if by_class or (type(value) is NoneValue and type(of_class) is not Unknown):
             return join(value, of_class)
@@ -287,7 +287,7 @@ class AttributeTables:
             if file is None or statement is None:
                 return UNKNOWN
             frame = Frame(self._engine, file, f"{path}::{facts.name}", {}, hot=False, depth=2, level=0)
-            value = getattr(statement, "value", None)
+            value = bound_value(statement, name)
             if isinstance(statement, ast.AnnAssign):
                 declared = annotated(self._engine, file, statement.annotation)
                 on_host = holds_device(declared) and name in declared_in(project, path).on_host

@@ -42,10 +42,10 @@ def _name(frame: Frame, node: ast.Name) -> Value:
     if node.id in frame.globals and frame.hot:
         frame.engine.note_once(Read(f"{frame.path}::{node.id}"))
     value = frame.name(node.id)
-    if type(value) is not Number or value.state is not None or node.id in frame.env:
+    if type(value) is not Number or value.state or node.id in frame.env:
         return value
     is_own = frame.project.assigned(frame.path, node.id)
-    return replace(value, state=f"{frame.path}::{node.id}") if is_own else value
+    return replace(value, state=(f"{frame.path}::{node.id}",)) if is_own else value
 
 
 def _attribute(frame: Frame, node: ast.Attribute) -> Value:

@@ -131,8 +131,7 @@ class Interpreter:
 
     def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
         """Note that a host number which is state decides what the device does here."""
-        state = state_of(value)
-        if state is not None:
+        for state in state_of(value):
             line: int = node.lineno  # type: ignore[attr-defined]
             self.note(Use(state, kind, frame.path, frame.function, line))
 

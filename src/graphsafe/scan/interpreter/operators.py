@@ -7,7 +7,7 @@ import ast
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.joins import join, sequence
-from graphsafe.scan.domain.numbers import compared, const_of, folded, is_same, negated, type_of
+from graphsafe.scan.domain.numbers import both_states, compared, const_of, folded, is_same, negated, type_of
 from graphsafe.scan.domain.values import (
     ARRAY,
     BOOL,
@@ -78,7 +78,7 @@ def binary(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, right: Va
         # The operands may be a tensor and a number that is state.
         frame.use_number(left, "operand", node)
         frame.use_number(right, "operand", node)
-    state = state_of(left) or state_of(right)
+    state = both_states(state_of(left), state_of(right))
     return Unknown(depends_on_step(left) or depends_on_step(right), device, compared=of_masks, state=state)
 
 
@@ -150,7 +150,7 @@ def unary(frame: Frame, node: ast.UnaryOp) -> Value:
         if known is not None:
             return replace(known, const=not known.const, type="bool")
         state = state_of(frame.evaluate_quietly(node.operand))
-        return BOOL if state is None else replace(BOOL, state=state)
+        return replace(BOOL, state=state) if state else BOOL
     value = frame.evaluate(node.operand)
     tensor, _ = as_tensor(value)
     if tensor is not None:
@@ -194,8 +194,8 @@ def _compare_pair(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, r
         is_text = "str" in (type_of(left), type_of(right))
         step = depends_on_step(left) or depends_on_step(right)
         return Unknown(step, compared=isinstance(op, _ELEMENTWISE) and not is_text)
-    state = state_of(left) or state_of(right)
-    return BOOL if state is None else replace(BOOL, state=state)
+    state = both_states(state_of(left), state_of(right))
+    return replace(BOOL, state=state) if state else BOOL
 
 
 def _compared_with_tensor(frame: Frame, node: ast.Compare, left: Value, right: Value) -> Value:
@@ -262,6 +262,6 @@ def _contains(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right
                 state=left.state,
                 type="bool",
             )
-    if type(left) is Number and left.state is not None:
+    if type(left) is Number and left.state:
         return Number(state=left.state, type="bool")
     return BOOL

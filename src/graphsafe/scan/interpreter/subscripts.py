@@ -11,7 +11,7 @@ from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import entry, state_of
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.numbers import const_of
+from graphsafe.scan.domain.numbers import both_states, const_of
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
     NUMBER,
@@ -110,17 +110,17 @@ def _entry(owner: Dict, index: Value) -> Value:
     except TypeError:
         return owner.elem
     if owner.held_by is not None and type(owner.elem) is Unknown and isinstance(index.const, str):
-        return replace(owner.elem, state=entry(owner.held_by, index.const))
+        return replace(owner.elem, state=(entry(owner.held_by, index.const),))
     return owner.elem
 
 
 def _chosen_by(frame: Frame, node: ast.Subscript, value: Value, index: Value) -> Value:
     """Return an element, which depends on the state behind its index."""
     state = state_of(index)
-    if state is None:
+    if not state:
         return value
     if type(value) is Number:
-        return replace(value, state=state, const=UNSET)
+        return replace(value, state=both_states(value.state, state), const=UNSET)
     if holds_device(value) or isinstance(value, (Instance, Function, Union)):
         frame.use_number(index, "index", node)
     return value

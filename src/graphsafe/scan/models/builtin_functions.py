@@ -105,14 +105,16 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
         for value in values.positional:
             frame.use_number(value, "operand", node)
         several = True
+        # One surely known operand is enough: `max(self.worst, x.amax())`, where `self.worst` begins as 0.0.
+        known = next((value for value in values.positional if type(value) is Tensor and value.where == "device"), item)
     else:
-        item = element_of(values)
+        item = known = element_of(values)
         several = type(values) is not Sequence or values.items is None or len(values.items) > 1 or how in ("any", "all")
     if several and type(item) is Instance:
         protocols.called(frame, node, item, "__lt__", "__gt__", arguments=Arguments((item,)))
-    tensor, certain = as_tensor(item)
+    tensor, certain = as_tensor(known)
     if tensor is not None and tensor.where != "host" and several:
-        frame.emit("Branch", how, node, confidence_of(tensor, certain), value=describe(item))
+        frame.emit("Branch", how, node, confidence_of(tensor, certain), value=describe(known))
     if how in ("any", "all"):
         return BOOL
     if how == "sorted":

@@ -67,7 +67,7 @@ def _of_sequence(frame: Frame, node: ast.Call, receiver: Sequence, name: str, ar
         return NONE
     if name in ("pop", "popleft"):
         elem = receiver.elem
-        return replace(elem, state=receiver.held_by) if type(elem) is Unknown and receiver.held_by else elem
+        return replace(elem, state=(receiver.held_by,)) if type(elem) is Unknown and receiver.held_by else elem
     if name in ("index", "count"):
         tensor, certain = as_tensor(receiver.elem)
         if tensor is not None and tensor.where != "host":

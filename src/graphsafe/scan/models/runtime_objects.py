@@ -125,7 +125,7 @@ def generator(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def environment(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     default = arguments.get(1, "default")
     if type(default) is Number:
-        return replace(default, overridable_by="environment", state=None)
+        return replace(default, overridable_by="environment", state=())
     return (
         Number(overridable_by="environment")
         if default is not None

@@ -68,9 +68,9 @@ class StateFlow:
         "Containers that steps replace by new ones."
         for writes in log.writes.values():
             for write in writes:
-                source = state_of(write.value)
-                if source is not None and source != write.key:
-                    self._fed.setdefault(source, set()).add(write.key)
+                for source in state_of(write.value):
+                    if source != write.key:
+                        self._fed.setdefault(source, set()).add(write.key)
                 if not (write.keyed or write.lazy) and as_tensor(write.value)[0] is not None:
                     self.moved.add(write.key)
                 if not write.reads_self and any(type(option) in (Sequence, Dict) for option in options(write.value)):
@@ -82,10 +82,11 @@ class StateFlow:
 
     def feeds_itself(self, write: Write) -> bool:
         """Return whether the new value was computed from the old one, perhaps by way of other state."""
-        source = state_of(write.value)
-        return write.reads_self or write.augmented or (source is not None and source in self._reached(write.key))
+        if write.reads_self or write.augmented:
+            return True
+        return not frozenset(self._reached(write.key)).isdisjoint(state_of(write.value))
 
-    def _reached(self, key: str) -> Collection[str]:
+    def _reached(self, key: str) -> list[str]:
         found = {key}
         waiting = [key]
         while waiting:
@@ -242,4 +243,4 @@ def _is_number(value: Value) -> bool:
         return _is_number(value.elem)
     if type(value) is Union:
         return all(type(option) in (Number, NoneValue) for option in value.options)
-    return type(value) is Number or (type(value) is Unknown and value.state is not None and not value.device)
+    return type(value) is Number or (type(value) is Unknown and value.state != () and not value.device)

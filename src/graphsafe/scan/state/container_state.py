@@ -21,7 +21,7 @@ def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str)
         return
     elem = container.elem
     if type(elem) is Unknown:
-        elem = replace(elem, state=container.held_by)
+        elem = replace(elem, state=(container.held_by,))
     # A container that the step empties holds only elements from this step.
     value = of_elements("list", UNKNOWN) if name == "clear" else elem
     text = ast.unparse(node.func.value)

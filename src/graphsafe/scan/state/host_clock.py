@@ -15,10 +15,10 @@ def read(frame: Frame, node: ast.Call) -> Number:
     """Return the number of a clock, marked as state. Its uses are noted, since most clocks only time the step."""
     # The line is counted from the function's first one, so that it stays the same when lines above move.
     line = node.lineno - (frame.node.lineno if frame.node is not None else 0)
-    value = Number(type="float", state=f"{KEY}::{frame.ref}:{line}:{node.col_offset}")
+    key = f"{KEY}::{frame.ref}:{line}:{node.col_offset}"
+    value = Number(type="float", state=(key,))
     if frame.hot:
-        assert value.state is not None
-        frame.engine.note(own_change(frame, node, value.state, ast.unparse(node), value, keyed=False))
+        frame.engine.note(own_change(frame, node, key, ast.unparse(node), value, keyed=False))
     return value
 
 

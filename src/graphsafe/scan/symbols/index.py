@@ -322,6 +322,20 @@ def _bound_names(node: ast.stmt) -> Iterator[str]:
             targets.append(target.value)
 
 
+def bound_value(node: ast.stmt, name: str) -> ast.expr | None:
+    """Return the expression that a statement binds to a name: `1.0` to `m` in `g, m = 9.8, 1.0`. None if it is not
+    visible."""
+    value: ast.expr | None = getattr(node, "value", None)
+    for target in node.targets if isinstance(node, ast.Assign) else ():
+        if isinstance(target, ast.Name) and target.id == name:
+            return value
+        names = [getattr(part, "id", None) for part in getattr(target, "elts", ())]
+        if name in names:
+            parts = getattr(value, "elts", ())
+            return parts[names.index(name)] if len(parts) == len(names) else None
+    return value if isinstance(node, ast.AnnAssign) else None
+
+
 PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
 "Methods that put something into a container."
 
