@@ -230,6 +230,59 @@ def test_a_capture_may_fail_in_a_function_that_a_try_calls(tmp_path: Path) -> No
     assert found(tmp_path, SWALLOWED) == {("GS605", "swallowed")}
 
 
+SUPPRESSED = """
+    import contextlib
+    import torch
+
+    class Graphs:
+        def record(self, fn, x, stream):
+            fn(x)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.y = fn(x)
+
+        def prepare(self, fn, x, stream):
+            with contextlib.suppress(RuntimeError):  # suppressed
+                self.record(fn, x, stream)
+
+        def prepare_with_files(self, fn, x, stream):
+            with contextlib.suppress(FileNotFoundError):
+                self.record(fn, x, stream)
+"""
+
+
+def test_a_context_manager_may_end_the_failure_of_a_capture(tmp_path: Path) -> None:
+    assert found(tmp_path, SUPPRESSED) == {("GS605", "suppressed")}
+
+
+SLICES = """
+    import torch
+
+    class Sizes:
+        def __init__(self, net, sizes, device, stream):
+            self.rows = torch.zeros(max(sizes), 8, device=device)
+            self.marks = torch.zeros(max(sizes), device=device)
+            self.graphs, self.outs = {}, {}
+            for n in sizes:
+                net(self.rows[:n], self.marks[:n])
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, stream=stream):
+                    self.outs[n] = net(self.rows[:n], self.marks[:n])
+                self.graphs[n] = graph
+
+        def run(self, rows, marks, size):
+            n = rows.shape[0]
+            self.rows[:n].copy_(rows, non_blocking=True)
+            self.marks = marks  # rebound
+            self.graphs[size].replay()
+            return self.outs[size].clone()
+"""
+
+
+def test_a_capture_may_read_a_part_of_an_input_for_each_size(tmp_path: Path) -> None:
+    assert found(tmp_path, SLICES) == {("GS707", "rebound")}
+
+
 METHODS = """
     import torch
 

@@ -238,6 +238,30 @@ def test_what_takes_the_step_may_be_an_object_or_stand_in_another_file(folder: P
     }
 
 
+def test_what_replays_is_a_step_though_it_evaluates(folder: Path) -> None:
+    source = """
+        import torch
+
+        class Evaluator:
+            def __init__(self, net, stream):
+                self.x = torch.zeros(8, 8, device="cuda")
+                net(self.x)
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph, stream=stream):
+                    self.y = net(self.x)
+
+            def evaluate(self, boards):
+                self.x.copy_(torch.tensor(boards, device=self.x.device))  # replays
+                self.graph.replay()
+                return self.y.clone()
+
+            def validate(self, model, batches):
+                for batch in batches:
+                    model(batch.cuda()).sum().item()
+    """
+    assert warned(folder, source) == {"replays"}
+
+
 def test_who_calls_an_epoch_in_a_loop_takes_no_step(folder: Path) -> None:
     source = """
         import torch

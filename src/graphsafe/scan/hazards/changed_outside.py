@@ -137,19 +137,28 @@ def _is_groups(node: ast.expr) -> bool:
 
 
 def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Change]:
-    """Yield the handlers that end the failure of a capture which the `try` calls in another function."""
+    """Yield the lines that end the failure of a capture which a `try`, or a `suppress`, calls in another function."""
     names = {name.rpartition(".")[2] for name in capturing}
     unique = {name for name in names if sum(other.rpartition(".")[2] == name for other, _, _ in found.functions) == 1}
     for name, function, _ in found.functions:
-        for _, node in own_nodes(function):
-            if not isinstance(node, ast.Try):
+        for _, node in own_nodes(function) if name not in capturing else ():
+            if not isinstance(node, (ast.Try, ast.With)):
                 continue
             call = next((call for call in _calls(node.body) if _last(call) in unique), None)
-            for handler in node.handlers if call is not None and name not in capturing else ():
-                if catches(handler.type) and swallows(handler):
-                    assert call is not None
-                    yield Change(name, "swallowed", handler.type or call, ast.unparse(call))
-                    break
+            end = next(_ends(node, call), None) if call is not None else None
+            if call is not None and end is not None:
+                yield Change(name, "swallowed", end, ast.unparse(call))
+
+
+def _ends(node: ast.Try | ast.With, call: ast.expr) -> Iterator[ast.expr]:
+    """Yield the places at which the failure of a capture ends: a handler's type, or the `suppress(…)` around it."""
+    if isinstance(node, ast.Try):
+        yield from (one.type or call for one in node.handlers if catches(one.type) and swallows(one))
+        return
+    for item in node.items:
+        around = item.context_expr
+        if isinstance(around, ast.Call) and _last(around) == "suppress" and any(map(catches, around.args)):
+            yield around
 
 
 __all__ = ["lines"]

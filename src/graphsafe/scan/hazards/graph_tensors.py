@@ -18,6 +18,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_view_of,
     own_nodes,
     place,
+    viewed,
     written,
 )
 from graphsafe.scan.symbols.index import dotted
@@ -41,6 +42,8 @@ class GraphTensors:
 
     inputs: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
+    parts: set[str] = field(default_factory=set)
+    "Inputs that captures read through views: `self.ids[:n]`."
     blocks: list[ast.With | ast.AsyncWith] = field(default_factory=list)
     functions: dict[str, Function] = field(default_factory=dict)
     "The functions that share the names, by qualified name."
@@ -144,7 +147,12 @@ def _captures_or_replays(node: ast.AST) -> bool:
 def _note_captured(found: GraphTensors, block: ast.With | ast.AsyncWith | Function) -> None:
     """Add the names that a captured block reads and binds."""
     for inner in (inner for statement in block.body for inner in ast.walk(statement)):
-        found.inputs.update(filter(None, map(place, _read_by(inner))))
+        for value in _read_by(inner):
+            text = viewed(value)
+            if text is not None:
+                found.inputs.add(text)
+                if place(value) is None:
+                    found.parts.add(text)
         found.outputs.update(filter(None, map(place, _bound_by(inner))))
     found.inputs -= found.outputs
 

@@ -59,6 +59,7 @@ class _Site:
         self._measures = measures or bool(TIMING.search(ast.unparse(function)))
         self._function = function
         self._inputs = set().union(*(known.inputs for known in captured))
+        self._parts = set().union(*(known.parts for known in captured))
         self._outputs = set().union(*(known.outputs for known in captured))
         self._captures = [block for known in captured for block in known.blocks]
         self._parents = {child: parent for parent, child in own_nodes(function)}
@@ -116,6 +117,9 @@ class _Site:
             return
         text = place(target.value)
         if text not in self._inputs or not self._before_replay(node) or self._rest_written(text):
+            return
+        if text in self._parts:
+            # A graph for each size reads its part alone, and callers drop the results of rows that pad it.
             return
         confidence: Confidence = "likely" if self._tells_nobody(target) else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)

@@ -40,20 +40,24 @@ def loop_roots_of(
 ) -> Iterator[tuple[str, Value | None, Loops]]:
     """Yield function, receiver and loops of each; the function is `path::` for loops of the module itself."""
     data = takers.engine.project.files.data(file.path) or b""
-    if _is_beside_steps(file.module.rpartition(".")[2]) or not may_hold_loop(data, takers.names):
+    if not may_hold_loop(data, takers.names):
         return
+    module = file.module.rpartition(".")[2]
     found = _File(takers, file)
     for name, loops in found.loops():
         facts = file.functions.get(name)
+        if any(_is_beside_steps(text, found.replays(name)) for text in (module, name)):
+            continue
         if facts is None:
             yield f"{file.path}::", None, loops
-        elif not _is_beside_steps(name) and not paths.is_cold(file.path, file.module, facts):
+        elif not paths.is_cold(file.path, file.module, facts):
             receiver = Instance(f"{file.path}::{facts.owner}", declared=True) if facts.owner is not None else None
             yield f"{file.path}::{name}", receiver, loops
 
 
-def _is_beside_steps(name: str) -> bool:
-    return MEASURES.search(name) is not None or _BESIDE_STEPS.search(name) is not None
+def _is_beside_steps(name: str, replays: bool = False) -> bool:
+    """Return whether a name says that a function runs a model beside the steps; nobody captures a graph for that."""
+    return MEASURES.search(name) is not None or (not replays and _BESIDE_STEPS.search(name) is not None)
 
 
 class _File:
@@ -80,6 +84,12 @@ class _File:
             loops = self._loops_in("", None)
             if loops:
                 yield "", loops
+
+    def replays(self, name: str) -> bool:
+        """Return whether a function, or a loop of it, replays a graph."""
+        return self._takers.takes.get(name) == "replays" or any(
+            strength == "replays" for _, strength, _ in self._takers.steps_in(name)
+        )
 
     def _may_be_called_in_loop(self, name: str) -> bool:
         """Return whether a loop may call it: a method, or a function with arguments; a script's `main` runs once."""
