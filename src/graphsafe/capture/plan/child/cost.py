@@ -103,22 +103,23 @@ def in_region(frame: CallSite, region: Region, lines: range | None = None) -> bo
 def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
     """Return wider breaks that cost less, or as much with fewer pieces.
 
-    The first to be tried makes the fewest operations eager. Of equal ones it is the one with the fewest lines, then
-    the first in the file, so that every run chooses alike.
+    The first to be tried makes the fewest operations eager. Of equal ones a wider break of the same function is taken
+    before the call of that function, then the one with the fewest lines, so that every run chooses alike.
     """
     chosen: tuple[Region, ...] = ()
     best, found = cost_of(log), wider(log, regions)
+    broken = {function_with(region) for region in regions}
+
+    def preference(one: Region) -> tuple[object, ...]:
+        return function_with(one) not in broken, one.last - one.first, one
+
     while True:
         states = [(cost_of(log, state), state, one) for one in found for state in (merged((*chosen, one)),)]
         better = [option for option in states if option[0] < best]
         if not better:
             return chosen
-        best, chosen, _ = min(better, key=lambda option: (option[0].eager, option[0], _extent(option[2])))
+        best, chosen, _ = min(better, key=lambda option: (option[0].eager, option[0], preference(option[2])))
         found = {one for *_, one in better}
-
-
-def _extent(region: Region) -> tuple[object, ...]:
-    return region.last - region.first, region.path, region.first, region.function
 
 
 def with_breaks(log: Log, regions: Sequence[Region]) -> Log:
