@@ -91,11 +91,10 @@ def test_a_cache_of_the_version_before_is_no_answer(project: Path, capsys: pytes
 
 def test_every_version_has_a_cache_of_its_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = own_cache(project)
-    monkeypatch.setattr(scan_cache, "__version__", "0.0.9")
-    cli.main(["scan", "."])
+    with monkeypatch.context() as older:
+        older.setattr(scan_cache, "__version__", "0.0.9")
+        cli.main(["scan", "."])
     assert len(list((project / FOLDER).glob("*.db"))) == 2
-    monkeypatch.undo()
-    os.chdir(project)
     before = ours.stat().st_mtime_ns
     cli.main(["scan", "."])
     assert ours.stat().st_mtime_ns == before
