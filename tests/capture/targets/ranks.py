@@ -54,6 +54,18 @@ def counts(device):
     return made(Counts, device)
 
 
+class CountsSlowly(Counts):
+    """Rank 1 takes longer, so that rank 0 waits while rank 1 looks for what its step froze."""
+
+    def forward(self, x):
+        time.sleep(0.2 * dist.get_rank())
+        return super().forward(x)
+
+
+def counts_slowly(device):
+    return made(CountsSlowly, device)
+
+
 class Raises(Sharded):
     def forward(self, x):
         if dist.get_rank() == 1:

@@ -118,9 +118,10 @@ class _Twins:
                 frozen = self._with_effect(found, again)
             if ranks.any(bool(frozen)) and self._first is not self._decisive:
                 again.release()
-                return (
-                    self._answer("fail", *self._explained(frozen, start, seed)) if frozen else self._answer("pass", ())
-                )
+                if not frozen:
+                    return self._answer("pass", ())
+                with ranks.alone():
+                    return self._answer("fail", *self._explained(frozen, start, seed))
             if self._first is self._decisive:
                 unlike, self._first, self._seed = frozen, again, seed
             else:
@@ -128,7 +129,8 @@ class _Twins:
             ineffective = {**{_key(one): one for one in found}, **ineffective}
         if unlike:
             return self._answer("fail", unlike, elsewhere="elsewhere")
-        chance = self._chance() if ineffective else set()
+        with ranks.alone():
+            chance = self._chance() if ineffective else set()
         return self._answer("pass", [one for key, one in ineffective.items() if key not in chance])
 
     def _answer(

@@ -59,6 +59,15 @@ class Ranks:
             raise TargetError("step", f"rank {reported.index(_DONE)} has ended before rank {self.number}")
         return reported
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let this rank capture its step while the others go on: a capture executes no collective."""
+        self.issued.alone = True
+        try:
+            yield
+        finally:
+            self.issued.alone = False
+
     def any(self, value: bool) -> bool:
         return any(self.gather(bool(value)))
 

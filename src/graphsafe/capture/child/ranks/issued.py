@@ -36,6 +36,8 @@ Note = Callable[[str, Any, bool], "Call | None"]
 class Issued:
     beside: list[Call] = field(default_factory=list)
     "Collectives issued during the capture on a stream that was not captured."
+    alone: bool = False
+    "Whether this rank captures while the others do not: its collectives are no difference between the ranks."
     _pending: dict[int, tuple[weakref.ref[Any], Call]] = field(default_factory=dict)
     _lost: list[Call] = field(default_factory=list)
 
@@ -74,7 +76,7 @@ def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
             return None
         size = _size(args) if name in _OF_ONE_SIZE else None
         call = Call(name, size, frames, span)
-        if of_all:
+        if of_all and not issued.alone:
             write_bytes(file, f"{encode(plain(call))}\n".encode(), append=True)
         if channel.now == CAPTURE and not torch.cuda.is_current_stream_capturing():
             issued.beside.append(call)
