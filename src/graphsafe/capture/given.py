@@ -17,9 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from graphsafe.capture.shared.code_objects import code_of_file
 from graphsafe.errors import RequestError
 from graphsafe.files import from_here
 
@@ -56,6 +57,8 @@ def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | N
         raise RequestError('to capture an object takes PyTorch and cloudpickle: pip install "graphsafe[capture]"')
     if not callable(what):
         raise RequestError(f"capture: expected a target's name, a function or a module, not a {type(what).__name__}")
+    if args is not None and not isinstance(args, Sequence):
+        raise RequestError(f"capture: args is a tuple of all arguments, (x,) for one; got a {type(args).__name__}")
     is_alone = args is None and kwargs is None
     answer = what if is_alone else (what, tuple(args or ()), dict(kwargs or {}))
     header = {"path": sys.path, "sources": _cells(), "is_factory": is_alone and not _is_module(what)}
@@ -78,6 +81,12 @@ def _pickled(answer: Any, file: BinaryIO, folder: Path, what: Any) -> list[str |
     storages: dict[int, tuple[torch.UntypedStorage, int]] = {}
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, value: Any) -> Any:
+            if not isinstance(value, CodeType):
+                return super().reducer_override(value)
+            # From 3.1.3 on, cloudpickle leaves the file name out; findings need it.
+            return code_of_file, (*self.dispatch_table[CodeType](value), value.co_filename)
+
         def persistent_id(self, value: Any) -> Any:
             if not isinstance(value, (torch.storage.TypedStorage, torch.UntypedStorage)):
                 return None
