@@ -122,16 +122,23 @@ def test_help_fits_80_columns_and_cuts_off_no_sentence(
 # scan
 
 
-@pytest.mark.parametrize("is_ignored", [False, True], ids=["empty", "ignored"])
+def test_an_ignored_folder_is_read_if_it_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    library = project / ".venv" / "lib" / "site-packages" / "library"
+    library.mkdir(parents=True)
+    (project / "hot.py").rename(library / "hot.py")
+    (project / ".gitignore").write_text(".venv/\n", encoding="utf-8")
+    (project / ".git").mkdir()
+    code, out, _ = here(capsys, "scan", str(library), "--format", "concise")
+    assert code == 1 and "library/hot.py:7:" in out
+    code, _, err = here(capsys, "scan", ".")
+    assert code == 0 and "no Python files found" in one_line(err)
+
+
 def test_a_folder_without_files_is_told_from_one_without_hot_code(
-    project: Path, capsys: pytest.CaptureFixture[str], is_ignored: bool
+    project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "hot.py").unlink()
     (project / "other").mkdir()
-    if is_ignored:
-        (project / ".gitignore").write_text("/other\n", encoding="utf-8")
-        (project / ".git").mkdir()
-        (project / "other" / "cold.py").write_text(COLD, encoding="utf-8")
     code, _, err = here(capsys, "scan", "other")
     assert code == 0 and "no Python files found" in one_line(err)
     (project / "cold.py").write_text(COLD, encoding="utf-8")
@@ -168,6 +175,15 @@ def test_a_file_has_the_form_of_its_suffix_unless_another_is_asked_for(
     assert (project / "out.json").read_text(encoding="utf-8").startswith("hot.py:")
     here(capsys, "scan", "hot.py", "-o", "out.txt")
     assert "GS101 error:" in (project / "out.txt").read_text(encoding="utf-8")
+
+
+def test_a_dash_is_stdout(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(project.iterdir())
+    _, out, _ = here(capsys, "scan", "hot.py", "-o", "-")
+    assert out.startswith("GS101 error:")
+    _, out, _ = here(capsys, "scan", "hot.py", "-o", "json=-")
+    assert json.loads(out)["schema"].startswith("graphsafe/report")
+    assert sorted(path for path in project.iterdir() if path.name != ".graphsafe_cache") == before
 
 
 def test_scan_fails_from_the_fail_level_on(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,9 @@ class NotReady(AssertionError):
         self.report = report
 
 
+NotReady.__module__ = "graphsafe"  # as users name it
+
+
 def own_first(findings: list[Finding]) -> list[Finding]:
     """Order findings so that those in libraries come last; their paths begin at site-packages and cannot be opened
     here."""

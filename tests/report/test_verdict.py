@@ -41,7 +41,7 @@ def changed(**changes: Any) -> dict[str, dict[str, Any]]:
     for name, value in changes.items():
         probe, _, key = name.partition("__")
         if key:
-            probes[probe][key] = value
+            probes.setdefault(probe, {"status": "pass"})[key] = value
         else:
             del probes[probe]
     return probes
@@ -93,6 +93,12 @@ CASES = [
         {"capture__status": "fail", "capture__empty": True},
         "not-ready",
         "graph is empty",
+    ),
+    (
+        "empty graph of a step on the host",
+        {"capture__empty": True, "timeline__operations": ()},
+        "not-ready",
+        "the graph is empty: an eager step launches nothing on the device",
     ),
     ("misses work", {"capture__misses_work": True}, "not-ready", "outside the graph"),
     ("empty graph, nothing else known", {"capture__empty": True, "replay": None}, "not-ready", "empty"),

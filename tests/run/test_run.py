@@ -263,8 +263,9 @@ with torch.cuda.graph(graph):
     y = x * 2
 for _ in range(3):
     graph.replay()
-    y.sum().item()
+    total = y.sum().item()
     torch.cuda.synchronize()
+    x.copy_(torch.ones(8))
 """
 
 
@@ -272,9 +273,22 @@ def test_lines_that_wait_are_told_where_asked_for(tmp_path: Path, valid_report: 
     run(tmp_path, "--waits", "--", sys.executable, program(tmp_path, WAITS))
     ledger = ledger_in(tmp_path, valid_report)
     found = [(one["code"], one["level"], one["region"], one["location"]["line"]) for one in ledger["findings"]]
-    assert found == [("GS101", "warning", "step", 10), ("GS610", "warning", "step", 11)]
+    places = [("GS101", "warning", "step", 10), ("GS610", "warning", "step", 11), ("GS304", "warning", "step", 12)]
+    assert found == places
     waits = [(wait["location"]["line"], wait["count"]) for wait in ledger["processes"][0]["waits"]]
-    assert waits == [(10, 3), (11, 3)]
+    assert waits == [(10, 3), (11, 3), (12, 3)]
+
+
+def test_a_wait_is_told_by_its_expression_and_by_what_it_costs_there(tmp_path: Path, valid_report: ValidReport) -> None:
+    run(tmp_path, "--waits", "--", sys.executable, program(tmp_path, WAITS))
+    ledger = ledger_in(tmp_path, valid_report)
+    read, _, copy = ledger["findings"]
+    assert copy["message"] == "`x.copy_(torch.ones(8))` is a blocking copy to the device of a host tensor"
+    if sys.version_info >= (3, 11):
+        assert read["message"] == "`y.sum().item()` makes the host read a device value"
+        assert (read["location"]["column"], read["location"]["end_column"]) == (13, 27)
+    assert read["why"].startswith("The host waits here until the GPU has done all that was queued")
+    assert not [limit for limit in ledger["limits"] if "thread" in limit["what"]]
 
 
 ONCE = """

@@ -51,6 +51,11 @@ def test_patterns_that_match_nothing(project: Path, setting: str, told: list[str
     assert unmatched(project, setting) == told
 
 
+def test_a_module_may_lie_in_a_folder_without_init(project: Path) -> None:
+    (project / "engine" / "__init__.py").unlink()
+    assert unmatched(project, 'hot-paths = ["engine.runner:Runner.forward"]') == []
+
+
 def test_one_file_of_a_project_does_not_show_what_is_missing(project: Path) -> None:
     assert unmatched(project, 'hot-paths = ["gone/"]', project / "engine" / "runner.py") == []
 

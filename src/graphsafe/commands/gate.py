@@ -97,7 +97,9 @@ class Gate:
                 outcome[name] = not found.worse
         for name in gone:
             complain(f"{name}: in the lock, and no target any more; --update-lock takes it out")
-        say(f"{self.path.name}: {count(entries, 'entry')} compared, {count(worse, 'change')} for the worse", err=True)
+        meant = "; if they are meant, --update-lock records them" if worse else ""
+        result = f"{count(entries, 'entry')} compared, {count(worse, 'change')} for the worse{meant}"
+        say(f"{self.path.name}: {result}", err=True)
         return outcome
 
 

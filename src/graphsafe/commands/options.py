@@ -77,9 +77,9 @@ class _Output(click.ParamType[Output]):
         form, equals, file = value.partition("=")
         if form in FORMS and not equals:
             return Output(None, form)
-        if form in FORMS and file:
-            return Output(Path(file), form)
-        return Output(Path(value), None)
+        named = form in FORMS and bool(file)
+        path = file if named else value
+        return Output(None if path == "-" else Path(path), form if named else None)
 
 
 PATH = click.Path(path_type=Path)
@@ -93,7 +93,7 @@ outputs_option = click.option(
     "outputs",
     multiple=True,
     type=_Output(),
-    help="Write to FILE instead of stdout, in FORM or what its suffix names; -o FORM is stdout. Repeatable.",
+    help="Write to FILE instead of stdout, in FORM or what its suffix names; -o FORM and -o - are stdout. Repeatable.",
 )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.shared.classify import code_of
+from graphsafe.capture.shared.classify import code_of, value_read
 from graphsafe.capture.shared.places import chain, location, shown, text_at
 from graphsafe.report.model import CallSite, Finding, in_order
 from graphsafe.report.source import file_lines
@@ -32,6 +32,9 @@ class Forbidden(AssertionError):
         self.findings = tuple(findings)
 
 
+Forbidden.__module__ = "graphsafe"  # as users name it
+
+
 def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "predicted"]) -> list[Finding]:
     """Return one finding for each code and line, with how often it happened. Events without a line have none."""
     book = load_rulebook()
@@ -49,7 +52,7 @@ def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "pred
         if not any(f"/{site}/" in event.frames[-1].path for site in _SITES):
             own.add(key)
         rule = book.rules[code]
-        words = {"expr": text_at(event.frames[-1], event.span), "value": _value(code)}
+        words = {"expr": text_at(event.frames[-1], event.span), "value": value_read(code)}
         found[key] = Finding(
             code=code,
             rule=rule.name,
@@ -87,10 +90,6 @@ def message_of(
         width = min(max(shutil.get_terminal_size().columns - 4, 60), 120)
         lines += ["", render_findings(findings, file_lines, colour=False, width=width).rstrip()]
     return "\n".join(lines)
-
-
-def _value(code: str) -> str:
-    return "a host tensor" if code == "GS304" else "a device value"
 
 
 def _data(event: StepEvent) -> Mapping[str, Any]:

@@ -90,7 +90,10 @@ def _against(probes: Probes) -> tuple[str, ...]:
         return ()
     reasons = []
     if capture.empty is True:
-        reasons.append("the graph is empty")
+        timeline = probes.timeline
+        idle = timeline.operations is not None and not timeline.of_kind("launch", "copy")
+        on_host = ": an eager step launches nothing on the device; were module and inputs put there?" if idle else ""
+        reasons.append(f"the graph is empty{on_host}")
     elif capture.misses_work is True:
         reasons.append("work of the step ran outside the graph")
     if replay.first_error:
@@ -202,7 +205,7 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
         why = "no value can be read of" if unread else "the reference does not repeat itself in"
         yield f"{why} {listed([check.name for check in undecided], most=3)}"
     if not replay.varied:
-        yield "no changed input changed the reference, so replay was not put to the test"
+        yield "no changed input changed the reference, so replay was not put to the test: give a refresh that changes what it reads"
     unvaried = replay.unvaried_host if twin.agree is True else replay.unvaried
     if unvaried:
         yield f"{listed(list(unvaried), most=3)} could not be varied: give a refresh that does"

@@ -264,7 +264,9 @@ def _limits(driver: Driver, linter: Linter, candidates: Candidates, wanted: Sequ
         )
     if not wanted:
         yield Limit(
-            "no-root", "no Python files found", "there are none, or .gitignore or `exclude` leave all of them out"
+            "no-root",
+            "no Python files found",
+            "there are none, or .gitignore or `exclude` leave all of them out; name an ignored folder to read it",
         )
     elif not record.roots:
         yield Limit(

@@ -31,7 +31,7 @@ from graphsafe.capture.parent.wording import (
     what_departed,
     what_was_frozen,
 )
-from graphsafe.capture.shared.classify import code_of
+from graphsafe.capture.shared.classify import code_of, value_read
 from graphsafe.capture.shared.places import is_within, shown
 from graphsafe.report.model import CallSite, Finding, Level, Limit
 from graphsafe.report.probes.replay import Check, differing
@@ -112,9 +112,8 @@ class _Writer:
                 data["when"] = "only in step 1"
             elif event.guarded:
                 data["when"] = "not in a capture"
-            value = "a host tensor" if code == "GS304" else "a device value"
             count = max(event.count, 1)
-            self.add(code, event.frames, event.span, level=level, value=value, count=count, data=data)
+            self.add(code, event.frames, event.span, level=level, value=value_read(code), count=count, data=data)
 
     def state(self) -> None:
         lazy = self._told[Reference].lazy

@@ -10,6 +10,7 @@ from graphsafe.capture.shared.places import shown
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.twin import Difference
+from graphsafe.report.text import count
 
 OWN_GRAPHS = "it replays CUDA graphs of its own, which PyTorch refuses during a capture"
 WITHOUT_GRAPHS = "; to capture the whole step, build it without graphs of its own"
@@ -31,7 +32,7 @@ def what_was_frozen(one: Difference) -> str:
 def what_departed(departure: Departure) -> str:
     """Return how a later step differs from the captured one, as a sentence that follows others."""
     op, under = f"{departure.op}{at_place(departure.frames)}", departure.under
-    later = f"{departure.step} steps later" if under == "further steps" else f"with {under}"
+    later = f"{count(departure.step, 'step')} later" if under == "further steps" else f"with {under}"
     return f" Here {op} has {departure.before} at capture and {departure.after} {later}."
 
 

@@ -18,6 +18,11 @@ _FORMATS = ("__format__", "__repr__", "__str__")
 _EXTENT_CALLS = frozenset({"range", "islice"})
 
 
+def value_read(code: str) -> str:
+    """The words for the value of a rule's message."""
+    return "a host tensor" if code == "GS304" else "a device value"
+
+
 def code_of(event: StepEvent, ops: OpTable) -> str | None:
     """Return the rule's code, or None for an event that breaks no rule (a registered draw)."""
     kind, data = event.kind, event.data

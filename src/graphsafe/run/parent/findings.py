@@ -9,8 +9,8 @@ from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.parent.line_finding import finding_at
-from graphsafe.capture.shared.classify import code_of
-from graphsafe.capture.shared.places import shown, site, text_at
+from graphsafe.capture.shared.classify import code_of, value_read
+from graphsafe.capture.shared.places import location, shown, site, text_at
 from graphsafe.report.model import Finding, Level, Limit, Region, Source
 from graphsafe.report.probes.reading import read
 from graphsafe.report.text import count, listed
@@ -63,17 +63,24 @@ class _Writer:
         level: Level | None = None,
         number: int = 1,
         region: Region = "step",
+        span: Sequence[int] | None = None,
     ) -> None:
         rule = self._book.rules[code]
+        around = rule.around_graphs if region == "step" else None
         data = {"process": self._process.name, **data}
         source: Source = "simulate" if self._process.is_predicted else "capture"
         at = None if frame is None else site(frame)
-        made = finding_at(at, rule, None, level or rule.level, words, because, data, device, source)
-        if isinstance(made, Limit):
-            self.limits.append(made)
+        why = None if around is None else around.why
+        made = finding_at(at, rule, None, level or rule.level, words, because, data, device, source, why)
+        if at is None or isinstance(made, Limit):
+            self.limits += [made] if isinstance(made, Limit) else []
             return
         confidence = made.confidence if certain else "likely"
-        self.found.append(replace(made, confidence=confidence, region=region, count=max(number, 1)))
+        fix = made.fix if around is None else around.fix
+        place = location(at, span)
+        self.found.append(
+            replace(made, confidence=confidence, region=region, count=max(number, 1), location=place, fix=fix)
+        )
 
     def failures(self) -> None:
         """Add captures that failed: what broke them, the handler that swallowed the error, and the generator that was
@@ -109,8 +116,8 @@ class _Writer:
         if code is None:
             return None
         frame = failed["guilty"]["frames"][-1]
-        words = {"expr": text_at(site(frame), event.span), "value": "a device value"}
-        self.add(code, frame, words, said, device=failed["device"], level="error", region="captured")
+        words = {"expr": text_at(site(frame), event.span), "value": value_read(code)}
+        self.add(code, frame, words, said, device=failed["device"], level="error", region="captured", span=event.span)
         return f"{code} at {_at(frame)}"
 
     def lost_memory(self) -> None:
@@ -258,9 +265,10 @@ class _Writer:
             took = "" if wait["ms"] is None else f" {wait['ms']:.3g} ms in all."
             if wait["op"] == "torch.cuda.synchronize":
                 code = "GS610"
-            words = {"expr": wait["via"] or wait["op"], "value": "a device value"}
+            span = wait["span"]
+            words = {"expr": text_at(site(frame), span), "value": value_read(code)}
             data = {"op": wait["op"], "ms": wait["ms"]}
-            self.add(code, frame, words, data, because=took, level="warning", number=wait["count"])
+            self.add(code, frame, words, data, because=took, level="warning", number=wait["count"], span=span)
 
 
 def _at(frame: Facts) -> str:

@@ -130,12 +130,22 @@ def _ignored(path: Path, is_folder: bool, ignores: list[Ignore]) -> bool:
 
 
 def _outer_ignores(top: Path, complain: Complaint) -> list[Ignore]:
-    """Return the .gitignore files between the repository's root and `top`, outermost first."""
+    """Return the .gitignore files between the repository's root and `top`, outermost first.
+
+    A file that ignores `top` itself is left out, so an ignored folder that the user names, such as a library in .venv,
+    is read.
+    """
     folder = top.resolve()
     above = [folder, *folder.parents]
     repository = next((number for number, parent in enumerate(above) if os.path.lexists(parent / ".git")), 0)
     specs = [(parent, _read_ignore_file(parent / ".gitignore", complain)) for parent in above[repository:0:-1]]
-    return [Ignore(parent, spec) for parent, spec in specs if spec is not None]
+    ignores = [Ignore(parent, spec) for parent, spec in specs if spec is not None]
+    return [ignore for ignore in ignores if not _ignores_folder(ignore, folder)]
+
+
+def _ignores_folder(ignore: Ignore, folder: Path) -> bool:
+    below = len(folder.parts) - len(ignore.folder.parts)
+    return any(ignore.match(path, True) for path in (folder, *folder.parents[: below - 1]))
 
 
 def _read_ignore_file(path: Path, complain: Complaint) -> IgnorePatterns | None:

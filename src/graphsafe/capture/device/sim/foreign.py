@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.graphs import tensors_in
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_tagged, tags_of
 from graphsafe.capture.device.sim.world import Scope
+from graphsafe.capture.shared.frames import is_graphsafe_file
 
 OTHER_THREAD = "a thread that the step starts"
 "The report's name for work that the modes do not see."
@@ -65,11 +67,13 @@ def _resized(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
-    """Note a thread: PyTorch's modes belong to a thread, so work that a step does in another one is not seen."""
+    """Note a thread: PyTorch's modes belong to a thread, so work that a step does in another one is not seen. The
+    watch's own thread does none."""
 
     def start(thread: threading.Thread) -> None:
         world = worlds.active()
-        if world is not None and (world.session is not None or world.sink is not None):
+        is_heard = world is not None and (world.session is not None or world.sink is not None)
+        if world is not None and is_heard and not is_graphsafe_file(sys._getframe(1).f_code.co_filename):
             world.cannot_vouch(OTHER_THREAD)
         real(thread)
 
