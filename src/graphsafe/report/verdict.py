@@ -205,7 +205,8 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
         why = "no value can be read of" if unread else "the reference does not repeat itself in"
         yield f"{why} {listed([check.name for check in undecided], most=3)}"
     if not replay.varied:
-        yield "no changed input changed the reference, so replay was not put to the test: give a refresh that changes what it reads"
+        doubt = "no changed input changed the reference, so replay was not put to the test"
+        yield f"{doubt}: give a refresh that changes what the step reads"
     unvaried = replay.unvaried_host if twin.agree is True else replay.unvaried
     if unvaried:
         yield f"{listed(list(unvaried), most=3)} could not be varied: give a refresh that does"
