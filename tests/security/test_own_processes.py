@@ -118,30 +118,41 @@ def test_what_lies_in_the_working_directory_is_not_imported(hostile: Path) -> No
     assert (server.returncode, ran(hostile)) == (0, ""), server.stderr
 
 
+TARGET = "import torch\ndef build(device):\n    return torch.neg, (torch.ones(2, device=device),)\n"
+
+
+@pytest.mark.child
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal")
-def test_watching_imports_nothing_of_the_folder(hostile: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [(["scan"], "no hot code found"), (["capture", "steps.py:build", "--device", "sim"], "ready")],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_watching_imports_nothing_of_the_folder(hostile: Path, arguments: list[str], printed: str) -> None:
+    (hostile / "torch.py").unlink()  # a target imports what its own folder has, as `python steps.py` would
+    (hostile / "steps.py").write_text(TARGET if arguments[0] == "capture" else "")
     code = "import sys; sys.path.pop(0); sys.argv[0] = 'graphsafe'; from graphsafe.cli import run; sys.exit(run())"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "scan", "--watch"],
+        [sys.executable, "-c", code, *arguments, "--watch"],
         cwd=hostile,
         env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
-    assert process.stderr is not None
+    assert process.stdout is not None
     try:
         said = ""
         while "waiting for changes" not in said:
-            line = process.stderr.readline()
+            line = process.stdout.readline()
             assert line, said
             said += line
     finally:
         os.killpg(process.pid, signal.SIGINT)
         process.wait(timeout=60)
-        process.stderr.close()
-    assert "no hot code found" in said
+        process.stdout.close()
+    assert printed in said
     assert ran(hostile) == ""
 
 
