@@ -251,7 +251,7 @@ def test_what_replays_is_a_step_though_it_evaluates(folder: Path) -> None:
                     self.y = net(self.x)
 
             def evaluate(self, boards):
-                self.x.copy_(torch.tensor(boards, device=self.x.device))  # replays
+                self.x.fill_(torch.tensor([len(boards)], device=self.x.device))  # replays
                 self.graph.replay()
                 return self.y.clone()
 
@@ -282,3 +282,69 @@ def test_who_calls_an_epoch_in_a_loop_takes_no_step(folder: Path) -> None:
                     print(self.total.item())
     """
     assert warned(folder, source) == {"a batch"}
+
+
+def test_calls_in_the_file_tell_which_object_a_loop_calls(folder: Path) -> None:
+    source = (
+        RUNNER
+        + """
+    class Descent:
+        def __init__(self, gradient, other, rounds):
+            self.gradient, self.other = gradient, other
+            self.rounds = rounds
+
+        def minimise(self, x: torch.Tensor):
+            while self.rounds:
+                change = self.gradient(x)
+                if change.abs().max().item() < 1e-3:  # an attribute
+                    return x
+            while self.rounds:
+                x.max().item()
+                self.other(x)
+
+    def walk(step, x: torch.Tensor):
+        while x.numel():
+            step(x)
+            x.sum().item()  # a parameter
+
+    def fit(net, x, stream):
+        gradient = Graphed(net, 8, stream)
+        walk(gradient, x)
+        return Descent(gradient, rounds=8, other=net).minimise(x)
+    """
+    )
+    assert warned(folder, source) == {"an attribute", "a parameter"}
+
+
+def test_a_script_that_makes_the_objects_of_a_loop_tells_what_they_are(folder: Path) -> None:
+    (folder / "runner.py").write_text(textwrap.dedent(RUNNER), encoding="utf-8")
+    source = """
+        import torch
+        from runner import Graphed
+
+        class Rows:
+            def __init__(self, table, size):
+                self.table, self.size = table.pin_memory(), size
+
+            def __getitem__(self, k):
+                return self.table[k * self.size : (k + 1) * self.size]
+
+        class Sweep:
+            def __init__(self, step, meter):
+                self.step, self.meter = step, meter
+
+            def over(self, rows, count):
+                for k in range(count):
+                    out = self.step(torch.tensor([k], device="cuda"))  # an upload
+                    self.meter.see(out)
+
+        class Meter:
+            def see(self, out):
+                self.last = out.amax().item()  # an object of the script
+
+        def main(net, stream, rows):
+            sweep = Sweep(Graphed(net, 4, stream), Meter())
+            sweep.over(Rows(torch.zeros(64, 8), 4), 16)
+            print(sweep.meter.last)
+    """
+    assert warned(folder, source) == {"an upload", "an object of the script"}

@@ -19,7 +19,17 @@ from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, Failure, Place, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Field, Summary
-from graphsafe.scan.domain.values import NONE, Function, Passed, Tensor, Value, holds_device, is_for_host, options
+from graphsafe.scan.domain.values import (
+    NONE,
+    Function,
+    Instance,
+    Passed,
+    Tensor,
+    Value,
+    holds_device,
+    is_for_host,
+    options,
+)
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import replay_site
 from graphsafe.scan.interpreter import statements
@@ -27,9 +37,9 @@ from graphsafe.scan.interpreter.interpreter import Interpreter
 from graphsafe.scan.linting.gather import constructions, gather, included, joined, new_roots, passed_by_name
 from graphsafe.scan.roots.assumed_roots import FACTORY, PERHAPS, PUBLIC, RESULTS, assumed_roots_of
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
-from graphsafe.scan.roots.factories import configured_factories, factories_of, steps_made
+from graphsafe.scan.roots.factories import assembling, configured_factories, factories_of, steps_made
 from graphsafe.scan.roots.hot_roots import COLD_PATHS, HotnessRules, capture_sites, roots_of
-from graphsafe.scan.roots.loop_roots import loop_roots_of
+from graphsafe.scan.roots.loop_roots import LoopRoots
 from graphsafe.scan.roots.step_takers import StepTakers
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import FunctionFacts
@@ -41,10 +51,10 @@ Reason = tuple[int, int, str]
 NO_REASON: Reason = (0, 0, "")
 
 
-StepKind = Literal["root", "public", "perhaps", "factory", "loops", "site", "target", "file"]
+StepKind = Literal["root", "public", "perhaps", "factory", "loops", "script", "site", "target", "file"]
 """The kinds of steps. A `root` or `public` function is a root, a `perhaps` only if it returns tensors. A `factory`
-makes roots, `loops` are those of a function that runs once, a `site` holds a capture, a `target` is the factory of one,
-and a `file` holds the notes of its search."""
+makes roots, `loops` are those of a function that runs once, a `script` makes objects and begins loops, a `site` holds a
+capture, a `target` is the factory of one, and a `file` holds the notes of its search."""
 _ASSUMED_KINDS: Mapping[str, StepKind] = {PUBLIC: "public", PERHAPS: "perhaps", FACTORY: "factory"}
 
 
@@ -120,7 +130,8 @@ class Driver:
         self._engine = Interpreter(
             self.project, rulebook.ops, self._is_cold, rulebook.libraries, candidates.scope, self._is_named_cold
         )
-        self._takers = StepTakers(self._engine, candidates.step_names)
+        self._loops = LoopRoots(StepTakers(self._engine, candidates.step_names), self._paths)
+        self._engine.loops_of = self._loops.loops_of
         self._targets: dict[str, str] = {}
         "Factory -> the reason why its result is a root."
         self._replaying: set[str] = set()
@@ -218,11 +229,17 @@ class Driver:
                     else:
                         self._note_why(ref, why, 1)
                         yield Step("root", ref, receiver)
-            for ref, receiver, loops in loop_roots_of(self._takers, file, self._paths):
-                is_known = ref in reached or ref in self._whys or ref in assumed
-                if not is_known and self._engine.budget.holds(ref):
+            known = {*reached, *self._whys, *assumed}
+            for ref, loops in self._loops.of(file).items():
+                if ref not in known and self._engine.budget.holds(ref):
+                    facts = file.functions.get(ref.partition("::")[2])
+                    owner = facts.owner if facts is not None else None
+                    receiver = Instance(f"{path}::{owner}", declared=True) if owner is not None else None
                     self._note_why(ref, LOOP, 2)
                     yield Step("loops" if loops else "root", ref, receiver, loops=loops)
+            for ref in self._loops.scripts(file):
+                if ref not in known and self._engine.budget.holds(ref):
+                    yield Step("script", ref, loops=self._loops.loops_of(ref) or ())
 
     def _may_be_other(self, key: Hashable) -> bool:
         """Return whether the value of an attribute may have changed, now that constructions are known."""
@@ -291,6 +308,8 @@ class Driver:
                 self._note_why(closure.ref, why, 1)
                 engine.closures.call_as_root(closure, given)
             return NONE
+        if step.kind == "script":
+            return engine.read(assembling(engine, step.ref, step.loops))
         path, _, name = step.ref.partition("::")
         if name:
             return engine.read(Call(step.ref, step.receiver, loops=step.loops))

@@ -99,6 +99,8 @@ class Interpreter:
         self.variables = Variables(project)
         self.closures = Closures(self)
         self.expressions = expressions.HANDLERS
+        self.loops_of: Callable[[str], tuple[int, ...] | None] = lambda ref: None
+        "Returns the loops around steps of a function (roots/loop_roots.py)."
         self._shared = Shared()
 
     # events
@@ -195,6 +197,13 @@ class Interpreter:
         guarded = frame.guard is not None or bool(frame.unlikely) or (bool(frame.lazy) and is_filled_here(frame))
         depth = 1 if frame.hot else frame.depth + 1
         composes = frame.composes and not hot
+        loops = self.loops_of(ref) if composes else None
+        if loops is not None:
+            # The script that makes the objects of a loop tells with which of them it runs.
+            call = Call(
+                ref, function.bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops)
+            )
+            return self.read(call, guarded, out_of_scope)
         call = Call(
             ref, function.bound, arguments, hot, depth, frame.level, function.plain, captured, composes=composes
         )

@@ -59,7 +59,7 @@ def factories_of(project: Project, file: FileIndex) -> Iterator[tuple[str, str]]
 
 def steps_made(engine: Engine, ref: str, why: str) -> Iterator[tuple[Function, Passed]]:
     """Make roots of the steps that a factory returns; yield those that are closures, with their arguments."""
-    value = engine.read(Call(ref, arguments=Arguments((DeviceValue("device"),)), depth=1, composes=True))
+    value = engine.read(assembling(engine, ref))
     for made in options(value):
         parts = made.items if type(made) is Sequence and made.kind == "tuple" else None
         if parts is None or len(parts) not in (2, 3):
@@ -69,6 +69,14 @@ def steps_made(engine: Engine, ref: str, why: str) -> Iterator[tuple[Function, P
         step, positional, *rest = parts
         keywords = rest[0] if rest else Dict((), Unknown())
         yield from _begun(engine, step, _passed(positional, keywords), why)
+
+
+def assembling(engine: Engine, ref: str, loops: tuple[int, ...] = ()) -> Call:
+    """Return the call that reads code which assembles objects, on a device."""
+    node = engine.project.function_node(ref)
+    names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []
+    given = {name: DeviceValue("device") for name in names if name == "device"}
+    return Call(ref, arguments=Arguments(keywords=given), depth=1, loops=loops, composes=True)
 
 
 def _passed(positional: Value, keywords: Value) -> Passed | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from graphsafe.scan.domain.values import Instance, Value
+from graphsafe.scan.hazards.graph_syntax import own_nodes
 from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.roots.step_takers import SEED, StepNames, StepTakers, is_short, takes_surely
@@ -35,24 +35,79 @@ def may_hold_loop(data: bytes, names: StepNames) -> bool:
     return _LOOP.search(data) is not None and (SEED.search(data) is not None or names.may_be_called_in(data))
 
 
-def loop_roots_of(
-    takers: StepTakers, file: FileIndex, paths: HotnessRules
-) -> Iterator[tuple[str, Value | None, Loops]]:
-    """Yield function, receiver and loops of each; the function is `path::` for loops of the module itself."""
-    data = takers.engine.project.files.data(file.path) or b""
-    if not may_hold_loop(data, takers.names):
-        return
-    module = file.module.rpartition(".")[2]
-    found = _File(takers, file)
-    for name, loops in found.loops():
-        facts = file.functions.get(name)
-        if any(_is_beside_steps(text, found.replays(name)) for text in (module, name)):
-            continue
-        if facts is None:
-            yield f"{file.path}::", None, loops
-        elif not paths.is_cold(file.path, file.module, facts):
-            receiver = Instance(f"{file.path}::{facts.owner}", declared=True) if facts.owner is not None else None
-            yield f"{file.path}::{name}", receiver, loops
+class LoopRoots:
+    """The loops around steps, file by file, and the scripts that make the objects of such a loop and begin it."""
+
+    def __init__(self, takers: StepTakers, paths: HotnessRules) -> None:
+        self._takers = takers
+        self._paths = paths
+        self._known: dict[str, dict[str, Loops]] = {}
+
+    def of(self, file: FileIndex) -> Mapping[str, Loops]:
+        """Return the loops of each function; the function is `path::` for loops of the module itself."""
+        if file.path not in self._known:
+            self._known[file.path] = dict(self._found(file))
+        return self._known[file.path]
+
+    def loops_of(self, ref: str) -> Loops | None:
+        """Return the loops of a function, or None if it is no such root."""
+        file = self._takers.engine.project.files.index(ref.partition("::")[0])
+        return self.of(file).get(ref) if file is not None else None
+
+    def scripts(self, file: FileIndex) -> Iterator[str]:
+        """Yield the functions of a file that call such roots, or make objects with such methods."""
+        data = self._takers.engine.project.files.data(file.path) or b""
+        if MEASURES.search(file.module) or not (self.of(file) or self._takers.names.may_be_called_in(data)):
+            return
+        names = [name for name in (*file.functions, *file.classes, *file.imports) if "." not in name]
+        begun = [name.encode() + b"(" for name in names if name.encode() + b"(" in data and self._begins(file, name)]
+        project = self._takers.engine.project
+        lines = project.source(file.path).lines
+        for name, facts in file.functions.items() if begun else ():
+            text = "\n".join(lines[facts.line : facts.end_line]).encode()
+            is_script = facts.owner is None and not MEASURES.search(name) and any(each in text for each in begun)
+            if is_script and not self._paths.is_cold(file.path, file.module, facts):
+                node = project.function_node(f"{file.path}::{name}")
+                if node is not None and _passes_on(node):
+                    yield f"{file.path}::{name}"
+
+    def _begins(self, file: FileIndex, name: str) -> bool:
+        """Return whether a name of a file means such a root, or a class with such methods."""
+        project = self._takers.engine.project
+        binding = project.resolve(file, name)
+        if binding is None or binding.kind not in ("function", "class"):
+            return False
+        if binding.kind == "function":
+            return self.loops_of(binding.ref) is not None
+        for cls in project.mro(binding.ref):
+            owner = project.files.index(cls.partition("::")[0]) if "::" in cls else None
+            if owner is not None and any(ref.startswith(f"{cls}.") for ref in self.of(owner)):
+                return True
+        return False
+
+    def _found(self, file: FileIndex) -> Iterator[tuple[str, Loops]]:
+        data = self._takers.engine.project.files.data(file.path) or b""
+        module = file.module.rpartition(".")[2]
+        if _is_beside_steps(module, b".replay(" in data) or not may_hold_loop(data, self._takers.names):
+            return
+        found = _File(self._takers, file)
+        for name, loops in found.loops():
+            facts = file.functions.get(name)
+            if any(_is_beside_steps(text, found.replays(name)) for text in (module, name)):
+                continue
+            if facts is None or not self._paths.is_cold(file.path, file.module, facts):
+                yield f"{file.path}::{name}", loops
+
+
+def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function passes on what it makes: one that passes its own arguments alone tells nothing new."""
+    inner = [node for _, node in own_nodes(script)]
+    made = {node.id for node in inner if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for call in [node for node in inner if isinstance(node, ast.Call)]:
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if any(isinstance(one, ast.Call) or (isinstance(one, ast.Name) and one.id in made) for one in given):
+            return True
+    return False
 
 
 def _is_beside_steps(name: str, replays: bool = False) -> bool:

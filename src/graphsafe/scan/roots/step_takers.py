@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from graphsafe.scan.domain.values import UNKNOWN, Instance, options
+from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, options
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import is_replay, own_nodes
 from graphsafe.scan.hazards.replay_site import MEASURES
+from graphsafe.scan.interpreter.calls.constructors import kept_parameters
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Binding
@@ -134,13 +135,18 @@ class FileTakers:
         self._nodes: dict[str, Body] = {}
         self._parents: dict[str, Parents] = {}
         self._makes_callables = between > 0 and all_files.names.may_be_made_in(source.text.encode())
+        self._noted: set[str] = set()
+        self._steps: dict[str, Sequence[tuple[ast.Call, Strength, ast.stmt | None]]] = {}
+        self._made: dict[str, Mapping[str, Sequence[ast.expr]]] = {}
+        self._arguments: dict[tuple[str, str], list[str]] = {}
+        "Parameter and function -> the classes of what is passed; none while they are being looked for."
         self.takes: dict[str, Strength] = {}
         "Function -> the way in which it takes a step."
         self._spread()
 
     def is_read(self, name: str) -> bool:
         """Return whether a function was read; no other function may take a step."""
-        return name in self._nodes
+        return name in self._noted
 
     def node(self, name: str) -> Body:
         """Return a function, or the module itself for an empty name."""
@@ -156,8 +162,13 @@ class FileTakers:
             self._parents[name] = {child: parent for parent, child in own_nodes(self.node(name))}
         return self._parents[name]
 
-    def steps_in(self, name: str) -> Iterator[tuple[ast.Call, Strength, ast.stmt | None]]:
-        """Yield the calls in a function that take a step, how, and the innermost loop around each."""
+    def steps_in(self, name: str) -> Sequence[tuple[ast.Call, Strength, ast.stmt | None]]:
+        """Return the calls in a function that take a step, how, and the innermost loop around each."""
+        if name not in self._steps:
+            self._steps[name] = [*self._steps_so_far(name)]
+        return self._steps[name]
+
+    def _steps_so_far(self, name: str) -> Iterator[tuple[ast.Call, Strength, ast.stmt | None]]:
         parents = self.parents(name)
         for call in [node for node in parents if isinstance(node, ast.Call)]:
             strength = self._strength_of(call, name)
@@ -189,7 +200,8 @@ class FileTakers:
     def _note(self, name: str) -> None:
         """Note the way in which a function takes a step. A loop over batches takes many steps, so its caller takes
         none."""
-        found = [strength for _, strength, loop in self.steps_in(name) if not _is_loop_of_steps(loop)]
+        self._noted.add(name)
+        found = [strength for _, strength, loop in self._steps_so_far(name) if not _is_loop_of_steps(loop)]
         if self._file.functions[name].captures:
             # It warms up and captures what others replay.
             found = [strength for strength in found if strength == "replays"]
@@ -219,14 +231,28 @@ class FileTakers:
 
     def _is_returned_replay(self, name: str, around: str) -> bool:
         """Return whether a name holds a function that replays, as the function returns that has captured."""
-        for node in self.parents(around) if name not in self._file.functions else ():
-            call = node.value if isinstance(node, ast.Assign) else None
-            if not isinstance(node, ast.Assign) or not isinstance(call, ast.Call):
-                continue
-            if any(isinstance(target, ast.Name) and target.id == name for target in node.targets):
-                maker = self._engine.project.function_node(self._function_named(call.func) or "")
-                return maker is not None and _returns_replay(maker)
+        for made in self._makers(around).get(name, ()) if name not in self._file.functions else ():
+            maker = self._engine.project.function_node(self._function_named(made) or "")
+            return maker is not None and _returns_replay(maker)
         return False
+
+    def _makers(self, around: str) -> Mapping[str, Sequence[ast.expr]]:
+        """Map the names that a function binds to the functions and classes whose results they hold."""
+        if around not in self._made:
+            found: dict[str, list[ast.expr]] = {}
+            for node in self.parents(around):
+                if not isinstance(node, ast.Assign):
+                    continue
+                comprehended = isinstance(node.value, (ast.GeneratorExp, ast.ListComp))
+                value = node.value.elt if isinstance(node.value, (ast.GeneratorExp, ast.ListComp)) else node.value
+                for target in node.targets if isinstance(value, ast.Call) else ():
+                    assert isinstance(value, ast.Call)
+                    # `first, second = (graphed(fn) for fn in functions)`
+                    for name in getattr(target, "elts", ()) if comprehended else (target,):
+                        if isinstance(name, ast.Name):
+                            found.setdefault(name.id, []).append(value.func)
+            self._made[around] = found
+        return self._made[around]
 
     def _called(self, call: ast.Call, around: str) -> list[str]:
         """Return the functions of the project that a call may mean."""
@@ -268,24 +294,57 @@ class FileTakers:
         if isinstance(node, ast.Name):
             if node.id == "self" and facts is not None and facts.owner is not None:
                 return [f"{self._file.path}::{facts.owner}"]
-            return self._made_here(node.id, around)
+            return self._made_here(node.id, around) or self._given(node.id, around)
+        if isinstance(node, ast.Call):
+            made = self._class_named(node.func)
+            return [made] if made is not None else []
         if not isinstance(node, ast.Attribute):
             return []
         found: dict[str, None] = {}
         for owner in self._classes_of(node.value, around):
             value = self._engine.attributes.of_instance(Instance(owner), node.attr) or UNKNOWN
             found.update((option.ref, None) for option in options(value) if type(option) is Instance)
+            constructor = self._engine.project.find_method(owner, "__init__") if type(value) is Unknown else None
+            path, _, name = (constructor or "").partition("::")
+            body = self.node(name) if path == self._file.path else None
+            parameter = None if body is None or isinstance(body, ast.Module) else kept_parameters(body).get(node.attr)
+            found.update(dict.fromkeys(self._given(parameter, name) if parameter is not None else ()))
+        return [*found]
+
+    def _given(self, parameter: str, function: str) -> list[str]:
+        """Return the classes of the objects that calls in this file pass as a parameter of a function."""
+        key = parameter, function
+        if key not in self._arguments:
+            self._arguments[key] = []
+            self._arguments[key] = self._passed(parameter, function)
+        return self._arguments[key]
+
+    def _passed(self, parameter: str, function: str) -> list[str]:
+        node = self.node(function)
+        if isinstance(node, ast.Module):
+            return []
+        owner, _, name = function.rpartition(".")
+        called = owner.rpartition(".")[2] if name == "__init__" else name
+        names = [argument.arg for argument in node.args.args][1 if owner else 0 :]
+        if parameter not in names:
+            return []
+        found: dict[str, None] = {}
+        for caller in [caller for caller, text in self._texts.items() if f"{called}(".encode() in text]:
+            for call in [call for call in self.parents(caller) if isinstance(call, ast.Call)]:
+                if (dotted(call.func) or "").rpartition(".")[2] == called:
+                    given = dict(zip(names, call.args, strict=False)) | {word.arg: word.value for word in call.keywords}
+                    found.update(
+                        dict.fromkeys(self._classes_of(given[parameter], caller) if parameter in given else ())
+                    )
         return [*found]
 
     def _made_here(self, name: str, around: str) -> list[str]:
         """Return the classes of the objects that a function binds to a name, or that a parameter's annotation names."""
-        named = []
-        for node in self.parents(around):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                if any(isinstance(target, ast.Name) and target.id == name for target in node.targets):
-                    named.append(node.value.func)
-            elif isinstance(node, ast.arg) and node.arg == name and node.annotation is not None:
-                named.append(node.annotation)
+        named = [*self._makers(around).get(name, ())]
+        body = self.node(around)
+        for argument in () if isinstance(body, ast.Module) else ast.walk(body.args):
+            if isinstance(argument, ast.arg) and argument.arg == name and argument.annotation is not None:
+                named.append(argument.annotation)
         return [ref for written in named if (ref := self._class_named(written)) is not None]
 
     def _class_named(self, node: ast.expr) -> str | None:

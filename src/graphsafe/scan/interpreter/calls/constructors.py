@@ -102,7 +102,7 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
         return
     names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)][1:]
     passed = {**dict(zip(names, arguments.positional, strict=False)), **arguments.keywords}
-    kept = {attribute: passed[name] for attribute, name in _kept(node).items() if name in passed}
+    kept = {attribute: passed[name] for attribute, name in kept_parameters(node).items() if name in passed}
     engine.attributes.passed(ref, {attribute: value for attribute, value in kept.items() if _is_object(value)})
 
 
@@ -124,7 +124,7 @@ def _works(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 @memoize_on_node
-def _kept(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, str]:
+def kept_parameters(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, str]:
     """Map each attribute to the parameter that it is set to, if the parameter is unchanged until then."""
     return dict(_plain_assignments(constructor))
 
