@@ -348,3 +348,36 @@ def test_a_script_that_makes_the_objects_of_a_loop_tells_what_they_are(folder: P
             print(sweep.meter.last)
     """
     assert warned(folder, source) == {"an upload", "an object of the script"}
+
+
+def test_what_makes_the_graphs_itself_is_no_step(folder: Path) -> None:
+    (folder / "runner.py").write_text(textwrap.dedent(RUNNER), encoding="utf-8")
+    source = """
+        import torch
+        from runner import Graphed
+
+        class Match:
+            def __init__(self, net, device, stream):
+                self.scale = torch.ones(3, device="cuda").sum().item()
+                self.x = torch.zeros(8, 8, device="cuda")
+                net(self.x)
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph, stream=stream):
+                    self.y = net(self.x)
+
+            def submit(self):
+                self.graph.replay()
+
+            def result(self):
+                return self.y.tolist()
+
+        def match_once(net, stream, device=torch.device("cuda")):
+            match = Match(net, device, stream)
+            match.submit()
+            return match.result()
+
+        def once(net, x: torch.Tensor, stream):
+            step = Graphed(net, 4, stream)
+            return step(x).sum().item()
+    """
+    assert warned(folder, source) == set()

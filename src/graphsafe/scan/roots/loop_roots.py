@@ -147,11 +147,12 @@ class _File:
         )
 
     def _may_be_called_in_loop(self, name: str) -> bool:
-        """Return whether a loop may call it: a method, or a function with arguments; a script's `main` runs once."""
+        """Return whether a loop may call it: a method, or a function with arguments; a script's `main` runs once, and
+        so does what makes the graphs."""
         node = self._takers.node(name)
-        return self._file.functions[name].owner is not None or (
-            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and len(node.args.args) > 1
-        )
+        if self._file.functions[name].owner is not None or isinstance(node, ast.Module):
+            return self._file.functions[name].owner is not None
+        return len(node.args.args) > 1 and not self._takers.makes_graphs(name)
 
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:
         """Return the first lines of the innermost loops around calls that take a step."""

@@ -347,6 +347,13 @@ class FileTakers:
                 named.append(argument.annotation)
         return [ref for written in named if (ref := self._class_named(written)) is not None]
 
+    def makes_graphs(self, name: str) -> bool:
+        """Return whether a function makes an object whose constructor captures."""
+        project = self._engine.project
+        made = [ref for found in self._makers(name).values() for each in found if (ref := self._class_named(each))]
+        constructors = [project.function_facts(ref) for ref in _methods(self._engine, made, "__init__")]
+        return any(facts is not None and facts.captures for facts in constructors)
+
     def _class_named(self, node: ast.expr) -> str | None:
         binding = self._binding(node)
         return binding.ref if binding is not None and binding.kind == "class" else None

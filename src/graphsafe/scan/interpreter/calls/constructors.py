@@ -91,7 +91,10 @@ def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Ar
     edge = Edge(frame.ref, getattr(node, "lineno", 1), frame.guard is not None, frame.compile_test)
     frame.engine.note_once(CallEdge(method, edge))
     guarded = frame.guard is not None or bool(frame.unlikely)
-    call = Call(method, Instance(made.ref, True), arguments, hot=True, depth=1, level=frame.level)
+    facts = frame.project.function_facts(method)
+    # A constructor that captures runs once, before the steps.
+    hot = facts is None or not facts.captures
+    call = Call(method, Instance(made.ref, True), arguments, hot=hot, depth=1, level=frame.level)
     frame.engine.read(call, guarded)
 
 
