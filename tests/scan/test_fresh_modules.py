@@ -18,7 +18,7 @@ from graphsafe.config import Config
 from graphsafe.report.model import Finding
 from graphsafe.scan.api import scan_paths
 
-FOUND = {"fresh": 48, "fresh2": 47}
+FOUND = {"fresh": 48, "fresh2": 48}
 "Folder -> its hazards that are found; 33 and 34 were at first sight."
 NOISY: dict[str, set[str]] = {"fresh": set(), "fresh2": {"block_tables.py"}}
 "Folder -> its sound modules that have a finding."

@@ -358,3 +358,36 @@ def test_a_graph_holds_what_the_methods_do_that_the_capture_calls(tmp_path: Path
 
 def test_a_function_that_a_capturing_one_returns_takes_a_step(tmp_path: Path) -> None:
     assert found(tmp_path, CLOSURE) == {("GS706", "returned"), ("GS706", "kept"), ("GS102", "a turn")}
+
+
+RELOADED = """
+    import torch
+
+    class Endpoint:
+        def __init__(self, net, other, device, stream):
+            self.net, self.other = net, other
+            self.x = torch.zeros(4, 8, device=device)
+            self.net(self.x)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.y = self.net(self.x)
+
+        def reload(self, weights):
+            for name, parameter in self.net.named_parameters():
+                parameter.data = weights[name]  # reloaded
+
+        def reload_in_place(self, weights):
+            for name, parameter in self.net.named_parameters():
+                parameter.data.copy_(weights[name], non_blocking=True)
+            for name, parameter in self.other.named_parameters():
+                parameter.data = weights[name]
+
+        def run(self, x):
+            self.x.copy_(x, non_blocking=True)
+            self.graph.replay()
+            return self.y.clone()
+"""
+
+
+def test_a_loop_may_put_other_weights_into_a_captured_module(tmp_path: Path) -> None:
+    assert {mark for _, mark in found(tmp_path, RELOADED)} == {"reloaded"}

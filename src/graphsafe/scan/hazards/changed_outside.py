@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from graphsafe.scan.hazards.capture_site import catches, swallows
 from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_host, own_nodes, place
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, elements
 from graphsafe.scan.symbols.index import dotted
 
 FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
@@ -53,11 +53,26 @@ def _other_weights(table: GraphTensors) -> Iterator[Change]:
     for name, function in table.functions.items() if table.replaying else ():
         if name in table.preparing and name not in table.replaying:
             continue
+        inside = _turned_over(function)
         for _, node in own_nodes(function):
             changed = _weight_put(node)
+            changed = inside.get(changed, changed) if changed is not None else None
             if changed is not None and any(f"{changed}.".startswith(f"{module}.") for module in called):
                 assert isinstance(node, (ast.expr, ast.stmt))
                 yield Change(name, "weights-rebound", node, ast.unparse(node))
+
+
+def _turned_over(function: Function) -> dict[str, str]:
+    """Map the names that loops over a module's parameters bind to the module: `for p in self.net.parameters():`."""
+    return {
+        name.id: holder
+        for _, loop in own_nodes(function)
+        if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call)
+        for holder, _, walk in [(dotted(loop.iter.func) or "").rpartition(".")]
+        if walk in ("parameters", "named_parameters")
+        for name in elements(loop.target)
+        if isinstance(name, ast.Name)
+    }
 
 
 def _weight_put(node: ast.AST) -> str | None:
