@@ -122,7 +122,8 @@ def _identity(finding: Finding, root: Path, source: Lines) -> Identity:
 def without_known(report: Report, matches: Matches, file: str, stale: Rule | None, today: datetime.date) -> Report:
     """Return the report with known findings suppressed, and with a finding for each entry of `file` that is left over.
 
-    Findings of an expired entry stay, and say so. `stale` is the rule about left entries, None if it is not selected.
+    Findings of an expired entry stay, and say so. `stale` is the rule about entries that are left over, None if it is
+    not selected.
     """
     findings = [_judged(finding, entry, today) for finding, _, entry in matches.held]
     if stale is not None:

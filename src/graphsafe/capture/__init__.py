@@ -1,5 +1,4 @@
-"""Runs a step and proves that it can be captured and replayed. The package can be called: that is graphsafe.api's
-`capture`."""
+"""Runs a step and proves that it can be captured and replayed. A call of the package runs `graphsafe.api.capture`."""
 
 from graphsafe.callable_package import make_callable
 

@@ -24,7 +24,7 @@ OF_TESTS = "::"
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The part `number` of `of` of all targets."""
+    """One machine's share of all targets: part `number`, from 1, of `of` parts."""
 
     number: int = 1
     of: int = 1
@@ -46,7 +46,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The treatment of the lock when the targets have been proven."""
+    """Compares proven targets with the lock, or writes them into it."""
 
     path: Path
     is_updated: bool
@@ -104,7 +104,7 @@ class Gate:
 
 
 def _is_unfit(report: Report) -> bool:
-    """Return whether the target gave no answer about its code: its failure must not be written into the lock."""
+    """Return whether the run gave no answer about the target's code, so that it must not be written into the lock."""
     from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED
 
     return any(limit.kind in (BAD_REQUEST, INTERNAL, INTERRUPTED) for limit in report.limits)

@@ -170,7 +170,7 @@ def put_outputs(
 
 
 def _check_timeline(reports: Report | Sequence[Report] | Ledger, output: Output) -> None:
-    """Raises RequestError for what has no timeline."""
+    """Raise RequestError if the reports have no timeline."""
     from graphsafe.report.model import Report
 
     several = (reports,) if isinstance(reports, Report) else reports

@@ -1,1 +1,1 @@
-"""Forbids acts to a block of the running program: `graphsafe.forbid` and `graphsafe.allow`, in-process."""
+"""Forbids what a block of the running program must not do: `graphsafe.forbid` and `graphsafe.allow`, in-process."""

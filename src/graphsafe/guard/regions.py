@@ -195,9 +195,9 @@ def forbid(
     decorator.
 
     `syncs`: the host waits for the device. `copies`: copies between host and device that block, or go through pageable
-    memory. `allocations`: the block takes memory of the device, or pins memory of the host. `launches`: the largest
-    number of kernels and copies that it may launch. When the block ends, one `Forbidden` (an AssertionError) names all
-    its lines. `with graphsafe.allow(reason):` exempts a part of the block.
+    memory. `allocations`: the block takes device memory, or pins host memory. `launches`: the largest number of kernels
+    and copies that it may launch. When the block ends, one `Forbidden` (an AssertionError) names all its lines. `with
+    graphsafe.allow(reason):` exempts a part of the block.
 
     Entering it raises RequestError if there is neither a GPU nor a simulated device, since it would see nothing.
     """

@@ -18,7 +18,7 @@ _MOST_LINES = 3
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One target against its lock, in sentences."""
+    """The comparison of one target with its lock, in sentences."""
 
     worse: tuple[str, ...]
     better: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Reads source and predicts. The package can be called: that is graphsafe.api's `scan`."""
+"""Reads source and predicts. A call of the package runs `graphsafe.api.scan`."""
 
 from graphsafe.callable_package import make_callable
 

@@ -55,8 +55,8 @@ def _with_room(work: Callable[[], Result]) -> Result:
     """Run `work` where a hundred thousand frames fit into one piece of memory, and return its result.
 
     CPython 3.11 and later take memory for frames from the system in pieces of 16 KB, and give each back as soon as it
-    is empty. Recursion crosses the end of a piece again and again, which took a tenth of a scan. A piece is larger only
-    if one frame needs more: its size is then the next power of two, and the called frames use the rest of it.
+    is empty. Recursion crosses the end of such a piece again and again, which took a tenth of a scan. A piece is larger
+    only if one frame needs more: its size is then the next power of two, and the called frames use the rest of it.
     """
     return work()
 

@@ -1,4 +1,4 @@
-"""The answer of the child that only looks: the GPUs of this machine."""
+"""The GPUs of this machine: the answer of the child that lists them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Axes = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Capturing:
-    """The bucket that is being built or captured; None when all are."""
+    """The bucket that is being built or captured; None when all are captured."""
 
     axes: Axes | None = None
 
@@ -56,7 +56,7 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Different:
-    """A bucket whose replay gives something else after another bucket's."""
+    """A bucket whose replay gives other results after another bucket's replay."""
 
     axes: Axes
     after: Axes

@@ -49,7 +49,7 @@ class NeverWaited:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The lines that some steps ran, and the calls in them that no operation shows."""
+    """The lines that some steps ran, and the calls on these lines that are not operations of the device."""
 
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     "File -> the lines of it that ran."

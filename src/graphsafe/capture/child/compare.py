@@ -26,13 +26,15 @@ _WORSE: tuple[Outcome | None, ...] = ("equal", "rounding", None, "different")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`equal`: bit for bit, NaN equal to NaN. `largest`: None where no number says it (shape, dtype, NaN, infinity)."""
+    """`equal`: bit for bit, NaN equal to NaN. `largest`: None if no number expresses the difference (shape, dtype, NaN,
+    infinity)."""
 
     equal: bool
     largest: float | None
 
     def is_beyond(self, floor: float | None) -> bool:
-        """Return whether it is more than chance explains; a result that varies without a bound (None) says nothing."""
+        """Return whether the difference is more than chance explains; False for a result that varies without a bound
+        (None)."""
         return not self.equal and floor is not None and (self.largest is None or self.largest > floor)
 
 

@@ -220,7 +220,7 @@ class _LongRun:
                     self._drifts.setdefault(name, Drift(name, number, apart.largest, bound))
 
     def answer(self, replays: int) -> LongRun:
-        """Return what was measured; drifts with the state that moved in the same look."""
+        """Return the measurements; a drift comes with the state that moved since the look before."""
         refresh = self._session.subject.refresh
         moved = tuple(Moved(path, replay) for path, replay in self._moved.items())
         return LongRun(
@@ -229,7 +229,7 @@ class _LongRun:
             points=tuple(self._points),
             keeping=self._keeping,
             moved=moved,
-            # Only state that moved in the same look: later drifts were not made from state that moved earlier.
+            # A drift that shows later does not come from state that moved at an earlier look.
             drifts=tuple(
                 replace(one, moved=tuple(each.path for each in moved if each.replay == one.replay))
                 for one in self._drifts.values()

@@ -112,8 +112,8 @@ def tell_imports(folder: Path) -> None:
 
 
 def follow(folder: Path) -> None:
-    """Import the libraries that the build child imported while it built. Raises NotShareable, also if that gives other
-    modules or leaves the process otherwise: then the factory's work before these imports matters."""
+    """Import the libraries that the build child imported while it built. Raises NotShareable, also if the imports give
+    other modules here or leave the process in another state: then the factory's work before these imports matters."""
     assert _prepared is not None
     if _prepared.device is None:
         # The modes that watch steps on a GPU keep Dynamo out of themselves. For that torch imports it, which takes

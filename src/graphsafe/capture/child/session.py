@@ -131,8 +131,8 @@ class Session:
 def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> Iterator[Session]:
     """Enter the device and build the target. Raises TargetError.
 
-    Captures that the constructor itself makes are added to `watched`. Without it, a generator that the constructor left
-    capturing is repaired, so that a child can go on and find further faults.
+    Captures that the constructor itself makes are added to `watched`. Without `watched`, a generator that the
+    constructor left capturing is repaired, so that a child can go on and find further faults.
     """
     channel.phase("open the device")
     with ExitStack() as stack:

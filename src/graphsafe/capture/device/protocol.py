@@ -87,7 +87,7 @@ class Recording(Protocol):
         ...
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Work of the step that is known to have run beside the capture and is missing from the graph."""
+        """Return work of the step that is known to have run outside the capture, and so is missing from the graph."""
         ...
 
 
@@ -98,11 +98,11 @@ class Pieces(Protocol):
     def begin(self) -> None: ...
 
     def end(self) -> Recording:
-        """End the piece. Raises the error of ending the capture, after which the process may not capture again."""
+        """End the piece. Raises the error with which the capture ended; after it the process may not capture again."""
         ...
 
     def failure(self, error: BaseException) -> CaptureFailure:
-        """Describe the error of `begin`, `end` or an operation between them, and end the open piece."""
+        """Describe an error of `begin`, of `end`, or of an operation between them, and end the open piece."""
         ...
 
 
@@ -141,7 +141,7 @@ class Device(Protocol):
         ...
 
     def draw(self, device: str) -> str | None:
-        """Draw one number on a device that `random_states` names and put the offset back. Return the error's text if
+        """Draw one number on a device that `random_states` names, and put the offset back. Return the error's text if
         the generator is broken, else None."""
         ...
 
@@ -206,7 +206,8 @@ class Device(Protocol):
         ...
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        """Repeat the attempt and watch every operation; in a process of its own, after `record` failed elsewhere."""
+        """Repeat a failed attempt and watch every operation. It runs in a process of its own, after `record` failed in
+        another."""
         ...
 
     def synchronize(self) -> None: ...
@@ -218,11 +219,12 @@ class Device(Protocol):
         ...
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A plain detached host copy of the values, whatever device the tensor is on (or plays)."""
+        """Return a plain detached host copy of the values, whatever device the tensor is on (or plays)."""
         ...
 
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
-        """Write `values` (same shape and dtype), of the host or from `copied`, into `tensor` in place."""
+        """Copy `values` into `tensor` in place. They have its shape and dtype, and are a host tensor or a result of
+        `copied`."""
         ...
 
     def nudge(self, tensor: torch.Tensor, up: bool) -> None:
@@ -249,8 +251,8 @@ class Device(Protocol):
         ...
 
     def reuse_freed(self) -> None:
-        """Overwrite memory that has no owner any more, even if a graph goes on using it. Like `churn`, for a run whose
-        causes are not asked for later."""
+        """Overwrite memory that has no owner any more, even if a graph goes on using it. It is stronger than `churn`,
+        and for runs after which nobody looks for the cause of a difference."""
         ...
 
     def memory(self) -> DeviceMemory: ...

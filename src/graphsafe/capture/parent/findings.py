@@ -94,7 +94,7 @@ class _Writer:
 
     @property
     def _entry(self) -> tuple[CallSite, ...]:
-        """The function that the factory returned, for findings that no line of it can be blamed for."""
+        """The function that the factory returned, for findings for which none of its lines can be blamed."""
         entry = self._told[Built].entry
         return () if entry is None else (entry,)
 
@@ -123,7 +123,7 @@ class _Writer:
         for change in changed:
             name, frames = change.name, change.frames
             if change.how == "born":
-                # The first entry of what every step adds to is filled in by the first step, and that is not the cause.
+                # A container that grows in every step gets its first entry in step 1; that entry is not the cause.
                 if any(is_within(path, name) for path in lazy) and not any(is_within(name, one) for one in growing):
                     reported.append(name)
                     self._lazy(name, frames)
@@ -290,7 +290,7 @@ class _Writer:
         return codes[0] if len(codes) == 1 else None
 
     def _explained(self, frames: Sequence[CallSite], code: str) -> Key | None:
-        """The step probe's account of this very line: of this code, else of another code that breaks captures."""
+        """Return the step child's finding on this line: of this code, else of another code that breaks captures."""
         if not frames:
             return None
         place = (shown(frames[-1].path), frames[-1].line)

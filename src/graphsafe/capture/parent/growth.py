@@ -68,7 +68,8 @@ def _keeps_growing(values: Sequence[float], noise: float) -> bool:
 
 
 def with_long_run(memory: Memory, replay: Replay, run: LongRun) -> tuple[Memory, Replay]:
-    """Return two probes with a long run: memory that grows, and, as a fault of replay, outputs that drift or fail."""
+    """Return the probes `memory` and `replay` with the results of a long run: memory that grows; and outputs that drift
+    or fail, which are faults of the replay."""
     trend = growth_of(run.points)
     times, step_times = _known([point.ms for point in run.points]), _known([point.step_ms for point in run.points])
     growth = Growth(

@@ -14,7 +14,7 @@ from graphsafe.report.probes.step import Line
 
 
 def reported(answer: Any) -> Any:
-    """Return an answer as the JSON values that a report has of it."""
+    """Return an answer as the JSON values that a report shows."""
     if isinstance(answer, Mapping):
         return {str(key): reported(value) for key, value in answer.items()}
     if isinstance(answer, (list, tuple)):

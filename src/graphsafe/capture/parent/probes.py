@@ -34,7 +34,7 @@ def step_of(told: Told, *failures: Ended) -> Step:
 
 
 def capture_of(told: Told, end: Ended, phase: str) -> Capture:
-    """Return the probe `capture` of a child that ended so in this phase."""
+    """Return the probe `capture` of a child that ended in this way in this phase."""
     capture = told.get(Capture) or Capture(reason="it was not reached")
     if capture.status == "pass" or end.how in ("done", "state"):
         return capture
@@ -45,7 +45,7 @@ def capture_of(told: Told, end: Ended, phase: str) -> Capture:
 
 
 def replay_of(told: Told, end: Ended, phase: str, capture: Capture) -> Replay:
-    """Return the probe `replay` of a child that ended so in this phase, after this capture."""
+    """Return the probe `replay` of a child that ended in this way in this phase, after this capture."""
     replay = told.get(Replay) or Replay(checks=())
     if capture.status != "pass" or end.how in ("done", "state"):
         return replay
@@ -57,14 +57,14 @@ def replay_of(told: Told, end: Ended, phase: str, capture: Capture) -> Replay:
 
 
 def with_reference(replay: Replay, told: Told) -> Replay:
-    """Return replays with what the reference and the inputs say of them."""
+    """Return the probe with the reference's checks, and with how many replays got changed inputs."""
     reference, inputs = told[Reference], told[Varied]
     replay = replace(replay, varied=reference.varied, unvaried=inputs.unvaried, unvaried_host=inputs.unvaried_host)
     return with_checks(replay, reference.checks)
 
 
 def with_events(replay: Replay, told: Told, expected: int) -> Replay:
-    """Return replays with those after events, of which there have to be so many."""
+    """Return the probe with the replays after events; fewer than `expected` leave a check open."""
     fired = told[FiredEvents].events
     if len(fired) < expected:
         replay = with_checks(replay, (Check("the step after an event", None, False, None, None),))
@@ -75,14 +75,14 @@ def with_events(replay: Replay, told: Told, expected: int) -> Replay:
 
 
 def with_checks(replay: Replay, checks: tuple[Check, ...]) -> Replay:
-    """Return replays with more checks. One that differs makes replays fail that passed so far."""
+    """Return the probe with more checks. A check that differs makes a probe fail that passed so far."""
     checks = (*(replay.checks or ()), *checks)
     status = "fail" if replay.status == "pass" and differing(checks) else replay.status
     return replace(replay, status=status, checks=checks)
 
 
 def twin_of(told: Told, end: Ended) -> Twin:
-    """Return the probe `twin` of a child that ended so."""
+    """Return the probe `twin` of a child that ended in this way."""
     twin = told[Twin]
     if twin.status == "crashed" and end.how == "timeout":
         return replace(twin, status="timeout", reason=end.why)
@@ -90,7 +90,7 @@ def twin_of(told: Told, end: Ended) -> Twin:
 
 
 def memory_of(held: StepMemory, capture: Capture) -> Memory:
-    """Return the probe `memory` from a step; a pool is only spoken of where there is a graph."""
+    """Return the probe `memory` from a step; it has a pool only if there is a graph."""
     pool = held.pool if capture.status == "pass" else None
     return Memory("skipped" if held.step is None else "pass", step=held.step, pool=pool)
 

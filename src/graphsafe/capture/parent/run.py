@@ -142,7 +142,7 @@ class Run:
         return job_of(self._request, child, self._folder, self.device, self.axes, **more)
 
     def _ended(self, child: Child) -> Ended:
-        """Note what a child told, as far as it came, and return how it ended."""
+        """Record what a child told before it ended, and return how it ended."""
         told, end = child.told, child.ended
         self._divergence = self._divergence or self._rank.coordinator.divergence(child)
         self.seconds[child.name] = round(self.seconds.get(child.name, 0.0) + child.seconds, 2)
@@ -204,7 +204,7 @@ class Run:
         construct, step = told.get(Construct), Step()
         failure = told.get(TargetFailure)
         if failure is not None:
-            # A rank may see the others' connections close before it is ended itself.
+            # A rank may see the other ranks' connections close before the parent ends it.
             self._wrong(failure.line if self._divergence is None else divergence_text(self._divergence), child)
             calls = tuple(call_lines(failure.calls))
             if failure.stage == "step":
@@ -254,7 +254,7 @@ class Run:
         return child
 
     def _watch_reference(self, child: Child) -> None:
-        """Tell the capture child, which waits for files of the reference, if there will be none."""
+        """If the reference child has failed, tell the capture child, which waits for its files."""
         if child.name == "reference" and child.ended.how != "done":
             (self._folder / GONE).touch()
 
@@ -313,7 +313,7 @@ class Run:
             self._probes = replace(self._probes, timeline=self._timeline(captured))
 
     def _timeline(self, captured: bool) -> Timeline:
-        """The step in time, if it was asked for and runs."""
+        """Return the timeline of the step, if it was asked for and the step runs."""
         if not self._request.timeline:
             return Timeline(reason=_NO_TIMELINE)
         if not self._rank.all(bool(self._probes.step.ran)):
@@ -352,7 +352,7 @@ class Run:
         self._marks = Marks(needless=self._told[Ran].marks) if ready else planning.marks
 
     def _plan_without_own_graphs(self, own: OwnGraphs) -> None:
-        """Plan the step without its own graphs. The verdict does not rest on that step."""
+        """Plan the step without its own graphs. The verdict is about the step with its graphs."""
         folder = self._folder / "plain"
         folder.mkdir()
         twin = Run(self._supervisor, self._request, self.device, self.axes, folder, plain=True)

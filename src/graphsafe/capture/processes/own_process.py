@@ -1,4 +1,4 @@
-"""Detects changes that a target makes to its process and with which graphsafe cannot work."""
+"""Detects changes that a target makes to its process and that keep graphsafe from working in it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _LIMITS = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_
 
 
 def blamed_on_target(error: BaseException) -> str | None:
-    """Say which change of this process, made since this module was imported, explains an error of graphsafe's own.
+    """Return a line that names the change which the target made to this process, if it explains this error of
+    graphsafe's.
 
-    Returns None if the error may have another cause.
+    Changes count from the import of this module on. Returns None if the error may have another cause.
     """
     if not isinstance(error, (OSError, ImportError, MemoryError)):
         return None

@@ -19,7 +19,7 @@ _EXTENT_CALLS = frozenset({"range", "islice"})
 
 
 def value_read(code: str) -> str:
-    """The words for the value of a rule's message."""
+    """Return the words for `value` in a rule's message."""
     return "a host tensor" if code == "GS304" else "a device value"
 
 

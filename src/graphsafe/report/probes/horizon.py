@@ -36,9 +36,9 @@ class Horizon(Probe):
     """Further eager steps: whether their operations stay those that a capture records.
 
     `fail`: a later eager step runs other operations than the captured one, or gives them other numbers, shapes or
-    lasting memory. Or a step does so after the host's clocks moved on, with another value of an input on the host, or
-    with another value in host memory that the step writes (a pinned flag). `skipped`: no further step could be made;
-    `crashed`: the process died in one.
+    lasting memory; or an eager step does so once the host's clocks have moved on, an input on the host has another
+    value, or host memory that the step writes (a pinned flag) holds another value. `skipped`: no further step could be
+    made; `crashed`: the process died in one.
     """
 
     steps: int | None = None
@@ -46,7 +46,7 @@ class Horizon(Probe):
     departure: Departure | None = None
 
     def text(self) -> str:
-        """Return the first departure, else how many steps stayed the same."""
+        """Return the first departure, else the number of steps that stayed the same."""
         left = self.departure
         if left is None:
             return f"held for {count(self.steps, 'step')}" if self.steps else ""

@@ -51,8 +51,8 @@ class Book:
         self._streams: dict[int, str] = {0: "default stream"}
 
     def begun(self, earlier: GraphRecord | None, handled: int) -> GraphRecord | None:
-        """Note that a capture begins. `earlier` is the record of an earlier capture into the same graph; `handled`: see
-        `GraphRecord`."""
+        """Record that a capture begins. `earlier` is the record of an earlier capture into the same graph; `handled`:
+        see `GraphRecord`."""
         if earlier is not None:
             earlier.dropped = True
         self._captures += 1
@@ -126,7 +126,7 @@ class Book:
             record.next_look = ended + _PATIENCE * (ended - begun)
 
     def comparing(self, record: GraphRecord | None) -> None:
-        """Note that a result is compared with itself, on this line."""
+        """Record that a result is compared with itself, on this line."""
         if record is not None and not record.outputs.compared and self.counters.read(record.slot).replays > 1:
             record.outputs.compared = user_frames()[0]
             self._tell(False)
@@ -140,7 +140,7 @@ class Book:
             return None
 
     def registering(self, module: torch.nn.Module, name: str, _: Any) -> None:
-        """Note that a module is about to get another parameter or buffer under a name."""
+        """Record that a module is about to get another parameter or buffer under a name."""
         old = module._parameters.get(name, module._buffers.get(name))
         if old is not None and self._memories:
             with torch._C.DisableTorchFunction():
@@ -149,7 +149,7 @@ class Book:
                 self.leaving(number)
 
     def leaving(self, number: int) -> None:
-        """Note that a tensor is about to leave its storage, on this line."""
+        """Record that a tensor is about to leave its storage, on this line."""
         memory = self._memories.get(number)
         if memory is not None and memory.status == "alive":
             memory.frames, _ = user_frames()

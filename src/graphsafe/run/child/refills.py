@@ -51,7 +51,7 @@ class Refills:
         _join(self._seen[stream], self._events.get(event, {}))
 
     def host_waited(self, stream: Stream | None = None, event: Any = None) -> None:
-        """Note that the host waited for a stream, for an event, or for everything."""
+        """Record that the host waited for a stream, for an event, or for everything."""
         if event is not None:
             _join(self._host, self._events.get(event, {}))
             return
@@ -59,7 +59,7 @@ class Refills:
             _join(self._host, self._clock(each))
 
     def wrote(self, stream: Stream, storages: Iterable[int]) -> None:
-        """Note that an eager operation on the running user's line wrote to storages."""
+        """Record that an eager operation, on the user's line that runs now, wrote to storages."""
         used = self._used.intersection(storages)
         if used:
             self._work[stream] += 1
@@ -68,7 +68,7 @@ class Refills:
                 self._write(storage, work)
 
     def replayed(self, stream: Stream, uses: Mapping[int, Access], frames: Frames) -> None:
-        """Note that a graph that uses these storages is about to be replayed."""
+        """Record that a graph that uses these storages is about to be replayed."""
         self._work[stream] += 1
         work = _Work(stream, self._work[stream], frames)
         for storage, access in uses.items():

@@ -85,7 +85,7 @@ class SimSight:
         return Contents(kinds, tuple(found.values()), None, tuple({id(one): one for one in outputs}.values()), step)
 
     def _written(self, node: Node) -> list[torch.Tensor]:
-        if not isinstance(node.func, torch._ops.OpOverload):  # a collective, which may write all that it is given
+        if not isinstance(node.func, torch._ops.OpOverload):  # a collective, which may write to all its arguments
             return tensors_in([node.args, node.kwargs])
         return written_by(node.func, table_entry(node.func, self._world.table), node.args, node.kwargs)
 
@@ -240,8 +240,8 @@ def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _step(name: str, arguments: Any, frames: Sequence[CallSite], recorded: bool) -> Step | None:
-    """Return an operation as the beginning of a step. Of several tensors at least one is no input, which tells steps
-    apart."""
+    """Return the step that begins with this operation, or None if it uses no tensor of the device. Of several tensors
+    at least one is not an input, so the storages tell steps apart."""
     tensors = [tensor for tensor in tensors_in(arguments) if index_of(tensor) != HOST]
     shapes: Shapes = tuple(map(_shape, tensors))
     keys = [(name, "", number) for one in tensors if (number := _number(one)) is not None]

@@ -105,8 +105,8 @@ class Steps:
 
 
 def _caller(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> CallSite | None:
-    """Return the line that made eagerly the call that the capture made: the last frame that the two stacks do not
-    share."""
+    """Return the line of an eager step that makes the same call as the capture: the last frame that the two stacks do
+    not share."""
     shared = 0
     for one, other in zip(reversed(frames), reversed(captured), strict=False):
         if (one.path, one.function, one.line) != (other.path, other.function, other.line):

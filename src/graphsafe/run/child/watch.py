@@ -65,7 +65,7 @@ class Watch:
         self._entered.close()
 
     def _tell(self, at_once: bool) -> None:
-        """Note that more is known than was written. A thread writes it soon, or this call does with `at_once`, if the
+        """Record that more is known than was written. A thread writes it soon, or this call does with `at_once`, if the
         process may end next."""
         if self._folder is None:
             return

@@ -221,8 +221,8 @@ class _Writer:
         self.add("GS617", frame, words, data, device=graphs[0].facts["device"], number=len(graphs))
 
     def _never_replayed(self, graphs: Iterable[SeenGraph]) -> None:
-        """Add graphs that nobody replayed. One of several that a line captured had no chance to be, unless the others
-        were replayed often."""
+        """Add graphs that nobody replayed. One of several graphs that a line captured is left out unless the others
+        were replayed often: it may only not have had its turn."""
         by_line: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
         for graph in graphs:
             place = graph.facts["frames"]

@@ -49,7 +49,7 @@ def type_of(value: Value | None) -> str | None:
 
 
 def both_states(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the state from which a value is computed that comes from two others."""
+    """Return the state from which a value that comes from two others is computed."""
     if left == right or not right:
         return left
     return tuple(sorted({*left, *right})[:MAX_STATES]) if left else right

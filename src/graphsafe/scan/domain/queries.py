@@ -99,7 +99,7 @@ class Queries:
     def ask(
         self, key: Hashable, work: Callable[[], Answer], provisional: Callable[[], Answer], layer: int = 0
     ) -> Answer:
-        """Return the answer of `work`; while `work` runs, the same question gets `provisional`.
+        """Return the answer that `work` computes; while it runs, the same question gets the answer of `provisional`.
 
         Raises TypeError for a key without a hash.
 

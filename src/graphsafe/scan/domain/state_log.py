@@ -59,7 +59,7 @@ class Write:
 
 @frozen.dataclass(frozen=True, slots=True)
 class Use:
-    """A place where a host number that is state decides what the device does."""
+    """A place where a host number kept between steps decides what the device does."""
 
     key: str
     kind: UseKind
@@ -82,7 +82,7 @@ class Read:
 
 @dataclass(slots=True)
 class StateLog:
-    """The state of all roots together. The order within a step is recorded root by root."""
+    """The state of all roots together. The order of reads, uses and writes is recorded for each root."""
 
     writes: dict[Place, list[Write]] = field(default_factory=dict)
     "Writes by place; several at one place differ in the arguments of the function around them."

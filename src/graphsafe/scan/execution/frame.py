@@ -166,12 +166,12 @@ class Frame:
             self.engine.emit(self, kind, how, node, confidence, level, words)
 
     def use_number(self, value: Value, kind: UseKind, node: ast.AST) -> None:
-        """Note that a host number which is state decides what the device does here."""
+        """Record that a host number kept between steps decides what the device does here."""
         if self.hot:
             self.engine.use_number(self, value, kind, node)
 
     def note_call(self, node: ast.AST, ref: str, line: int = 1) -> None:
-        """Note that hot code calls a function; `line` is given if the node has none."""
+        """Record that hot code calls a function; `line` is given if the node has none."""
         self.engine.note_call(self, node, ref, line)
 
     def call(self, node: ast.AST, function: Function, arguments: Arguments) -> Value:

@@ -110,7 +110,8 @@ def _is_stored(node: ast.AST, name: str | None = None) -> bool:
 
 
 def _names(found: Tables, giving: Mapping[str, _Given]) -> dict[str, str]:
-    """Return the functions that give outputs, by the last part of the names under which they are called."""
+    """Return the last part of each name by which code calls a function that gives outputs, with the function's full
+    name."""
     names = {last: name for name in giving if _is_unique(found, last := name.rpartition(".")[2])}
     names.update(_called_objects(found, giving))
     return names
@@ -174,8 +175,8 @@ def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call
 
 
 def _carries(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Assign | None:
-    """Return the line by which a loop hands a result to its next round, which reads it behind the next call:
-    `y = run(x); change = y - last; last = y`."""
+    """Return the line by which a loop hands a result to its next round, where it is read after the next call: `y =
+    run(x); change = y - last; last = y`."""
     loop = parents.get(made)
     if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
         return None

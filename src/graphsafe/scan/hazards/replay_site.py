@@ -119,7 +119,8 @@ class _Site:
         if text not in self._inputs or not self._before_replay(node) or self._rest_written(text):
             return
         if text in self._parts:
-            # A graph for each size reads its part alone, and callers drop the results of rows that pad it.
+            # With a graph for each size, a replay reads only the part that is filled, and callers drop the results of
+            # padding rows.
             return
         confidence: Confidence = "likely" if self._tells_nobody(target) else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)

@@ -51,7 +51,7 @@ def _never_replayed(function: Function) -> Iterator[ast.expr]:
 
 
 def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call | None:
-    """Return the replay of a test that compares its outputs with new values in none of the capture's inputs."""
+    """Return the replay in a test that compares its outputs but never gives the capture's inputs new values."""
     own = [node for _, node in own_nodes(function)]
     end = max((block.end_lineno or block.lineno for block in table.blocks if block in own), default=None)
     calls = [node for node in own if isinstance(node, ast.Call)]

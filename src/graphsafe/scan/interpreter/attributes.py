@@ -60,7 +60,7 @@ class AttributeTables:
     # assignments in cold code
 
     def record(self, ref: str, name: str, value: Value) -> None:
-        """Note that cold code assigns `self.name` of an instance of class `ref`."""
+        """Record that cold code assigns `self.name` of an instance of class `ref`."""
         _add(self._engine.effects.written, (ref, name), value)
 
     def expect(self, ref: str, name: str, value: Value) -> None:
@@ -93,7 +93,7 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, (ref, name), value)
 
     def passed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Nothing is in doubt if the constructor itself shows the value."""
+        """Note the tensors and objects that a call passes to a constructor, by the attributes that they become."""
         for name, value in values.items():
             # Nothing is in doubt where the constructor itself shows the value.
             if type(self._constructed(Instance(ref)).value(name)) is Unknown:

@@ -132,7 +132,7 @@ class Interpreter:
         self.effects.items.append(self._shared.item(item))
 
     def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
-        """Note that a host number which is state decides what the device does here."""
+        """Record that a host number kept between steps decides what the device does here."""
         for state in state_of(value):
             line: int = node.lineno  # type: ignore[attr-defined]
             self.note(Use(state, kind, frame.path, frame.function, line))
@@ -156,7 +156,7 @@ class Interpreter:
         self._note_shared(self._shared.item(item))
 
     def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = 1) -> None:
-        """Note that hot code calls a function; `line` is given if the node has none."""
+        """Record that hot code calls a function; `line` is given if the node has none."""
         line = getattr(node, "lineno", line)
         self._note_shared(self._shared.call(ref, frame.ref, line, frame.guard is not None, frame.compile_test))
 
@@ -342,7 +342,7 @@ class Interpreter:
         return join_all(frame.returns) if frame.returns else UNKNOWN
 
     def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
-        """Return the value that the annotation of a function promises which is not read."""
+        """Return the value that the annotation of a function promises, for a function that is not read."""
         node = self.project.function_node(ref)
         file = self.project.file(ref.partition("::")[0])
         step = arguments is not None and any(map(depends_on_step, arguments.values()))
@@ -365,7 +365,7 @@ class Interpreter:
             self.note(NewRoot(ref, receiver, why, given=given))
 
     def add_root_site(self, frame: Frame) -> None:
-        """Note that the frame's function holds a capture, and that the code inside the capture is hot."""
+        """Record that the frame's function holds a capture, and that the code inside the capture is hot."""
         self.note(RootSite(frame.ref))
 
     def note_passed(self, name: str, arguments: Arguments) -> None:

@@ -75,7 +75,7 @@ def binary(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, right: Va
     of_masks = isinstance(op, _BITWISE) and (_is_compared(left) or _is_compared(right))
     device = holds_device(left) or holds_device(right)
     if device:
-        # The operands may be a tensor and a number that is state.
+        # The operands may be a tensor and a number kept between steps.
         frame.use_number(left, "operand", node)
         frame.use_number(right, "operand", node)
     state = both_states(state_of(left), state_of(right))

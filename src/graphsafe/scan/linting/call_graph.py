@@ -66,7 +66,7 @@ class CallGraph:
         return found
 
     def _nowhere(self, ref: str, found: dict[str, set[bool]]) -> None:
-        """Note that no capture reaches a function, nor functions that only such functions call."""
+        """Record that no capture reaches a function, nor the functions that only such functions call."""
         waiting = [ref]
         while waiting:
             ref = waiting.pop()

@@ -30,8 +30,8 @@ from graphsafe.scan.models import named_calls
 
 
 def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments: Arguments) -> Value:
-    """Return the result of a call by its model. A made object keeps the dotted `name`, by which its methods are
-    found."""
+    """Return the result of a call by its model. An object that the call makes keeps the dotted `name`, by which its
+    methods are found."""
     if model.waits and not _reads_host(node, arguments) and not _loads_to_host(model, arguments):
         frame.emit("HostRead", "library", node, value=f"`{name}`")
     return returned(name, model, arguments)

@@ -278,7 +278,8 @@ class _Called:
         return replace(made, fresh=False, attr=first.attr, name=first.name, pinned=made.pinned or first.pinned)
 
     def _is_somewhere(self) -> bool:
-        """Return whether a result made from no tensor may be on the host: by its device, or by an unknown default."""
+        """Return whether a result made without tensors (`zeros`) may be on the host: its device, or the default one, is
+        not known."""
         device = self._arguments.keywords.get("device")
         return _may_be_host(device) or (self._where == "any" and self._op.placement == "argument")
 

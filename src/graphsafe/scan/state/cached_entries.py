@@ -1,4 +1,5 @@
-"""Caches that may drop a tensor that a graph was captured with: a table that nothing empties keeps its entries."""
+"""Tells which caches may drop a tensor that a captured graph uses: those that some line empties, or whose room is
+limited."""
 
 from __future__ import annotations
 

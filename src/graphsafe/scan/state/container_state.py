@@ -16,7 +16,7 @@ CHANGES = frozenset(
 
 
 def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str) -> None:
-    """Note that a method changes a list, deque or dict that outlives the step."""
+    """Record that a method changes a list, deque or dict that outlives the step."""
     if not frame.hot or container.held_by is None or name not in CHANGES or not isinstance(node.func, ast.Attribute):
         return
     elem = container.elem

@@ -13,7 +13,8 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def note(frame: Frame, call: ast.Call, since: int) -> None:
-    """Note that the attributes that the called method writes grow, if the call is under a test that they are too small.
+    """Record that the attributes which the called method writes grow, if the call is under a test that they are too
+    small.
 
     `since` is the number of items that had been noted before the call.
     """

@@ -1,4 +1,4 @@
-"""Changes of state without an assignment: calls that change the value of an attribute, and clocks."""
+"""Changes of state that no assignment shows: a call changes an attribute's value in place, or a clock runs on."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
-    """Note `setattr(owner, name, value)`; `name` is None where it is chosen as the code runs."""
+    """Record `setattr(owner, name, value)`; `name` is None where it is chosen as the code runs."""
     holder, _, written = node.args
     for option in options(owner):
         if type(option) is not Instance:
@@ -67,7 +67,7 @@ def write_attribute(
     written: ast.expr | None,
     augmented: bool = False,
 ) -> None:
-    """Note that hot code assigns `holder.name`."""
+    """Record that hot code assigns `holder.name`."""
     key = frame.attributes.key(owner.ref, name)
     before = frame.attributes.initial(owner, name)
     text = f"{holder}.{name}"
@@ -93,7 +93,7 @@ def write_global(
 def write_nonlocal(
     frame: Frame, name: str, value: Value, node: ast.AST, written: ast.expr | None, augmented: bool
 ) -> None:
-    """Note that a closure that outlives the step assigns a name that it calls `nonlocal`."""
+    """Record an assignment to a `nonlocal` name, in a closure that outlives the step."""
     write(frame, f"{frame.cells}.{name}", name, value, None, node, written, augmented=augmented)
 
 
@@ -108,7 +108,7 @@ def write_item(
     augmented: bool,
     borrowed: bool = False,
 ) -> None:
-    """Note `holder[key] = value`: it replaces a known entry like an attribute, or else fills a table."""
+    """Record `holder[key] = value`: under a known key it counts as an attribute, else it adds an entry to a table."""
     if identifies_object(frame, target.slice):
         # An entry keyed by one tensor's address is like an attribute of that tensor.
         return
@@ -140,7 +140,7 @@ def write(
     keyed: bool = False,
     borrowed: bool = False,
 ) -> None:
-    """Note an assignment; `written` is the expression of the new value, if the code shows it."""
+    """Record an assignment; `written` is the expression of the new value, if the code shows it."""
     assigned = bound_expression(frame, written)
     if assigned is not written and puts_back(assigned, text):
         return

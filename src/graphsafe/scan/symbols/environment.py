@@ -24,7 +24,8 @@ class Variables:
         "Class -> the position of the default in its constructor; None for a class that makes none."
 
     def made(self, cls: ClassValue, arguments: Arguments) -> Number | None:
-        """Return the default that an instance gives if the variable is not set. None for other classes."""
+        """Return the value of an instance made with these arguments if its variable is not set; None for a class
+        without a variable."""
         if cls.ref not in self._positions:
             self._positions[cls.ref] = self._default_position(cls.ref)
         position = self._positions[cls.ref]

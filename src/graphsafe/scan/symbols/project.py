@@ -70,7 +70,8 @@ class Project:
         return self.files.index(path)
 
     def source(self, path: str) -> Source:
-        """Return the source whose lines the index counts. Raises KeyError or Unreadable if there is none."""
+        """Return the source whose lines the index counts. Raises KeyError for a file with a known problem, and
+        Unreadable."""
         return self.files.source(path)
 
     def statement(self, path: str, first: int, last: int) -> ast.stmt | None:

@@ -146,7 +146,8 @@ class Files:
         return self._found[key]
 
     def source(self, path: str) -> Source:
-        """Return the source whose lines the index counts. Raises KeyError or Unreadable if there is none."""
+        """Return the source whose lines the index counts. Raises KeyError for a file with a known problem, and
+        Unreadable."""
         if path in self._sources:
             self._sources.move_to_end(path)
             return self._sources[path]

@@ -116,8 +116,8 @@ def _level(value: Any) -> str | None:
 
 
 def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
-    """The line that declares it. If that line is in a library's class, the first of the user's classes that inherits
-    it."""
+    """Return the line that declares the attribute. If it is in a library's class, return the place of the first of the
+    user's classes that inherits it."""
     for base in (owner, *bases_of(kind)):
         module = sys.modules.get(base.__module__)
         file = file_of(module) if variables_of(module) is not None else None
@@ -130,7 +130,7 @@ def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
 
 
 def _line_in(file: str, qualname: str, name: str) -> int | None:
-    """The line of an attribute in the body of a class, or of the class itself."""
+    """Return the line of an attribute in the body of a class, or of the class itself."""
     try:
         tree: ast.AST = ast.parse("\n".join(file_lines(file) or ()))
     except SyntaxError:

@@ -1,7 +1,7 @@
 """Replays with fewer requests than were captured: the values in padding rows must not reach the live requests.
 
 The padding rows are filled in several ways, as engines do or forget to. `stale` fills them with rows of another batch,
-as a refresh leaves them that writes only the live rows; integers get the largest value that the input has had. `zeros`,
+which are there if a refresh writes only the live rows; integers get the largest value that the input has had. `zeros`,
 and `dummy` (a repeated request), are what engines fill padding with. `nan` stands for memory that nobody has written.
 Each filling is replayed twice, because a row that writes into a cache shows in the next step. If results depend on the
 filling, an eager step on the live requests alone tells which filling is right.

@@ -1,7 +1,7 @@
 """Captures all buckets of a target in one pool, the largest first, and replays them in mixed order, as engines do.
 
 A replay has to equal the same bucket's replay before any other bucket was captured after it, or eager steps in the same
-order. Buckets may share state by design, such as a cache, but graphs must not change what comes of it.
+order. Buckets may share state by design, such as a cache, but capturing them together must not change their results.
 """
 
 from __future__ import annotations

@@ -67,9 +67,9 @@ def eager_marks() -> tuple[Mark, ...]:
 def judged(
     causes: Sequence[Cause], running: Sequence[tuple[CallSite, ...]], eager: Sequence[Mark], graphed: Sequence[Mark]
 ) -> tuple[list[Cause], list[Mark]]:
-    """Return the causes that the marks leave to a graph, one a line, and the functions that are marked to run eagerly
-    though nothing in them has to. `running`: the frames of all that a step does; a mark that is not met in it says
-    nothing."""
+    """Return the causes on lines that the marks leave in a graph, one per line, and the functions that are marked to
+    run eagerly although nothing in them has to. `running` holds the frames of everything that a step does; a mark that
+    none of them passes through is ignored."""
     eager = [mark for mark in eager if any(mark.holds(frames) for frames in running)]
 
     def is_left(cause: Cause) -> bool:

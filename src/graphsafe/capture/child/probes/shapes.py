@@ -95,7 +95,7 @@ def _record(session: Session) -> None:
 
 
 def _look_the_other_way(session: Session, seen: Seen) -> None:
-    """Step once more with the opposite answer to every question about values, to see the lines on that path."""
+    """Step once more and answer every question about values the other way, to see the lines on that path."""
     if not session.device.values_asked():
         return
     session.channel.phase("a step with other answers")
@@ -113,8 +113,8 @@ def _only_there(more: list[StepEvent], seen: Seen) -> list[StepEvent]:
 
 
 def _memory(session: Session, held: StepMemory) -> Memory:
-    """Return the memory with the sizes of the real tensors. How much the allocator adds to a pool is unknown, but for
-    its unit."""
+    """Return the probe `memory`, from the sizes that real tensors would have. Of what the allocator adds to a pool,
+    only the rounding to its unit is known."""
     return Memory(
         "skipped" if held.step is None else "pass",
         peak_bytes=session.device.memory().peak,

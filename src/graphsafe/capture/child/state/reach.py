@@ -1,4 +1,4 @@
-"""The result of a walk, by path."""
+"""Everything that a step reaches, by path: the result of the walk in `walk.py`."""
 
 from __future__ import annotations
 

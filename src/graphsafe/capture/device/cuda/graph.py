@@ -63,7 +63,8 @@ class CudaRecording:
         return sum(int(segment["total_size"]) for segment in segments if tuple(segment["segment_pool_id"]) == pool)
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Always empty: a plain capture does not know. `diagnose` looks for such work where a replay went wrong."""
+        """Return nothing: a plain capture does not know of such work. `diagnose` looks for it if a replay went
+        wrong."""
         return ()
 
 

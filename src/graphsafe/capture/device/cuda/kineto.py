@@ -112,7 +112,7 @@ def _kind(name: str) -> OperationKind | None:
 
 
 def _calls(events: Iterable[Event], step: _Span) -> list[_Span]:
-    """Return the calls within the step, in order. A call that another one makes is part of that."""
+    """Return the calls within the step, in order. A call that another call makes counts as part of that one."""
     found: list[_Span] = []
     last: dict[object, float] = {}
     for event in sorted(_timed(events), key=lambda event: (float(event["ts"]), -float(event["dur"]))):

@@ -330,7 +330,7 @@ class SimDevice:
         return Kernels(sum(kind in LAUNCHED for kind in counted), 0)
 
     def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
-        """In order alone: nothing here takes the time that it would take on a GPU."""
+        """Return the order alone: nothing here takes the time that it would take on a GPU."""
         seen = Seen()
         with self.watch(seen.told), self._launches_told(seen.launched):
             step()

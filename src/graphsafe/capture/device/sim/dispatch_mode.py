@@ -61,8 +61,8 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if wrapper is not None and wrapper.__name__ == "FakeTensor":  # shapes only; it plays no device
             return func(*args, **kwargs)
         if wrapper is not None:
-            # The operations that it calls are the ones that reach the device.
-            if wrapper.__name__ == "DTensor":  # C++ takes it apart; the method would only call the operation again
+            # The wrapper's method calls the operations that reach the device.
+            if wrapper.__name__ == "DTensor":  # C++ unwraps it; its own method would only call `func` again
                 with SimDispatchMode(self.world, leaves=wrapper):
                     return func(*args, **kwargs)
             with SimDispatchMode(self.world), function_mode_on(self.world):
@@ -207,7 +207,7 @@ def _doubt_nested(world: World, func: Any, tensors: Sequence[torch.Tensor]) -> N
 
 
 def _pass_on(doubt: str, tensors: Sequence[torch.Tensor]) -> None:
-    """Note that values depend on an unknown effect."""
+    """Record that values depend on an unknown effect."""
     for tag in tags_of(tensors):
         tag.doubt = tag.doubt or doubt
 

@@ -39,7 +39,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _handed_out(real: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Note that memory goes to another library, which may write there at any time."""
+    """Report memory that goes to another library, which may write there at any time."""
 
     def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
@@ -53,8 +53,8 @@ def _handed_out(real: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _resized(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Note that memory is given back and taken again (FSDP's gathered parameters). On a GPU the allocator may have
-    given it to others meanwhile. Here it is kept, since a graph reads and writes it in its old place."""
+    """Report that memory is given back and taken again (FSDP's gathered parameters). On a GPU the allocator may have
+    given it to others meanwhile. Here the memory is kept, since a graph reads and writes it in its old place."""
 
     def watched(storage: torch.UntypedStorage, size: int) -> Any:
         world = worlds.active()

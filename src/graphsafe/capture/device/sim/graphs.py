@@ -248,7 +248,8 @@ class CUDAGraph:
         error = EARLIER_ERROR if session.first_error is not None else None
         loose = session.unjoined()
         if error is None and loose is not None and is_collective(loose.op):
-            # NCCL's own streams may stay unjoined. Other uses of its memory meanwhile are a matter of chance.
+            # NCCL's own streams may stay unjoined. Chance then decides whether another operation uses the memory before
+            # the collective has ended.
             where = f" at {shown(loose.frames[-1].path)}:{loose.frames[-1].line}" if loose.frames else ""
             world.unknown.setdefault(f"a collective that no stream waits for{where}")
         elif error is None and loose is not None:

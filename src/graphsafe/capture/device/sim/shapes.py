@@ -27,7 +27,7 @@ _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 
 
 class Shapes:
-    """How one simulated device runs operations without values."""
+    """Runs the operations of one simulated device without values."""
 
     def __init__(self) -> None:
         self.answer = 1

@@ -1,4 +1,5 @@
-"""The Python objects of storages: as what they count, and how they outlive a collection of garbage.
+"""Handles the Python objects of storages: tells whether they count as holders, and keeps them through garbage
+collection.
 
 In torch 2.6 and 2.9 a collection that finds such an object in a cycle takes it apart while the memory lives, and the
 storage's next object has no attributes. `torch.save` leaves such a cycle. So the objects are held during collections.

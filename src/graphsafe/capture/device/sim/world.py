@@ -138,8 +138,9 @@ class World:
         )
 
     def cannot_vouch(self, what: str, made: Iterable[Tag] = ()) -> None:
-        """Note an effect that is not known. If a step does it, no verdict can be `ready` from then on. Outside of steps
-        it counts as soon as a step reads the memory `made` by it, or replays a graph that holds it."""
+        """Record an effect that is not known. If a step has it, no verdict can be `ready` from then on. An effect
+        outside of steps counts as soon as a step reads the memory `made` by it, or replays a graph that holds that
+        memory."""
         frames, _ = user_frames()
         text = f"{what} at {shown(frames[-1].path)}:{frames[-1].line}" if frames else what
         if self.stepping:
@@ -173,7 +174,7 @@ class World:
             self.sink(self.event(kind, op, nbytes, **data))
 
     def host_wait(self, op: str, kind: WaitKind, refusal: Refusal | None = NOT_PERMITTED) -> None:
-        """Note that the host waits for the device, or asks for its progress."""
+        """Report that the host waits for the device, or asks for its progress."""
         with self.via(op):
             self.emit(kind, op)
             if self.session is not None and refusal is not None:

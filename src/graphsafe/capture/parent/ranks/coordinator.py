@@ -118,7 +118,7 @@ class Coordinator:
         if found is None:
             return None
         missing = {rank for rank, call in found.items() if call is None}
-        # Read again: a rank that has just reached the point where the others wait was still before it above.
+        # Read again: since the first look, a rank may have reached the point where the others wait.
         behind = [_meetings(child) for child in children]
         for rank in missing:
             if not waiting[rank] or any(behind[other] >= met[rank] for other in found.keys() - missing):

@@ -41,7 +41,8 @@ def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None
 
 
 def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None]:
-    """The calls here that are `extra`: no other rank reaches such a line. All of them if none is."""
+    """Return the calls with `extra` set if no other rank reaches such a line; if that holds for none of them, it is set
+    for all."""
     elsewhere = {
         rank: {call_text(call) for other, calls in enumerate(by_rank) if other != rank for call in calls}
         for rank in here
@@ -51,8 +52,8 @@ def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) 
 
 
 def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping[int, Call | None]) -> Call | None:
-    """The rank's first such call from a line that a rank which issues fewer never reaches. It was paired with a later
-    call of that rank."""
+    """Return the call without a partner in a rank that issues fewer: the first call of this operation from a line that
+    no such rank reaches. Pairing by number has matched it with a later call of that rank."""
     others = [calls for other, calls in enumerate(by_rank) if here[other] is None]
     own = here[rank]
     if own is None or not others:

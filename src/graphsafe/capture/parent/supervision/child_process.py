@@ -119,11 +119,11 @@ class Child:
         return f"{where}, after {call_text(issued[-1])}" if issued else where
 
     def _complaint(self) -> str | None:
-        """The line that a child prints if it cannot write its result, for example on a full disk."""
+        """Return the line that a child prints if it cannot write its result, for example on a full disk."""
         return self._printed(FAULT)
 
     def _printed(self, beginning: str) -> str | None:
-        """Return the last line that the child printed if it begins so, without that beginning."""
+        """Return the last line that the child printed, if it begins in this way, else None."""
         return next((line for line in self.last_lines(1) if line.startswith(beginning)), None)
 
     def drain(self, descriptor: int) -> None:
@@ -144,7 +144,7 @@ class Child:
             self._reader.join(timeout=1.0)
 
     def has_ended(self, status: int | None, killed_as: Ending | None) -> None:
-        """Note that the process is gone. `killed_as` is the ending to record if graphsafe killed it."""
+        """Record that the process is gone. `killed_as` is the ending to record if graphsafe killed it."""
         self.status = status
         self.seconds = time.monotonic() - self.started
         self.drained()

@@ -277,7 +277,8 @@ _WORDS = re.compile(r"(?<!\w)__\w*?[^\W_]\w*")
 
 
 def _with_mangled_names(text: str, owner: str) -> str:
-    """Private names as the class around the code makes them: emitted code stands outside of it."""
+    """Writes private names in the form that the class around the code gives them, since emitted code stands outside of
+    it."""
 
     def mangled(word: re.Match[str]) -> str:
         return word[0] if word[0].endswith("__") else f"_{owner.lstrip('_')}{word[0]}"

@@ -1,4 +1,5 @@
-"""The gain of mending each line to blame, alone and one after the other. Computed from a step's operations, not run."""
+"""The gain of mending each line to blame, alone and one after the other. The gain is computed from a step's operations;
+nothing is run."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _moves(one: Flow, two: Flow) -> bool:
 
 
 def _moved(one: Argument, two: Argument) -> bool:
-    """Return whether either is memory from before the step and both are not the same place in the same memory."""
+    """Return whether at least one is memory from before the step, and the two are different places."""
     if one.memory is None or two.memory is None:
         return False
     if one.memory.born is not None and two.memory.born is not None:
@@ -136,8 +136,8 @@ def _changes(one: Argument, two: Argument) -> bool:
 
 
 def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """A list that captured Python made and a break adds to would go on growing with each replay; an iterator that it
-    reads has nothing left in the second."""
+    """A list or an iterator that captured Python made is one object for all replays: a break that adds to the list
+    makes it grow with each replay, and one that reads the iterator finds nothing left in the second."""
     for visit in base.visits:
         for name in visit.changed:
             yield Need("defined", "GS702", f"`{name}` is changed", visit.frames, visit.number, name)

@@ -166,7 +166,7 @@ def _untested(told: Told) -> str | None:
         return "while it is captured, the step computes something else than an eager step does"
     if not reference.varied:
         return "no changed input changed the reference, so the plan was not put to the test"
-    # Breaks alone read values of the device, and each checks that a number it gives is the captured one.
+    # Only breaks read values of the device, and each checks that the numbers it gives are the captured ones.
     if unvaried:
         return f"{', '.join(unvaried[:3])} could not be varied: give a refresh that does"
     return None

@@ -101,8 +101,8 @@ def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
 
 
 def put_in_place(source: Function, written: Function) -> None:
-    """Every function object that runs the code of `source` runs that of `written` from now on: the same, elsewhere.
-    Raises Uncuttable."""
+    """Make every function object that runs the code of `source` run that of `written`, the same function in another
+    file. Raises Uncuttable."""
     functions = living(source)
     codes = [_rewritten(written, {}, function.__code__) for function in functions]
     for function, code in zip(functions, codes, strict=True):

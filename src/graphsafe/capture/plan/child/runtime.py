@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class GuardBroken(Exception):
-    """A break gave something else than in the captured pass, and the graphs after it were captured for that."""
+    """A break gave another value than in the captured pass, for whose value the graphs after it were captured."""
 
     def __init__(self, number: int, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -169,7 +169,8 @@ class Call:
         return found
 
     def settle(self) -> None:
-        """Keep state that changed its size as the break left it: code that reads it has to run eagerly too."""
+        """Leave state whose size the break changed as it is, since code that reads it has to run eagerly too; copy the
+        rest into the captured tensors."""
         if not self.held:
             return
         now = self._slots.tensors()
@@ -262,7 +263,7 @@ class PlannedRecording:
             item.replay()
 
     def settle(self) -> None:
-        """Copy the current state to where the segments read it, after state was put back from outside."""
+        """Copy the current state to where the segments read it, after a caller has put back state."""
         for item in self.items:
             if isinstance(item, Call):
                 item.settle()

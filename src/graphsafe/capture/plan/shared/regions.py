@@ -81,7 +81,7 @@ class Function:
 
     @functools.cached_property
     def nonlocals(self) -> frozenset[str]:
-        """Variables of an enclosing function that it assigns: state that a break finds again by itself."""
+        """The enclosing function's variables that this function assigns. A break need not be handed them."""
         found = [node.names for node in ast.walk(self.node) if isinstance(node, ast.Nonlocal)]
         return frozenset(name for names in found for name in names)
 
