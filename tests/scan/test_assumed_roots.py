@@ -346,7 +346,59 @@ def test_public_functions_of_a_package_that_captures_nothing_itself(tmp_path: Pa
     assert not found(tmp_path)
 
 
-@pytest.mark.parametrize("where", ["tests/data/losses.py", "data/test_losses.py", "data/eval/losses.py"])
+def test_a_package_without_init_captures_as_a_whole(tmp_path: Path) -> None:
+    above = tmp_path / "engine"
+    above.mkdir()
+    packaged(above, LOSSES)
+    graphs = above / "graphs"
+    graphs.mkdir()
+    (graphs / "__init__.py").write_text(CAPTURES)
+    assert found(tmp_path)
+    (graphs / "use.py").write_text("from engine.losses.hard import hard\n")
+    (above / "losses" / "use.py").write_text("from engine.graphs import capture\n")
+    assert not found(tmp_path)
+
+
+GENERATION = """\
+import torch
+
+
+class Sampler:
+    def __init__(self, net):
+        self.net = net
+
+    def generate(self, noise: torch.Tensor, steps):
+        scale = noise.abs().max().item()
+        for t in range(steps):
+            noise = noise - self.net(noise)
+            print(noise.sum().item())
+        return noise.cpu() * scale
+
+    def update(self, batch: torch.Tensor):
+        for part in batch:
+            loss = self.net(part).sum()
+            loss.backward()
+        return loss.item()
+"""
+
+
+def test_of_a_public_function_around_a_generation_the_loop_alone_is_hot(tmp_path: Path) -> None:
+    """An update that trains in a loop may itself run in one."""
+    packaged(tmp_path, GENERATION)
+    assert [(code, line) for code, line, _ in found(tmp_path)] == [("GS101", 12), ("GS101", 19)]
+
+
+def test_what_a_checkpoint_asks_for_is_not_hot(tmp_path: Path) -> None:
+    source = "import torch\n\n\nclass Buffer:\n    def {}(self, x: torch.Tensor):\n        return x.cpu()\n"
+    package = packaged(tmp_path, source.format("state_dict"))
+    assert not found(tmp_path)
+    (package / "hard.py").write_text(source.format("state"))
+    assert [code for code, *_ in found(tmp_path)] == ["GS103"]
+
+
+@pytest.mark.parametrize(
+    "where", ["tests/data/losses.py", "data/test_losses.py", "data/eval/losses.py", "data/convert_losses.py"]
+)
 def test_public_functions_of_tests_and_the_like_are_not_hot(tmp_path: Path, where: str) -> None:
     path = tmp_path / where
     path.parent.mkdir(parents=True)

@@ -220,7 +220,10 @@ class Driver:
                 continue
             assumed: set[str] = set()
             with_public = path in self._candidates.public
+            generating = self._loops.generating(file)
             for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, with_public):
+                if why in (PUBLIC, PERHAPS) and ref in generating:
+                    continue
                 if ref not in reached and ref not in self._whys and self._engine.budget.holds(ref):
                     assumed.add(ref)
                     kind = _ASSUMED_KINDS.get(why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ ONE_A_PROCESS = re.compile(rb"set_device(?:_index)?\([^()]{0,40}rank")
 OUTSIDE_STEPS = frozenset(
     "tests test testing conftest benchmarks examples scripts tools docs setup eval evals conversion convert".split()
 )
-"Modules and packages whose functions no step calls."
+"Modules and packages whose functions no step calls; a module's name may go on, as in `convert_weights`."
 PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
 "The definition of a public function."
 FEW = 10
@@ -142,9 +143,32 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
 
 def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
     """Return the files by their outermost package; files in no package are together under an empty name."""
-    found: dict[str, list[str]] = {}
+    regular: dict[str, list[str]] = {}
     for path in files.names:
-        found.setdefault(_outermost(path, files), []).append(path)
+        regular.setdefault(_outermost(path, files), []).append(path)
+    top = Path(os.path.commonpath(files.names)) if files.names else Path()
+    found: dict[str, list[str]] = {}
+    for package, paths in regular.items():
+        found.setdefault(_around(package, paths, top, files) if package else "", []).extend(paths)
+    return found
+
+
+def _around(package: str, paths: Sequence[str], top: Path, files: Files) -> str:
+    """Return the outermost folder up to `top` by whose name the files of a package import, or the package.
+
+    That folder is a package without `__init__.py`.
+    """
+    found = package
+    for folder in Path(package).parents:
+        if not folder.is_relative_to(top):
+            break
+        name = folder.name
+        words = f"from {name}.".encode(), f"import {name}.".encode()
+        # A regular package of that name is the one that they mean.
+        if str(folder / name / "__init__.py") not in files.names and any(
+            word in (files.data(path) or b"") for path in paths for word in words
+        ):
+            found = str(folder)
     return found
 
 
@@ -171,7 +195,8 @@ def _is_outside(path: str, package: str) -> bool:
         return False
     around = Path(package).parent
     inside = Path(path).relative_to(around).with_suffix("").parts
-    return inside[-1].startswith("test_") or not OUTSIDE_STEPS.isdisjoint((around.name, *inside))
+    begins = inside[-1].partition("_")[0]
+    return not OUTSIDE_STEPS.isdisjoint((around.name, *inside, begins))
 
 
 def _using_torch(files: Files, package: str, paths: Sequence[str]) -> Iterator[str]:

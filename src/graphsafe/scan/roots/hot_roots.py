@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 COLD_NAMES = frozenset(
     (
         "__init__ __post_init__ __new__ __del__ __getstate__ __setstate__ extra_repr load_weights "
-        "weight_loader load_state_dict _load_from_state_dict reset_parameters init_weights _init_weights post_init "
-        "from_pretrained save_pretrained process_weights_after_loading tie_weights register_hooks"
+        "weight_loader state_dict load_state_dict _load_from_state_dict reset_parameters init_weights _init_weights "
+        "post_init from_pretrained save_pretrained process_weights_after_loading tie_weights register_hooks"
     ).split()
 )
-"Functions that run once, before the first step."
+"Functions that run before the first step, or for a checkpoint."
 OTHER_HARDWARE = re.compile(
     r"(?<![^_.])(npu|xpu|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
     r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.scan.hazards.graph_syntax import own_nodes
 from graphsafe.scan.hazards.replay_site import MEASURES
@@ -53,6 +53,19 @@ class LoopRoots:
         """Return the loops of a function, or None if it is no such root."""
         file = self._takers.engine.project.files.index(ref.partition("::")[0])
         return self.of(file).get(ref) if file is not None else None
+
+    def generating(self, file: FileIndex) -> Set[str]:
+        """Return the functions that run a model in loops, as a generation does, and neither train nor replay.
+
+        Their other lines run once. A function that trains in loops may itself run in one, as an agent's update does.
+        """
+        refs = [ref for ref, loops in self.of(file).items() if loops]
+        takers = self._takers.of(file) if refs else None
+        return {
+            ref
+            for ref in refs
+            if takers and all(how == "runs" for _, how, _ in takers.steps_in(ref.partition("::")[2]))
+        }
 
     def scripts(self, file: FileIndex) -> Iterator[str]:
         """Yield the functions of a file that call such roots, or make objects with such methods."""
