@@ -1,0 +1,4 @@
+"""A toy continuous-batching service."""
+from .service import Service
+
+__all__ = ["Service"]

@@ -1,0 +1,1 @@
+"""Decode graphs for several batch sizes."""
