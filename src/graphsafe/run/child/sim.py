@@ -219,8 +219,8 @@ def _number(tensor: torch.Tensor) -> int | None:
 
 
 def _same_result(args: Sequence[Any]) -> object | None:
-    """Return the capture that made the memory of two arguments that are the same; None if they differ. With gradients,
-    `x - x.detach()` means something."""
+    """Return the capture that made the memory of two arguments that are the same; None if they differ. Also None if
+    either requires a gradient: `x - x.detach()` is written on purpose."""
     first, second = (*args, None, None)[:2]
     if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
         return None

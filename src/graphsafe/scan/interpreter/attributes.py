@@ -95,7 +95,7 @@ class AttributeTables:
     def passed(self, ref: str, values: Mapping[str, Value]) -> None:
         """Note the tensors and objects that a call passes to a constructor, by the attributes that they become."""
         for name, value in values.items():
-            # Nothing is in doubt where the constructor itself shows the value.
+            # If the constructor itself shows the value, what its callers pass adds nothing.
             if type(self._constructed(Instance(ref)).value(name)) is Unknown:
                 for option in options(value):
                     if type(option) is Tensor:

@@ -88,7 +88,7 @@ def _suggested(
     """Return the tensor that the receiver of a method must be, or is likely to be; None if nothing says so."""
     step, is_op = receiver.step, frame.ops.method(name) is not None
     if receiver.compared and is_op:
-        # The truth value of a comparison of two numbers has no such method.
+        # Two numbers were not compared here: a bool has no such method.
         return Tensor(where="any", dtype="bool", step=step)
     if on_host:
         return Tensor(where="host", step=step, certain=False)

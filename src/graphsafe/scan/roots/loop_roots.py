@@ -113,7 +113,8 @@ class LoopRoots:
 
 
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function passes on what it makes: one that passes its own arguments alone tells nothing new."""
+    """Return whether a function passes values that it makes itself to a call: calls with nothing but its own arguments
+    tell nothing about their kind."""
     inner = [node for _, node in own_nodes(script)]
     made = {node.id for node in inner if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     for call in [node for node in inner if isinstance(node, ast.Call)]:
