@@ -160,7 +160,7 @@ def diff(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bytes:
 def _git(
     arguments: Sequence[str], folder: str, environment: Mapping[str, str], given: bytes = b"", differs: int = 0
 ) -> bytes:
-    """Return the output of one call of git; `differs` is an exit code that is no failure. Raises GitError."""
+    """Return the output of one call of git; `differs` is an exit code that is not a failure. Raises GitError."""
     about = f"--diff: git {arguments[0]}"
     inherited = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_PLACE}
     try:

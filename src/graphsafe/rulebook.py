@@ -92,7 +92,7 @@ class Rule:
     fix_short: str
     message: str
     around_graphs: AroundGraphs | None
-    "Set for a rule about captures that is no fault in the host code around graphs, where it is a warning at most."
+    "Set for a rule about captures: in the host code around graphs its findings are not faults, and warnings at most."
     error_text: tuple[str, ...]
     checklist: tuple[int, ...]
     "Items of NVIDIA's checklist for PyTorch and CUDA graphs."

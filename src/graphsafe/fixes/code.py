@@ -112,7 +112,7 @@ class Code:
 
 
 def dotted(node: ast.expr) -> str:
-    """Return a dotted name such as `torch.linalg.inv`; empty if the node is no name."""
+    """Return a dotted name such as `torch.linalg.inv`; empty if the node is not a name."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

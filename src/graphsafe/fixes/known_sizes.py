@@ -160,7 +160,7 @@ def _viewed(code: Code, node: ast.expr) -> _Size | None:
 
 
 def _is_negative(code: Code, node: ast.expr) -> bool:
-    """Return whether it is no size, or the code shows that it can be -1."""
+    """Return whether it is not a size, or the code shows that it can be -1."""
     if isinstance(node, ast.Constant):
         return type(node.value) is not int or node.value < 0
     if isinstance(node, ast.UnaryOp):

@@ -33,7 +33,7 @@ _COMPILERS = {
     "/torch/_inductor/runtime/triton_heuristics.py": None,
 }
 """Code that compiles, tunes and records graphs on first use, by file and function (None for all functions). It waits,
-but is no part of the step."""
+but is not part of the step."""
 
 _LOW = 0xFFFFFFFF
 "Bits of a thread's identity that CUPTI keeps."

@@ -162,7 +162,7 @@ def _is_in(location: Location, path: str) -> bool:
 
 
 def _path_of(uri: str) -> str | None:
-    """Return the path of a document; None if it is no file, or its name cannot be a file's."""
+    """Return the path of a document; None if it is not a file, or its name cannot be a file's."""
     try:
         path: str | None = to_fs_path(uri) if uri.startswith("file:") else None
         if path is not None:

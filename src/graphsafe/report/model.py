@@ -200,8 +200,8 @@ class Report:
     def load(path: str | os.PathLike[str]) -> Report:
         """Read a report that `scan` or `capture` has written as JSON.
 
-        Raises RequestError, with one line, if it is no report of this version, and for a file of `capture --all` with
-        several reports: `load_all` reads these.
+        Raises RequestError, with one line, if it is not a report of this version, and for a file of `capture --all`
+        with several reports: `load_all` reads these.
         """
         found = Report.load_all(path)
         if len(found) != 1:

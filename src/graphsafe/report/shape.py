@@ -41,13 +41,13 @@ class ReportError(RequestError):
 
 
 def check_report(saved: Any, where: str) -> None:
-    """Raise ReportError at the first place where `saved`, parsed JSON that stands at `where`, is no report."""
+    """Raise ReportError at the first place where `saved`, parsed JSON that stands at `where`, is not a report."""
     _check_values(saved, 0)
     _check(saved, report_schema()["$defs"]["report"], where)
 
 
 def check_ledger(saved: Any, where: str) -> None:
-    """Raise ReportError at the first place where `saved`, parsed JSON that stands at `where`, is no ledger."""
+    """Raise ReportError at the first place where `saved`, parsed JSON that stands at `where`, is not a ledger."""
     _check_values(saved, 0)
     _check(saved, report_schema()["$defs"]["ledger"], where)
 
@@ -91,7 +91,7 @@ def _check(value: Any, part: Part, where: str) -> None:
 def _check_type(value: Any, kinds: str | list[str], where: str) -> None:
     names = [kinds] if isinstance(kinds, str) else kinds
     for name in names:
-        # In Python True is an int; in JSON it is no number.
+        # In Python True is an int; in JSON it is not a number.
         if isinstance(value, _TYPES[name][0]) and (name == "boolean" or not isinstance(value, bool)):
             return
     raise ReportError(f"{where or 'the report'}: expected {_TYPES[names[0]][1]}, found {_shown(value)}")

@@ -98,7 +98,8 @@ def _computes_names(tree: ast.Module) -> bool:
 
 
 def _imported(body: list[ast.stmt]) -> Iterator[str]:
-    """Give the names bound to modules by `import`, which are no factories. A name imported from a module may be one."""
+    """Give the names bound to modules by `import`, which are not factories. A name imported from a module may be
+    one."""
     for node in body:
         if isinstance(node, ast.Import):
             yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)

@@ -54,7 +54,7 @@ class Twin(Probe):
     causes: tuple[str, ...] | None = later()
     "The paths of the state that makes the differences."
     elsewhere: str | None = later()
-    "The place of the cause if it is no state."
+    "The place of the cause if it is not state."
     first_error: Error | None = later()
     "The error of a second capture."
     changes: tuple[Cause, ...] = unreported(())

@@ -197,7 +197,8 @@ class _Twins:
     def _compute_different(self, ours: Sequence[Values], theirs: Sequence[Values], noise: Spread) -> bool:
         """Return whether the results of two graphs lie further apart than repeated replays of each graph do.
 
-        Sums of atomics differ in their last bits from replay to replay of one graph: that is no difference of graphs.
+        Sums of atomics differ in their last bits from replay to replay of one graph: that is not a difference between
+        graphs.
         """
         for replays in (ours, theirs):
             for one, again in itertools.combinations(replays, 2):

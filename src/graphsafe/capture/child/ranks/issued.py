@@ -37,7 +37,8 @@ class Issued:
     beside: list[Call] = field(default_factory=list)
     "Collectives issued during the capture on a stream that was not captured."
     alone: bool = False
-    "Whether this rank captures while the others do not: its collectives are no difference between the ranks."
+    """Whether this rank captures while the others do not: its collectives do not count as a difference between the
+    ranks."""
     _pending: dict[int, tuple[weakref.ref[Any], Call]] = field(default_factory=dict)
     _lost: list[Call] = field(default_factory=list)
 

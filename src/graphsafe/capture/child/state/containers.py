@@ -52,7 +52,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class ScriptAttributes:
-    """Attributes of a TorchScript module that are no tensors."""
+    """Attributes of a TorchScript module that are not tensors."""
 
     of: Any
     names: tuple[str, ...]

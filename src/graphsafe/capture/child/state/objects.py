@@ -31,7 +31,7 @@ def namespace_of(kind: type) -> dict[str, Any]:
 
 
 def variables_of(module: Any) -> dict[str, Any] | None:
-    """A module's own dict; None for an entry of `sys.modules` that is no module."""
+    """A module's own dict; None for an entry of `sys.modules` that is not a module."""
     if not issubclass(type(module), types.ModuleType):
         return None
     found: dict[str, Any] = _MODULE_VARIABLES(module)

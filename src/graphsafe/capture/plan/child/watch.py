@@ -198,7 +198,7 @@ class _Watch:
         return function_with(region).reads(region, name)
 
     def _handing(self) -> None:
-        """Stop logging while the break hands values over: those copies are no work of the step."""
+        """Stop logging while the break hands values over: those copies are not work of the step."""
         self._is_handing = True
 
     def _flow(self, value: Any) -> Flow:
