@@ -52,7 +52,7 @@ class FunctionPattern:
         """Return whether the pattern names a function. `path` is relative to the project root with forward slashes,
         `function` is the qualified name."""
         where = self.where + "*" if self.where.endswith("/") else self.where
-        # From the root a folder without __init__.py is a package too.
+        # A path is also taken for a dotted name from the root, as if every folder on it were a package.
         from_root = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         return fnmatchcase(function, self.function) and any(
             fnmatchcase(name, where) for name in (path, module, from_root)

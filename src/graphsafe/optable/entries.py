@@ -132,10 +132,10 @@ class Hit:
 class Result:
     """The result of an op.
 
-    Tensors of `placement`: `mask` of bool, `int`, `float`, `same` (values like the first argument's), `tensor` (dtype
-    not known); `reduction` is 0-d, its values are `of`; `self` is the first argument itself (in-place methods). `tuple`
-    unpacks into `elements`; a single element stands for any number. `host` and `shape` are Python values, `object` is
-    one that may hold device tensors.
+    These kinds are a tensor at the op's `placement`: `mask` (of bool), `int`, `float`, `same` (the first argument's
+    dtype), `tensor` (dtype not known), and `reduction` (0-d, with values of kind `of`). `self` is the first argument
+    itself (in-place methods). `tuple` unpacks into `elements`; a single element stands for any number of them. `host`
+    and `shape` are Python values, `object` is a value that may hold device tensors.
     """
 
     kind: ResultKind
