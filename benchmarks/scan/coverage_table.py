@@ -140,7 +140,7 @@ def page() -> str:
 def table(rows: Sequence[Entry]) -> str:
     seen = sum(bool(row.codes) for row in rows)
     silent = sum(not row.codes and row.reason is None for row in rows)
-    summary = f"Of {len(rows)}, scan sees {seen}" + (f"; {silent} are no hazard." if silent else ".")
+    summary = f"Of {len(rows)}, scan sees {seen}" + (f"; {silent} are not hazards." if silent else ".")
     return "\n".join([summary, "", "| item | what | scan | remarks |", "|---|---|---|---|", *(row.row for row in rows)])
 
 

@@ -8,9 +8,8 @@ from sys import intern
 
 from graphsafe.scan.domain.arguments import TOP_LEVEL, Call, arguments_of
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.joins import join
-from graphsafe.scan.domain.naming import MASK_NAME, placed, where_of
+from graphsafe.scan.domain.naming import placed
 from graphsafe.scan.domain.summary import Effects, Summary
 from graphsafe.scan.domain.values import (
     UNKNOWN,
@@ -20,7 +19,6 @@ from graphsafe.scan.domain.values import (
     Number,
     Passed,
     Tensor,
-    Union,
     Unknown,
     Value,
     as_tensor,
@@ -31,8 +29,10 @@ from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
+from graphsafe.scan.interpreter.named_attribute import Marked
+from graphsafe.scan.symbols.blocks import bound_value
 from graphsafe.scan.symbols.declared_fields import declared_in
-from graphsafe.scan.symbols.index import bound_value, items_of
+from graphsafe.scan.symbols.index import items_of
 from graphsafe.scan.symbols.project import is_module_base
 
 CONSTRUCTORS = ("__init__", "__post_init__", "setup", "_init", "__new__")
@@ -40,8 +40,6 @@ FACTORY_DECORATORS = frozenset(("staticmethod", "classmethod"))
 MAX_WRITERS = 6
 Key = tuple[str, str]
 "The class and the attribute."
-Marked = dict[str, tuple[Value, Value]]
-"Maps an attribute to a container, and to the same container marked as state of that name."
 
 
 class AttributeTables:
@@ -372,37 +370,3 @@ def _filled(value: Value, expected: Value) -> Value:
     """Join a value with what the annotation promises, unless the value says where the tensor is: annotations do not."""
     made = as_tensor(value)[0]
     return value if made is not None and made.where != "any" else join(value, expected)
-
-
-MODULE_ATTRIBUTES: dict[str, Value] = {
-    "training": Number(type="bool", overridable_by="attribute"),
-}
-
-
-def named_attribute(value: Value, text: str, key: str, known: Marked) -> Value:
-    """Return an attribute's value as an expression sees it: with its name and its identity, and as state of the host.
-
-    `known` memoises the containers that have been marked as state, since marking is the costly part.
-    """
-    if isinstance(value, Tensor):
-        name = text.rpartition(".")[2]
-        where = where_of(name, value.where)
-        dtype = value.dtype
-        if dtype is None and MASK_NAME.search(name) and name != "attention_mask":
-            dtype = "bool"
-        return replace(value, name=text, attr=key, fresh=False, where=where, dtype=dtype)
-    if isinstance(value, Number):
-        return held_in(value, key)
-    if isinstance(value, (SequenceValue, Dict)):
-        before, marked = known.get(key, (None, None))
-        if before is not value or marked is None:
-            marked = held_in(value, key)
-            known[key] = value, marked
-        return marked
-    if isinstance(value, Union):
-        options = [named_attribute(option, text, key, known) for option in value.options]
-        result = options[0]
-        for option in options[1:]:
-            result = join(result, option)
-        return result
-    return value

@@ -40,7 +40,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import class_values
-from graphsafe.scan.interpreter.attributes import MODULE_ATTRIBUTES, named_attribute
+from graphsafe.scan.interpreter.named_attribute import MODULE_ATTRIBUTES, named_attribute
 from graphsafe.scan.models import library, named_tuples
 from graphsafe.scan.symbols.declared_fields import declared_in
 

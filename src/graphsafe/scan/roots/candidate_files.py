@@ -15,7 +15,7 @@ from graphsafe.scan.roots.assumed_roots import may_be_assumed
 from graphsafe.scan.roots.factories import may_make_step
 from graphsafe.scan.roots.importers import reading_plan
 from graphsafe.scan.roots.loop_roots import may_hold_loop
-from graphsafe.scan.roots.step_takers import StepNames, step_names, takes_surely
+from graphsafe.scan.roots.step_names import StepNames, step_names, takes_surely
 from graphsafe.scan.symbols.index import CAPTURE_WORDS, HANDING_OVER
 from graphsafe.scan.symbols.project_files import Files
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Set
 from graphsafe.scan.hazards.graph_syntax import own_nodes
 from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.roots.hot_roots import HotnessRules
-from graphsafe.scan.roots.step_takers import SEED, StepNames, StepTakers, is_short, takes_surely
+from graphsafe.scan.roots.step_names import SEED, StepNames, takes_surely
+from graphsafe.scan.roots.step_takers import StepTakers, is_short
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
 
 Loops = tuple[int, ...]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, options
@@ -14,6 +13,7 @@ from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import is_replay, own_nodes
 from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.interpreter.calls.constructors import kept_parameters
+from graphsafe.scan.roots.step_names import MODEL, SEED, StepNames
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Binding
@@ -25,70 +25,11 @@ Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 Parents = Mapping[ast.AST, ast.AST]
 
 _ORDER: tuple[Strength, ...] = ("replays", "trains", "runs")
-_MODEL = "model|net|network|unet|transformer|policy|actor|decoder|denoiser|denoise_fn|generator"
-_MODEL_CALL = re.compile(rf"(?:self\.)?(?:{_MODEL})(?:\.forward)?")
+_MODEL_CALL = re.compile(rf"(?:self\.)?(?:{MODEL})(?:\.forward)?")
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
-SEED = re.compile(rb"\.replay\(|\.backward\(|\.step\(|(?<![\w.])(?:self\.)?(?:%s)(?:\.forward)?\(" % _MODEL.encode())
-"Matches the text of a function that takes a step by itself."
-_SURE = b".replay(", b".backward("
-_DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.replay\(|\.backward\(", re.M)
-_CALLED_BY_OTHERS = frozenset((b"forward", b"main", b"__init__", b"backward", b"build"))
-"Names that prove nothing: many functions of each project have them, or their callers are no loops."
 _LOOPS = ast.For, ast.AsyncFor, ast.While
 _CALLS_BETWEEN = 2
 "Most files between a loop and the function that takes its step."
-
-
-@dataclass(frozen=True, slots=True)
-class StepNames:
-    """The names of functions that surely take a step, as other files may call them."""
-
-    functions: frozenset[bytes] = frozenset()
-    classes: frozenset[bytes] = frozenset()
-    "Names of classes whose instances are called."
-
-    def may_be_called_in(self, data: bytes) -> bool:
-        return any(b"." + name + b"(" in data for name in self.functions) or self.may_be_made_in(data)
-
-    def may_be_made_in(self, data: bytes) -> bool:
-        return any(name in data for name in self.classes)
-
-
-def takes_surely(data: bytes) -> bool:
-    """Return whether a text holds a replay or a backward pass."""
-    return any(word in data for word in _SURE)
-
-
-def step_names(texts: Iterable[bytes]) -> StepNames:
-    """Return the functions that replay or train by themselves or call such a function of their file, by text alone."""
-    functions: set[bytes] = set()
-    classes: set[bytes] = set()
-    for data in texts:
-        found = _taking(data)
-        classes.update(owner for owner, name in found if name == b"__call__" and owner)
-        functions.update(name for _, name in found if name != b"__call__")
-    named = {name for name in functions - _CALLED_BY_OTHERS if not MEASURES.search(name.decode())}
-    return StepNames(frozenset(named), frozenset(classes))
-
-
-def _taking(data: bytes) -> set[tuple[bytes, bytes]]:
-    """Return class and name of the functions of a text that take a step; the class is the last one above."""
-    found: set[tuple[bytes, bytes]] = set()
-    pattern = _DEFINED
-    while True:
-        before = len(found)
-        owner = name = b""
-        for match in pattern.finditer(data):
-            if match[1] == b"class":
-                owner, name = match[2], b""
-            elif match[1] == b"def":
-                name = match[2]
-            elif name:
-                found.add((owner, name))
-        if len(found) == before:
-            return found
-        names = b"|".join(sorted({name for _, name in found if name != b"__call__"}) or [b"replay"])
-        pattern = re.compile(rb"%s|[.\s(](?:%s)\(" % (_DEFINED.pattern, names), re.M)
 
 
 class StepTakers:

@@ -12,7 +12,8 @@ from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.state import first_step
 from graphsafe.scan.state.provenance import CONSTRUCTORS, bound_to, identified_by
-from graphsafe.scan.symbols.index import dotted, statements_within
+from graphsafe.scan.symbols.blocks import statements_within
+from graphsafe.scan.symbols.index import dotted
 
 
 def first_step_only(frame: Frame) -> bool:

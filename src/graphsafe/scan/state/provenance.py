@@ -10,7 +10,8 @@ from graphsafe.scan.domain.values import as_tensor
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.state import first_step
-from graphsafe.scan.symbols.index import dotted, statements_within
+from graphsafe.scan.symbols.blocks import statements_within
+from graphsafe.scan.symbols.index import dotted
 
 CAPACITY = "capacity of "
 CONSTRUCTORS = ("__init__", "__post_init__", "__new__", "setup")

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from graphsafe.scan.sources.source import Source
 from graphsafe.scan.symbols import single_dispatch
+from graphsafe.scan.symbols.blocks import blocks_of, bound_names, first_line, flat
 from graphsafe.scan.symbols.imports import import_targets
 
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
@@ -27,6 +28,9 @@ CAPTURE_ENDS = ("cuda.graph", "cuda.graphs.graph", "xpu.graph", "npu.graph")
 "How the names of context managers end that capture."
 GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
 "How the names of classes of graphs end."
+
+PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
+"Methods that put something into a container."
 
 
 class Module(Protocol):
@@ -144,10 +148,10 @@ class _Builder:
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self._import(node)
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For)):
-            for name in _bound_names(node):
+            for name in bound_names(node):
                 self.index.assigns.setdefault(name, []).append((node.lineno, node.end_lineno or node.lineno))
         if isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
-            for block in _blocks(node):
+            for block in blocks_of(node):
                 self.module_body(block)
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             self.index.captures = self.index.captures or self._captures(node)
@@ -169,7 +173,7 @@ class _Builder:
         bases = tuple(intern(text) for base in node.bases if (text := dotted(base)))
         facts = ClassFacts(name, node.lineno, bases, tuple(filter(None, map(decorator_name, node.decorator_list))))
         self.index.classes[name] = facts
-        for statement in _flat(node.body):
+        for statement in flat(node.body):
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 function = self._function(statement, f"{name}.", name)
                 method = intern(function.name.removeprefix(f"{name}."))
@@ -181,7 +185,7 @@ class _Builder:
             elif isinstance(statement, ast.ClassDef):
                 self._class(statement, f"{name}.")
             else:
-                for bound in _bound_names(statement):
+                for bound in bound_names(statement):
                     facts.fields[bound] = (statement.lineno, statement.end_lineno or statement.lineno)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, prefix: str, owner: str | None) -> FunctionFacts:
@@ -213,7 +217,7 @@ class _Builder:
             base.by_type = tuple(named.items())
         if not node.name.startswith("test"):
             # A class that a test defines for itself is no engine's.
-            for statement in _flat(node.body):
+            for statement in flat(node.body):
                 if isinstance(statement, ast.ClassDef):
                     self._class(statement, f"{facts.name}.")
         return facts
@@ -247,97 +251,6 @@ def decorator_name(node: ast.expr) -> str | None:
                 return f"{name}({keyword.value.value!s})"
         return name
     return dotted(node)
-
-
-def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    fields = node._fields
-    if "body" in fields:
-        yield node.body  # type: ignore[attr-defined]
-    if "orelse" in fields:
-        yield node.orelse  # type: ignore[attr-defined]
-    if "finalbody" in fields:
-        yield node.finalbody  # type: ignore[attr-defined]
-    for name in ("handlers", "cases"):
-        if name in fields:
-            for part in getattr(node, name):
-                yield part.body
-
-
-def statements_by_line(body: Iterable[ast.stmt]) -> dict[tuple[int, int], ast.stmt]:
-    """Return the statements of a module and its classes by first and last line, if these lines hold nothing else."""
-    found: dict[tuple[int, int], ast.stmt] = {}
-    bodies = [body]
-    for block in bodies:
-        before: tuple[int, int] | None = None
-        for node in block:
-            lines = first_line(node), node.end_lineno or node.lineno
-            if before is not None and before[1] == lines[0]:
-                found.pop(before, None)
-            else:
-                found.setdefault(lines, node)
-            before = lines
-            if isinstance(node, (ast.ClassDef, ast.If, ast.Try, ast.With, ast.For, ast.While)):
-                bodies.extend(_blocks(node))
-    return found
-
-
-def first_line(node: ast.stmt) -> int:
-    """Return the first line of a statement, decorators included."""
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
-
-
-def statements_within(node: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield all statements inside another one. That visits an order of magnitude fewer nodes than a walk."""
-    blocks = [*_blocks(node)]
-    for block in blocks:
-        for statement in block:
-            yield statement
-            blocks.extend(_blocks(statement))
-
-
-def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a class or function body, conditional ones included."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, (ast.If, ast.Try, ast.With)):
-            for block in _blocks(statement):
-                yield from _flat(block)
-
-
-def _bound_names(node: ast.stmt) -> Iterator[str]:
-    if isinstance(node, ast.Assign):
-        targets: list[ast.expr] = list(node.targets)
-    elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor)):
-        targets = [node.target]
-    else:
-        return
-    while targets:
-        target = targets.pop()
-        if isinstance(target, ast.Name):
-            yield target.id
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            targets.extend(target.elts)
-        elif isinstance(target, ast.Starred):
-            targets.append(target.value)
-
-
-def bound_value(node: ast.stmt, name: str) -> ast.expr | None:
-    """Return the expression that a statement binds to a name: `1.0` to `m` in `g, m = 9.8, 1.0`. None if it is not
-    visible."""
-    value: ast.expr | None = getattr(node, "value", None)
-    for target in node.targets if isinstance(node, ast.Assign) else ():
-        if isinstance(target, ast.Name) and target.id == name:
-            return value
-        names = [getattr(part, "id", None) for part in getattr(target, "elts", ())]
-        if name in names:
-            parts = getattr(value, "elts", ())
-            return parts[names.index(name)] if len(parts) == len(names) else None
-    return value if isinstance(node, ast.AnnAssign) else None
-
-
-PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
-"Methods that put something into a container."
 
 
 def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
@@ -374,7 +287,7 @@ def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Ite
             elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == owner:
                 yield target.attr
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            for block in _blocks(node):
+            for block in blocks_of(node):
                 stack.extend(block)
 
 

@@ -18,7 +18,8 @@ from typing import TypeVar
 
 from graphsafe.config import is_project_root
 from graphsafe.scan.sources.source import Source, Unreadable, parse_source, read, read_bytes
-from graphsafe.scan.symbols.index import FileIndex, build_index, statements_by_line
+from graphsafe.scan.symbols.blocks import statements_by_line
+from graphsafe.scan.symbols.index import FileIndex, build_index
 
 Table = TypeVar("Table")
 

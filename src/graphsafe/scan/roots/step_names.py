@@ -1,0 +1,69 @@
+"""The names of functions that take a step, as the text of their files tells them before anything is parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from graphsafe.scan.hazards.replay_site import MEASURES
+
+MODEL = "model|net|network|unet|transformer|policy|actor|decoder|denoiser|denoise_fn|generator"
+SEED = re.compile(rb"\.replay\(|\.backward\(|\.step\(|(?<![\w.])(?:self\.)?(?:%s)(?:\.forward)?\(" % MODEL.encode())
+"Matches the text of a function that takes a step by itself."
+_SURE = b".replay(", b".backward("
+_DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.replay\(|\.backward\(", re.M)
+_CALLED_BY_OTHERS = frozenset((b"forward", b"main", b"__init__", b"backward", b"build"))
+"Names that prove nothing: many functions of each project have them, or their callers are no loops."
+
+
+@dataclass(frozen=True, slots=True)
+class StepNames:
+    """The names of functions that surely take a step, as other files may call them."""
+
+    functions: frozenset[bytes] = frozenset()
+    classes: frozenset[bytes] = frozenset()
+    "Names of classes whose instances are called."
+
+    def may_be_called_in(self, data: bytes) -> bool:
+        return any(b"." + name + b"(" in data for name in self.functions) or self.may_be_made_in(data)
+
+    def may_be_made_in(self, data: bytes) -> bool:
+        return any(name in data for name in self.classes)
+
+
+def takes_surely(data: bytes) -> bool:
+    """Return whether a text holds a replay or a backward pass."""
+    return any(word in data for word in _SURE)
+
+
+def step_names(texts: Iterable[bytes]) -> StepNames:
+    """Return the functions that replay or train by themselves or call such a function of their file, by text alone."""
+    functions: set[bytes] = set()
+    classes: set[bytes] = set()
+    for data in texts:
+        found = _taking(data)
+        classes.update(owner for owner, name in found if name == b"__call__" and owner)
+        functions.update(name for _, name in found if name != b"__call__")
+    named = {name for name in functions - _CALLED_BY_OTHERS if not MEASURES.search(name.decode())}
+    return StepNames(frozenset(named), frozenset(classes))
+
+
+def _taking(data: bytes) -> set[tuple[bytes, bytes]]:
+    """Return class and name of the functions of a text that take a step; the class is the last one above."""
+    found: set[tuple[bytes, bytes]] = set()
+    pattern = _DEFINED
+    while True:
+        before = len(found)
+        owner = name = b""
+        for match in pattern.finditer(data):
+            if match[1] == b"class":
+                owner, name = match[2], b""
+            elif match[1] == b"def":
+                name = match[2]
+            elif name:
+                found.add((owner, name))
+        if len(found) == before:
+            return found
+        names = b"|".join(sorted({name for _, name in found if name != b"__call__"}) or [b"replay"])
+        pattern = re.compile(rb"%s|[.\s(](?:%s)\(" % (_DEFINED.pattern, names), re.M)

@@ -1,0 +1,95 @@
+"""The statements of modules, classes and functions, and the names that they bind."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+
+def blocks_of(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Yield the blocks of a compound statement."""
+    fields = node._fields
+    if "body" in fields:
+        yield node.body  # type: ignore[attr-defined]
+    if "orelse" in fields:
+        yield node.orelse  # type: ignore[attr-defined]
+    if "finalbody" in fields:
+        yield node.finalbody  # type: ignore[attr-defined]
+    for name in ("handlers", "cases"):
+        if name in fields:
+            for part in getattr(node, name):
+                yield part.body
+
+
+def statements_by_line(body: Iterable[ast.stmt]) -> dict[tuple[int, int], ast.stmt]:
+    """Return the statements of a module and its classes by first and last line, if these lines hold nothing else."""
+    found: dict[tuple[int, int], ast.stmt] = {}
+    bodies = [body]
+    for block in bodies:
+        before: tuple[int, int] | None = None
+        for node in block:
+            lines = first_line(node), node.end_lineno or node.lineno
+            if before is not None and before[1] == lines[0]:
+                found.pop(before, None)
+            else:
+                found.setdefault(lines, node)
+            before = lines
+            if isinstance(node, (ast.ClassDef, ast.If, ast.Try, ast.With, ast.For, ast.While)):
+                bodies.extend(blocks_of(node))
+    return found
+
+
+def first_line(node: ast.stmt) -> int:
+    """Return the first line of a statement, decorators included."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def statements_within(node: ast.stmt) -> Iterator[ast.stmt]:
+    """Yield all statements inside another one. That visits an order of magnitude fewer nodes than a walk."""
+    blocks = [*blocks_of(node)]
+    for block in blocks:
+        for statement in block:
+            yield statement
+            blocks.extend(blocks_of(statement))
+
+
+def flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a class or function body, conditional ones included."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, (ast.If, ast.Try, ast.With)):
+            for block in blocks_of(statement):
+                yield from flat(block)
+
+
+def bound_names(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement binds."""
+    if isinstance(node, ast.Assign):
+        targets: list[ast.expr] = list(node.targets)
+    elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor)):
+        targets = [node.target]
+    else:
+        return
+    while targets:
+        target = targets.pop()
+        if isinstance(target, ast.Name):
+            yield target.id
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            targets.extend(target.elts)
+        elif isinstance(target, ast.Starred):
+            targets.append(target.value)
+
+
+def bound_value(node: ast.stmt, name: str) -> ast.expr | None:
+    """Return the expression that a statement binds to a name: `1.0` to `m` in `g, m = 9.8, 1.0`. None if it is not
+    visible."""
+    value: ast.expr | None = getattr(node, "value", None)
+    for target in node.targets if isinstance(node, ast.Assign) else ():
+        if isinstance(target, ast.Name) and target.id == name:
+            return value
+        names = [getattr(part, "id", None) for part in getattr(target, "elts", ())]
+        if name in names:
+            parts = getattr(value, "elts", ())
+            return parts[names.index(name)] if len(parts) == len(names) else None
+    return value if isinstance(node, ast.AnnAssign) else None
