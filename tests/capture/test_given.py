@@ -39,7 +39,8 @@ if __name__ == "__main__":
     exec(compile(cell, name, "exec"), globals())
     report = graphsafe.capture(step, (torch.ones(2, 4),), device="sim")
     from graphsafe.report.forms import render
-    print(json.dumps([report.target, report.verdict, render(report, "terminal"), report._repr_html_()]))
+    assert str(report) == render(report, "terminal")
+    print(json.dumps([report.target, report.verdict, str(report), report._repr_html_()]))
 """
 
 

@@ -124,6 +124,23 @@ def test_the_test_process_plays_the_device(pytester: pytest.Pytester) -> None:
     assert torch.cuda.is_available() == bool(torch.cuda.device_count())
 
 
+def test_a_capture_that_fails_in_a_test_ends_at_the_users_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import torch
+
+        def test_capture():
+            x = torch.ones(4, device="cuda")
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                x.sum().item()
+        """
+    )
+    result = pytester.runpytest_subprocess("--graphsafe-device=sim")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([">*x.sum().item()", "E*operation not permitted when stream is capturing"])
+    assert "dispatch_mode.py" not in result.stdout.str() and "sim/graphs.py" not in result.stdout.str()
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_an_option_only_tests_that_ask_for_a_device_get_one(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(

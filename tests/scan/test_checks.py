@@ -517,3 +517,13 @@ def test_the_current_device_is_the_modules_where_the_project_chooses_it(
     )
     report = scan_paths([tmp_path], Config(root=tmp_path))
     assert [f.code for f in report.findings if f.level != "note"] == expected
+
+
+def test_a_read_names_the_argument_that_is_read_and_not_the_receiver(scan):
+    source = """
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, limit: torch.Tensor):
+                return x.new_full((2, 2), limit.sum()), x.new_full((2, 2), 3.0)
+    """
+    (finding,) = scan("GS101", source)
+    assert finding.message == "`x.new_full((2, 2), limit.sum())` makes the host read a device tensor"

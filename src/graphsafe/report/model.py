@@ -216,6 +216,12 @@ class Report:
         found = read_reports(Path(path))
         return (found,) if isinstance(found, Report) else found
 
+    def __str__(self) -> str:
+        """Return the terminal form."""
+        from graphsafe.report.forms import render
+
+        return render(self, "terminal")
+
     def _repr_html_(self) -> str:
         """Return the HTML form, as a notebook shows it under a cell."""
         from graphsafe.report.forms import render

@@ -26,7 +26,7 @@ mark { background: var(--mark); color: inherit; border-radius: 2px; }
 table { border-collapse: collapse; margin: .5rem 0; }
 td { border-top: 1px solid var(--line); padding: .25rem 1rem .25rem 0; vertical-align: top; overflow-wrap: break-word;
   min-width: 3rem; max-width: 40rem; }
-td:last-child { padding-right: 0; min-width: 9rem; }
+td:last-child { padding-right: 0; min-width: 9rem; overflow-wrap: anywhere; }
 .badge { white-space: nowrap; }
 .filters { display: flex; flex-wrap: wrap; gap: .25rem 1rem; margin: .5rem 0; }
 .filters label { color: var(--faint); font-size: .9rem; max-width: 100%; }

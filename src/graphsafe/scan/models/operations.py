@@ -178,8 +178,7 @@ class _Called:
 
     def emit_effects(self) -> None:
         frame, node, op = self._frame, self._node, self._op
-        subject = next((tensor for tensor in self.tensors if tensor.where != "host"), None)
-        words = {"value": describe(subject) if subject is not None else "a device tensor", "op": self._name}
+        words = {"op": self._name}
         if op.copies_values and self._arguments.positional and _is_known_number(self._arguments.positional[0]):
             words["data"] = "a number"
         for hit in op.effects_of(self.call):
@@ -190,7 +189,20 @@ class _Called:
                 continue
             if effect.rule is not None and effect.kind in EVENT_OF_EFFECT and self._happens(effect):
                 confidence = self._confidence(hit)
-                frame.emit(EVENT_OF_EFFECT[effect.kind], effect.how, node, confidence, None, **words)
+                subject = self._subject(effect)
+                value = describe(subject) if subject is not None else "a device tensor"
+                frame.emit(EVENT_OF_EFFECT[effect.kind], effect.how, node, confidence, None, value=value, **words)
+
+    def _subject(self, effect: Effect) -> Tensor | None:
+        """Return the tensor that an effect is about: of the arguments on whose kind it depends, else of all, the first
+        that may be on the device."""
+        call, keywords = self.call, self._arguments.keywords
+        params = effect.when.kinds if effect.when is not None else ()
+        asked = {id(one) for param in params for one in self._op.arguments(call, param)}
+        passed = [*zip(call.positional, self._values, strict=False)]
+        passed += [(call.keywords[name], value) for name, value in keywords.items() if name in call.keywords]
+        decisive = [tensor for one, value in passed if id(one) in asked for tensor in tensors_in(value)]
+        return next((tensor for tensor in decisive or self.tensors if tensor.where != "host"), None)
 
     def _happens(self, effect: Effect) -> bool:
         """Return whether an effect happens where this call runs: most happen on the device alone."""

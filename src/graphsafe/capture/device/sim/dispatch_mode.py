@@ -32,6 +32,9 @@ from graphsafe.capture.device.valueless import is_valueless
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import Op
 
+__tracebackhide__ = True  # of pytest: a failure ends at the user's line
+
+
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
 
 

@@ -26,6 +26,9 @@ from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, pu
 from graphsafe.capture.device.sim.world import Scope, World
 from graphsafe.capture.device.valueless import is_valueless
 
+__tracebackhide__ = True  # of pytest: a failure ends at the user's line
+
+
 CPU = torch.device("cpu")
 Handler = Callable[["SimFunctionMode", Any, Sequence[Any], dict[str, Any]], Any]
 

@@ -31,6 +31,9 @@ from graphsafe.capture.shared.places import shown
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.construct import Attempt
 
+__tracebackhide__ = True  # of pytest: a failure ends at the user's line
+
+
 NodeKind = Literal["kernel", "memcpy", "none"]
 
 
