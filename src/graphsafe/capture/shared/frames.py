@@ -6,6 +6,7 @@ engine) counts as the user's code, because its lines are the ones to change.
 
 from __future__ import annotations
 
+import dis
 import functools
 import itertools
 import os
@@ -22,6 +23,10 @@ _STANDARD = tuple(
     os.path.realpath(path) + os.sep for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")} if path
 )
 _SITES = ("site-packages", "dist-packages")
+_ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
+"Beginnings of the names of instructions that ask for a truth value."
+_KEEPS = ("COPY", "SWAP", "NOP", "CACHE", "EXTENDED_ARG", "STORE_")
+"Those of instructions that may stand between: they make no value."
 _MACHINERY = ("torch", "torchgen", "triton", "functorch", "breakable_cuda_graphs.py", "typing_extensions.py")
 
 
@@ -78,11 +83,21 @@ def function_name(code: CodeType) -> str | None:
 def _position(code: CodeType, instruction: int) -> Span | None:
     if sys.version_info < (3, 11) or instruction < 0:
         return None
+    instruction = _tested(code, instruction)
     for line, end_line, column, end_column in itertools.islice(code.co_positions(), instruction // 2, None):
         if line is None or end_line is None or column is None or end_column is None:
             return None
         return line, column, end_line, end_column
     return None
+
+
+def _tested(code: CodeType, offset: int) -> int:
+    """For a jump that asks a value for its truth, the instruction that made the value: a jump's own position is that of
+    the whole `if`, whichever of its operands is asked. For every other instruction, the instruction itself."""
+    before = [one for one in dis.get_instructions(code) if one.offset <= offset]
+    if not before or not before[-1].opname.startswith(_ASKS):
+        return offset
+    return next((one.offset for one in reversed(before) if not one.opname.startswith((*_ASKS, *_KEEPS))), offset)
 
 
 def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], Span | None]:
