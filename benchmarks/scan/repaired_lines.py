@@ -1,0 +1,146 @@
+"""How many of the lines that repositories took out because they broke or stalled CUDA graphs scan finds.
+
+The labels were read from commits, see the head of data/repaired_lines.yaml. The parent of each commit is scanned from
+its root with no configuration, as a user would. A label is found where a finding above note lies on its statement with
+its code, or with another that is accepted. After the repair, a found line counts as still reported where the same
+codes are told of what replaced it; lines that live on behind a condition, or that a caller avoids, are left out there.
+
+    python benchmarks/scan/repaired_lines.py CHECKOUTS REPORTS [--lines]     # the tables of docs/accuracy.md
+
+CHECKOUTS holds OWNER-NAME-SHA/before and OWNER-NAME-SHA/after for each commit. REPORTS keeps a scan's report of each;
+one that takes over four minutes is done again through the labelled files alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+LABELS = Path(__file__).resolve().parents[1] / "data" / "repaired_lines.yaml"
+SCAN = (sys.executable, "-m", "graphsafe", "scan", "--no-cache", "-q")
+LONGEST = 240
+"Seconds of a scan from the root."
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Where one finding stands, its code, and whether it is above note."""
+
+    path: str
+    first: int
+    last: int
+    code: str
+    loud: bool
+
+    def touches(self, path: str, first: int, last: int) -> bool:
+        return path == self.path and self.first <= last and first <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    commit: Mapping[str, Any]
+    line: Mapping[str, Any]
+
+    @property
+    def codes(self) -> set[str]:
+        return {self.line["code"], *self.line.get("also_accept", ())}
+
+    def group(self, kind: str) -> str:
+        own = {"tier": self.commit["tier"], "repository": self.commit["repo"], "family": self.line["code"][:3]}
+        return str(own.get(kind) or self.line[kind])
+
+    def at(self, told: Iterable[Told]) -> list[Told]:
+        """Return the findings on the statement; those on allocations only for a label of one."""
+        here = [t for t in told if t.touches(self.line["path"], *self.line["statement"])]
+        return [t for t in here if t.code in self.codes or not t.code.startswith(("GS4", "GS9"))]
+
+    def replaced(self) -> list[tuple[str, int]]:
+        """Return the lines that stand in the place of a statement which is gone."""
+        if self.line["repair"] in ("guarded", "bypassed"):
+            return []
+        same = {(self.line["path"], line) for line in self.line.get("same_text_in_repaired", ())}
+        return [(a["path"], line) for a in self.line["after"] for line in a["lines"] if (a["path"], line) not in same]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    label: Label
+    found: bool
+    any_code: bool
+    with_notes: bool
+    still: bool | None
+    "None where it was not found, or nothing stands in its place."
+
+
+def told_of(folder: Path, files: Iterable[str], report: Path) -> list[Told]:
+    """Return what a scan of `folder` says; its report is made unless it is there already."""
+    if not report.exists():
+        scan = ("timeout", str(LONGEST), *SCAN, "-o", f"json={report.resolve()}")
+        if subprocess.run([*scan, "."], cwd=folder, capture_output=True).returncode == 124:
+            print(f"Through the labelled files alone: {report.stem}")
+            subprocess.run([*SCAN, "-o", f"json={report.resolve()}", *files], cwd=folder, capture_output=True)
+    findings = json.loads(report.read_text(encoding="utf-8"))["findings"]
+    places = [(f["location"], f["code"], f["level"] != "note") for f in findings if f["suppressed"] is None]
+    return [Told(at["path"], at["line"], at["end_line"], code, loud) for at, code, loud in places]
+
+
+def scored(commit: Mapping[str, Any], checkouts: Path, reports: Path) -> list[Score]:
+    named = checkouts.glob(commit["repo"].replace("/", "-") + "-*")
+    folder = next(path for path in named if commit["sha"].startswith(path.name.rpartition("-")[2]))
+    labels = [Label(commit, line) for line in commit["lines"]]
+    files = sorted({label.line["path"] for label in labels})
+    told = told_of(folder / "before", files, reports / f"{folder.name}-before.json")
+    rows = [(label, label.at(told)) for label in labels]
+    found = [any(t.loud and t.code in label.codes for t in here) for label, here in rows]
+    replaced = [label.replaced() if is_found else [] for label, is_found in zip(labels, found, strict=True)]
+    left = sorted({path for lines in replaced for path, _ in lines})
+    after = told_of(folder / "after", left, reports / f"{folder.name}-after.json") if left else []
+    scores: list[Score] = []
+    for (label, here), is_found, lines in zip(rows, found, replaced, strict=True):
+        told = [t for t in after if t.loud and t.code in label.codes]
+        still = any(t.touches(path, n, n) for t in told for path, n in lines) if lines else None
+        loud, right = any(t.loud for t in here), any(t.code in label.codes for t in here)
+        scores.append(Score(label, is_found, loud, right, still))
+    return scores
+
+
+def row(title: str, scores: list[Score]) -> str:
+    found, still = sum(s.found for s in scores), [s.still for s in scores if s.still is not None]
+    return (
+        f"| {title} | {found} of {len(scores)} ({found / len(scores):.2f}) | {sum(s.any_code for s in scores)} "
+        f"| {sum(s.with_notes for s in scores)} | {sum(still)} of {len(still)} |"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkouts", type=Path)
+    parser.add_argument("reports", type=Path)
+    parser.add_argument("--lines", action="store_true", help="also name each label, found or missed")
+    options = parser.parse_args()
+    options.reports.mkdir(parents=True, exist_ok=True)
+    commits = yaml.safe_load(LABELS.read_text(encoding="utf-8"))
+    scores = [score for commit in commits for score in scored(commit, options.checkouts, options.reports)]
+    print("| | found with the code | with any code | with the code, notes too | of found ones, told after the repair |")
+    print("|---|---|---|---|---|\n" + row("all", scores))
+    for kind in ("tier", "family", "region", "hot", "repository"):
+        for value in sorted({score.label.group(kind) for score in scores}):
+            print(row(f"{kind} {value}", [score for score in scores if score.label.group(kind) == value]))
+    for score in scores if options.lines else ():
+        line = score.label.line
+        state = "found " if score.found else "other " if score.any_code else "note  " if score.with_notes else "missed"
+        after = " (told after)" if score.still else ""
+        print(f"{state}{after} {score.label.commit['repo']} {line['path']}:{line['line']}: {line['code']}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
