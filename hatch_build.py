@@ -17,7 +17,7 @@ class RulesHook(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         sys.path.insert(0, str(Path(self.root) / "src"))
-        from graphsafe.rulebook import COMPILED, compile_rules
+        from graphsafe.rulebook.book import COMPILED, compile_rules
 
         rules = Path(self.root) / "rules"
         self._folder = tempfile.TemporaryDirectory()

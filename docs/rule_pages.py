@@ -8,9 +8,9 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from graphsafe.explain import FAMILIES, error_page, rule_page
 from graphsafe.report.schema import schema_text
-from graphsafe.rulebook import Rulebook, load_rulebook
+from graphsafe.rulebook.book import Rulebook, load_rulebook
+from graphsafe.rulebook.explain import FAMILIES, error_page, rule_page
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

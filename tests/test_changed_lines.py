@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphsafe import cli
-from graphsafe.changed_lines import changed_lines
+from graphsafe.git.changed_lines import changed_lines
 
 HOT = """\
 import torch

@@ -19,7 +19,7 @@ from graphsafe import cli
 from graphsafe.report.forms import FORMS, render
 from graphsafe.report.json_form import read_reports
 from graphsafe.report.model import Environment, Limit, Report, Tool
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 from graphsafe.scan.models import tensors
 
 HOT = """\
@@ -608,7 +608,7 @@ def test_a_fault_of_graphsafe_exits_with_3_and_says_what_to_report(
     def broken(*_: object, **__: object) -> None:
         raise IndexError("out of range")
 
-    monkeypatch.setattr("graphsafe.rulebook.load_rulebook", broken)
+    monkeypatch.setattr("graphsafe.rulebook.book.load_rulebook", broken)
     code, out, err = here(capsys, "explain", "GS101 with 'quotes'")
     assert (code, out) == (3, "")
     assert err.startswith("graphsafe: internal error: IndexError: out of range\n")
@@ -619,7 +619,7 @@ def test_ctrl_c_is_one_line(project: Path, capsys: pytest.CaptureFixture[str], m
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("graphsafe.rulebook.load_rulebook", interrupted)
+    monkeypatch.setattr("graphsafe.rulebook.book.load_rulebook", interrupted)
     code, out, err = here(capsys, "rules")
     assert (code, out, err.strip()) == (130, "", "graphsafe: interrupted")
 

@@ -17,7 +17,7 @@ from graphsafe.fixes.apply import apart, edited
 from graphsafe.fixes.registry import FIXES
 from graphsafe.report.json_form import read_reports
 from graphsafe.report.model import Edit, Finding, Location, Report
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 from graphsafe.scan.sources.source import Unreadable
 
 BOTH = [pytest.param(pair, id=pair.name) for pair in pairs()]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from graphsafe import cli
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 from graphsafe.scan.sources.suppress import comment_in
 
 BODY = "import torch\nfrom torch import nn\n\n\nclass Step(nn.Module):\n    def forward(self, x: torch.Tensor):\n"

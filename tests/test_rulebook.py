@@ -13,8 +13,8 @@ import pytest
 from op_snippets import measured, measured_files
 
 from graphsafe.report.model import LEVELS
-from graphsafe.rulebook import RulebookError, load_pack, load_rulebook
-from graphsafe.rulefile import CODE, expected_lines
+from graphsafe.rulebook.book import RulebookError, load_pack, load_rulebook
+from graphsafe.rulebook.rulefile import CODE, expected_lines
 
 RULES = Path(__file__).parents[1] / "rules"
 
@@ -89,7 +89,7 @@ def test_the_evidence_of_every_rule_was_measured() -> None:
 
 
 def test_every_case_of_graphsafes_own_rules_passes() -> None:
-    from graphsafe.ruletest import run_cases
+    from graphsafe.rulebook.cases import run_cases
 
     problems = [f"{o.code} {o.kind} case {o.title!r}: {o.problem}" for o in run_cases() if o.problem]
     assert not problems, "\n".join(problems)
@@ -238,7 +238,7 @@ def test_a_broken_or_unwritable_cache_costs_only_time(tmp_path: Path, own_cache:
 
 
 def test_processes_that_start_together_on_an_empty_cache_agree(own_cache: Path) -> None:
-    script = "from graphsafe.rulebook import load_rulebook; print(load_rulebook().digest)"
+    script = "from graphsafe.rulebook.book import load_rulebook; print(load_rulebook().digest)"
     started = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(4)]
     digests = {process.communicate()[0].strip() for process in started}
     assert digests == {load_rulebook().digest}

@@ -15,7 +15,7 @@ import pytest
 
 import graphsafe
 from graphsafe import cli
-from graphsafe.scan_watch import state_of, wait_for_change
+from graphsafe.scan_request.watch import state_of, wait_for_change
 
 pytestmark = pytest.mark.child
 

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from graphsafe.config import Config
-from graphsafe.rulefile import expected_lines
+from graphsafe.rulebook.rulefile import expected_lines
 from graphsafe.scan.api import scan_paths
 
 DATA = Path(__file__).resolve().parents[2] / "tests" / "data" / "coverage.yaml"

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from graphsafe.config import Config
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 from graphsafe.scan.api import scan_paths
 
 MAX_BYTES = 40_000

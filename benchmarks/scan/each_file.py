@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from graphsafe.config import Config, FunctionPattern
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 from graphsafe.scan.api import scan_paths
 
 

@@ -42,8 +42,8 @@ def scan(
 
     Raises RequestError for a path that does not exist, a bad configuration, an unknown rule or git revision.
     """
-    from graphsafe.scan_request import ScanRequest, joined, refusal_of, run_scan
-    from graphsafe.scan_settings import Asked
+    from graphsafe.scan_request.request import ScanRequest, joined, refusal_of, run_scan
+    from graphsafe.scan_request.settings import Asked
 
     held = {with_real_folder(path): _encoded(text) for path, text in (buffers or {}).items()}
     given = tuple(Path(path) for path in paths) or tuple(held) or (Path(),)
@@ -146,7 +146,7 @@ def assert_ready(
     Raises NotReady (an AssertionError) with the lines that stand in the way, the user's own first; also where the
     verdict is inconclusive.
     """
-    from graphsafe.failed import NotReady, failure_text
+    from graphsafe.guard.failed import NotReady, failure_text
 
     __tracebackhide__ = True
     report = capture(target, args, kwargs, **options)

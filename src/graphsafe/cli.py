@@ -137,8 +137,8 @@ def explain(words: tuple[str, ...]) -> None:
     graphsafe explain E906
     graphsafe explain 'Offset increment outside graph capture'
     """
-    from graphsafe.explain import page_for
-    from graphsafe.rulebook import load_rulebook
+    from graphsafe.rulebook.book import load_rulebook
+    from graphsafe.rulebook.explain import page_for
 
     put_page(page_for(" ".join(words), load_rulebook(config_here().rule_packs)))
 
@@ -148,7 +148,7 @@ def explain(words: tuple[str, ...]) -> None:
 def rules(context: click.Context) -> None:
     """List the rulebook; `rules test` runs the cases inside rule files."""
     if context.invoked_subcommand is None:
-        from graphsafe.rulebook import load_rulebook
+        from graphsafe.rulebook.book import load_rulebook
 
         listed = load_rulebook(config_here().rule_packs).rules.values()
         width = max(len(rule.name) for rule in listed)
@@ -163,7 +163,7 @@ def rules_test(packs: tuple[Path, ...]) -> int:
 
     PACK is a file or a folder; without one, graphsafe's own rules are run.
     """
-    from graphsafe.ruletest import run_cases
+    from graphsafe.rulebook.cases import run_cases
 
     failed = 0
     ran = 0
@@ -209,7 +209,7 @@ def config(paths: tuple[Path, ...]) -> None:
 
     Without PATH, for the working directory. `graphsafe scan --show-settings` also counts the options of a scan.
     """
-    from graphsafe.scan_request import ScanRequest, parts_of
+    from graphsafe.scan_request.request import ScanRequest, parts_of
 
     request = ScanRequest(paths=paths or (Path(),))
     put_settings([row for part in parts_of(request) for row in part.settings(request)])

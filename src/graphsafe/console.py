@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
     from graphsafe.scan.linting.hotness import Hotness
-    from graphsafe.scan_settings import Setting
+    from graphsafe.scan_request.settings import Setting
 
 _MOST = 8
 "Number of functions or uses that are listed one by one."

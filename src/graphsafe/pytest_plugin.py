@@ -79,7 +79,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
     if index is None:
         return (yield)
     from graphsafe.capture.device.sim import SimDevice
-    from graphsafe.rulebook import load_rulebook
+    from graphsafe.rulebook.book import load_rulebook
 
     with SimDevice(index, load_rulebook().ops).entered():
         return (yield)
@@ -138,7 +138,7 @@ class Factory(pytest.Item):
 
     def runtest(self) -> None:
         from graphsafe.api import capture
-        from graphsafe.failed import NotReady, failure_text
+        from graphsafe.guard.failed import NotReady, failure_text
 
         asked = _asked(self.config)
         report = capture(self.factory, device=self._devices if asked is None else (asked,), **self._options)
@@ -173,7 +173,7 @@ class Factory(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show the terminal form of a report; frames of pytest or graphsafe would say nothing more."""
         from graphsafe.errors import RequestError
-        from graphsafe.failed import NotReady
+        from graphsafe.guard.failed import NotReady
 
         if isinstance(excinfo.value, (NotReady, Worse, RequestError)):
             return str(excinfo.value)

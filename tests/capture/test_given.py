@@ -15,7 +15,7 @@ pytest.importorskip("cloudpickle")
 
 import graphsafe  # noqa: E402
 from graphsafe.capture.device.sim import SimDevice  # noqa: E402
-from graphsafe.rulebook import load_rulebook  # noqa: E402
+from graphsafe.rulebook.book import load_rulebook  # noqa: E402
 
 pytestmark = pytest.mark.child
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 
 from .conftest import TARGETS, Prove
 

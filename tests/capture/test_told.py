@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 
 from .conftest import DEVICES, TARGETS, Prove, Report
 

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import graphsafe  # noqa: E402
 from graphsafe.capture.device.sim import SimDevice  # noqa: E402
-from graphsafe.rulebook import load_rulebook  # noqa: E402
+from graphsafe.rulebook.book import load_rulebook  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

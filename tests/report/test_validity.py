@@ -18,7 +18,7 @@ from graphsafe.report.forms import render
 from graphsafe.report.github import render_summary
 from graphsafe.report.model import Edit, Finding, Level, Report, Suppression
 from graphsafe.report.schema import report_schema
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 
 SARIF = json.loads((Path(__file__).parents[1] / "data" / "sarif-2.1.0.schema.json").read_text(encoding="utf-8"))
 GITLAB = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 
 from .benchmark import benchmark
 

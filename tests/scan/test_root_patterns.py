@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphsafe.config import load_config
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 from graphsafe.scan.roots.candidate_files import RootPatterns, root_patterns
 
 

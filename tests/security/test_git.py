@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe import cli, git
+from graphsafe import cli
+from graphsafe.git import calls as git
 from graphsafe.lock.introduced import introduced_since
 
 pytestmark = [

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from graphsafe import cli, git
+from graphsafe import cli
+from graphsafe.git import calls as git
 
 pytestmark = [pytest.mark.child, pytest.mark.skipif(os.name == "nt", reason="needs links, pipes and such names")]
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe import cli, held_files, scan_request
+from graphsafe import cli, held_files
 from graphsafe.baseline.baseline_file import NAME
+from graphsafe.scan_request import request as scan_request
 
 STEP = """\
 import torch

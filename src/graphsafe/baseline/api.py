@@ -14,7 +14,7 @@ from graphsafe.config import Config
 from graphsafe.files import from_here, leads_out
 from graphsafe.report.model import Confidence, Report
 from graphsafe.report.source import Lines, read_lines
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.linting.selection import Selection
 
 

@@ -15,7 +15,7 @@ from graphsafe.baseline.span_text import span_text
 from graphsafe.report.fingerprint import fingerprint
 from graphsafe.report.model import Confidence, Finding, Location, Report, Suppression, in_order
 from graphsafe.report.source import Lines, read_lines
-from graphsafe.rulebook import Rule
+from graphsafe.rulebook.book import Rule
 
 STALE = "GS903"
 _PARTIAL = frozenset(("nearest-roots", "unread-ways", "internal-error"))

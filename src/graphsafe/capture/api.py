@@ -24,7 +24,7 @@ from graphsafe.capture.request import CaptureRequest
 from graphsafe.capture.shared.job import Job
 from graphsafe.errors import RequestError
 from graphsafe.report.model import Report
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 
 Progress = Callable[[str], None]
 

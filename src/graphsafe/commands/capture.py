@@ -228,7 +228,7 @@ def capture(
 def _watch(asked: Callable[[], list[CaptureRequest]], part: Shard, prove: Callable[..., int]) -> int:
     """Prove the same again whenever a file of the project changes; all children fork from one process."""
     from graphsafe.capture.api import kept_server
-    from graphsafe.scan_watch import state_of, wait_for_change
+    from graphsafe.scan_request.watch import state_of, wait_for_change
 
     folders = {config_here().root, *(request.config.root for request in asked())}
     with ended_by_signals() as ended, kept_server() as kept:

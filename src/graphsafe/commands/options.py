@@ -182,7 +182,7 @@ def rule_texts(config: Config) -> Callable[[], RuleTexts]:
     """Return a loader of the rules' texts, for the forms that show them."""
 
     def load() -> RuleTexts:
-        from graphsafe.rulebook import load_rulebook
+        from graphsafe.rulebook.book import load_rulebook
 
         return load_rulebook(config.rule_packs).rules
 

@@ -69,7 +69,7 @@ def run(
     check_outputs(files)
 
     from graphsafe.console import put_ledger_on_stderr
-    from graphsafe.rulebook import load_rulebook
+    from graphsafe.rulebook.book import load_rulebook
     from graphsafe.run.parent.launch import run_program
     from graphsafe.run.parent.merge import ledger_of
     from graphsafe.run.part import Options

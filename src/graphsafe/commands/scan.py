@@ -29,8 +29,8 @@ from graphsafe.confirmation import captures_in, confirmed, summary
 from graphsafe.console import complain, is_live, put_statistics, say
 from graphsafe.errors import RequestError
 from graphsafe.files import with_real_folder
-from graphsafe.scan_request import ScanRequest, refusal_of, source_over
-from graphsafe.scan_settings import Asked
+from graphsafe.scan_request.request import ScanRequest, refusal_of, source_over
+from graphsafe.scan_request.settings import Asked
 
 if TYPE_CHECKING:
     from graphsafe.report.model import Confidence, Level, Region
@@ -266,7 +266,7 @@ def _watch(paths: Sequence[Path]) -> int:
 
     from graphsafe.config import config_over
     from graphsafe.own_python import command
-    from graphsafe.scan_watch import state_of, wait_for_change
+    from graphsafe.scan_request.watch import state_of, wait_for_change
 
     words: list[str] = click.get_current_context().find_object(list) or []
     again = command("from graphsafe.cli import run; sys.exit(run())", *(word for word in words if word != "--watch"))

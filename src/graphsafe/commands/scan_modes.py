@@ -20,7 +20,7 @@ from graphsafe.console import (
     put_settings,
     put_written,
 )
-from graphsafe.scan_request import Buffers, Part, ScanRequest, changes_of, joined, parts_of, run_part, scope
+from graphsafe.scan_request.request import Buffers, Part, ScanRequest, changes_of, joined, parts_of, run_part, scope
 
 if TYPE_CHECKING:
     from graphsafe.report.model import Report

@@ -10,7 +10,7 @@ from graphsafe.fixes.fix import Fix
 from graphsafe.fixes.registry import FIXES
 from graphsafe.report.model import Finding, Report
 from graphsafe.report.source import Lines
-from graphsafe.rulebook import Rule
+from graphsafe.rulebook.book import Rule
 
 SAFE, UNSAFE = "safe", "unsafe"
 "The values of `data.edits`, for a finding with edits."

@@ -14,7 +14,7 @@ from graphsafe.report.model import CallSite, Finding, in_order
 from graphsafe.report.source import file_lines
 from graphsafe.report.terminal import render_findings
 from graphsafe.report.text import count
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 
 _TAKES_MEMORY = (
     "Every block that is taken from the device's allocator counts here, the result of an operation too. What the block "

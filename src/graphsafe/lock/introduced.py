@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from graphsafe.changed_lines import Changes, Lines, changes_since_last_of
 from graphsafe.errors import RequestError
+from graphsafe.git.changed_lines import Changes, Lines, changes_since_last_of
 
 Introduced = Callable[[str, int], str]
 """Returns a remark on a line, by its file and number: `; introduced with this change`, or nothing if that is

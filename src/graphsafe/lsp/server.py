@@ -22,11 +22,11 @@ from pygls.uris import to_fs_path
 from graphsafe.api import scan
 from graphsafe.config import config_over
 from graphsafe.errors import RequestError
-from graphsafe.explain import page_for
 from graphsafe.files import saved
 from graphsafe.lsp import shapes
 from graphsafe.report.model import Finding, Location, unsuppressed
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
+from graphsafe.rulebook.explain import page_for
 from graphsafe.scan.sources.source import MAX_BYTES, encoded
 from graphsafe.version import __version__
 

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from graphsafe.errors import RequestError
 from graphsafe.report.ledger.model import Ledger
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 from graphsafe.run.child import watch as watches
 from graphsafe.run.child.watch import Watch
 from graphsafe.run.parent.merge import ledger_of

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from graphsafe.config import Config, is_project_root
 from graphsafe.files import from_here
 from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
-from graphsafe.rulebook import Rulebook, load_rulebook
+from graphsafe.rulebook.book import Rulebook, load_rulebook
 from graphsafe.scan.cache.scan_cache import ScanCache
 from graphsafe.scan.deep_stack import run_deep
 from graphsafe.scan.driver import Driver

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphsafe.config import Config
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.domain.arguments import Arguments, Call, arguments_of
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.joins import join_all

@@ -19,7 +19,7 @@ from graphsafe.capture.shared.told import Told, written
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.step import Compiled, Left, Step
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 
 from ..conftest import DEVICES, TARGETS, Prove, Report
 

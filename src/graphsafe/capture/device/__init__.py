@@ -13,7 +13,7 @@ def open_device(name: str, count: int = 1, shapes: bool = False) -> Device:
     kind, _, index = name.partition(":")
     if kind == "sim":
         from graphsafe.capture.device.sim import SimDevice
-        from graphsafe.rulebook import load_rulebook
+        from graphsafe.rulebook.book import load_rulebook
 
         return SimDevice(int(index or 0), load_rulebook().ops, count, shapes)
     from graphsafe.capture.device.cuda import CudaDevice

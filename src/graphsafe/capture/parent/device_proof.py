@@ -27,7 +27,7 @@ from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit
 from graphsafe.report.pool import pool_verdict
 from graphsafe.report.text import bucket_name, listed
 from graphsafe.report.verdict import worst
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 
 Axes = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from graphsafe.capture.parent.seen import Seen
 from graphsafe.capture.parent.wording import Words
 from graphsafe.capture.shared.places import chain, location, text_at
 from graphsafe.report.model import CallSite, Finding, Level, Limit, Region
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 
 Key = tuple[str, str, int]
 "The code, the file and the line of a finding."

@@ -36,7 +36,7 @@ from graphsafe.capture.shared.places import is_within, shown
 from graphsafe.report.model import CallSite, Finding, Level, Limit
 from graphsafe.report.probes.replay import Check, differing
 from graphsafe.report.probes.twin import Cause, Twin
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 
 
 def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]:

@@ -17,7 +17,7 @@ from graphsafe.report.probes.memory import Growth, Memory
 from graphsafe.report.probes.probe import Error
 from graphsafe.report.probes.replay import Check, Replay
 from graphsafe.report.text import bytes_text
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 
 Value = TypeVar("Value", int, float)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphsafe.capture.shared.places import location
 from graphsafe.report.model import CallSite, Finding, Level, Limit, Source
-from graphsafe.rulebook import Rule
+from graphsafe.rulebook.book import Rule
 
 
 def finding_at(

@@ -33,7 +33,7 @@ from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import Finding, Limit, Report, Support, Tool, in_order
 from graphsafe.report.source import file_line
 from graphsafe.report.verdict import worst
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 from graphsafe.version import __version__
 
 

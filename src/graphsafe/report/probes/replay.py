@@ -73,8 +73,8 @@ class Replay(Probe):
     """Inputs that could not be given new values and on which the outputs may depend. They forbid `ready` unless the
     twin captures agree."""
     unvaried_host: tuple[str, ...] | None = None
-    """Those of them on the host. They always forbid `ready`: Python may decide by their values, and twin captures with
-    the same values prove nothing about it."""
+    """The inputs of `unvaried` that lie on the host. They always forbid `ready`: Python may decide by their values, and
+    twin captures with the same values prove nothing about it."""
     rng_law: Literal["pass", "fail", "skipped"] | None = None
     "`skipped`: the step draws no random numbers; null: it could not be checked."
     first_step: Literal["pass", "fail", "skipped", "crashed", "timeout"] | None = None

@@ -14,7 +14,7 @@ from graphsafe.capture.shared.places import location, shown, site, text_at
 from graphsafe.report.model import Finding, Level, Limit, Region, Source
 from graphsafe.report.probes.reading import read
 from graphsafe.report.text import count, listed
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.recaptures import Recapture, recaptures
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess
 

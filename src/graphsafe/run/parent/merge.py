@@ -14,7 +14,7 @@ from graphsafe.report.ledger.model import Captured, Eager, Failed, Graph, Held, 
 from graphsafe.report.model import Limit, Location, Tool
 from graphsafe.report.probes.reading import read
 from graphsafe.report.source import file_line
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.findings import findings_of
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, seen_processes
 from graphsafe.run.part import Part

@@ -19,7 +19,7 @@ from graphsafe.config import Config
 from graphsafe.report.json_form import as_json, parse_reports
 from graphsafe.report.model import Confidence, Report
 from graphsafe.report.shape import ReportError
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.cache.contents import Contents
 from graphsafe.scan.cache.index_text import index_of, text_of
 from graphsafe.scan.cache.sealed_rows import SealedRows, is_own

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
+from graphsafe.rulebook.libraries import Libraries
 from graphsafe.scan.domain.arguments import TOP_LEVEL, Arguments, Call
 from graphsafe.scan.domain.events import CompileTest, EventKind
 from graphsafe.scan.domain.queries import Queries

@@ -11,9 +11,9 @@ import ast
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from graphsafe.libraries import Libraries
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
+from graphsafe.rulebook.libraries import Libraries
 from graphsafe.scan.domain.arguments import Arguments, Call, unknown_result
 from graphsafe.scan.domain.events import Event, EventKind, precedence, span_of
 from graphsafe.scan.domain.frozen import replace

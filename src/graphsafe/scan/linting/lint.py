@@ -14,7 +14,7 @@ from graphsafe.files import from_here
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Level, Location, Suppression
 from graphsafe.report.source import line_of
-from graphsafe.rulebook import Match, Rule, Rulebook
+from graphsafe.rulebook.book import Match, Rule, Rulebook
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
 from graphsafe.scan.linting import declared_support

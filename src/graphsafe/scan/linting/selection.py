@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from graphsafe.config import Config
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from graphsafe.libraries import LibraryModel, Returns
+from graphsafe.rulebook.libraries import LibraryModel, Returns
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import sequence

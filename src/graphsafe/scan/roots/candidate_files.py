@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphsafe.config import Config
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.execution.budget import Scope
 from graphsafe.scan.roots.assumed_roots import may_be_assumed
 from graphsafe.scan.roots.factories import may_make_step
@@ -156,7 +156,7 @@ def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
 def _around(package: str, paths: Sequence[str], top: Path, files: Files) -> str:
     """Return the outermost folder up to `top` by whose name the files of a package import, or the package.
 
-    That folder is a package without `__init__.py`.
+    Such a folder has no `__init__.py`, and is imported as a package all the same.
     """
     found = package
     for folder in Path(package).parents:

@@ -46,7 +46,7 @@ def first_line(node: ast.stmt) -> int:
 
 
 def statements_within(node: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield all statements inside another one. That visits an order of magnitude fewer nodes than a walk."""
+    """Yield all statements inside another one. A walk of all nodes would visit ten times as many."""
     blocks = [*blocks_of(node)]
     for block in blocks:
         for statement in block:

@@ -52,6 +52,6 @@ def build_indexes(work: Mapping[str, tuple[str, bool]], count: int) -> dict[str,
 
 
 def _build(chunk: list[Job]) -> list[FileIndex]:
-    """Index files. Those with newer syntax, and unreadable ones, are left to the calling process."""
+    """Index files. The calling process reads files with newer syntax, and reports unreadable ones."""
     made = (build(Path(path), module, is_package) for path, module, is_package in chunk)
     return [index for index in made if index is not None]

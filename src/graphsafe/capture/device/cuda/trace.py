@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import OpTable
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 
 _SUBSCRIPTS = ("torch.Tensor.__getitem__", "torch.Tensor.__setitem__")
 _COPIES = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy"})

@@ -94,6 +94,7 @@ def refuse_missing_kernel(func: Any, entry: Op | None, inputs: Sequence[torch.Te
         return
     dtype = _dtype(inputs[0])
     if dtype in entry.no_kernel:
+        # PyTorch's dispatch over dtypes refuses with this class, and a step may catch it.
         raise NotImplementedError(f'"{op_name(func)}" has no CUDA kernel for {dtype} (measured on an H200, torch 2.11)')
 
 

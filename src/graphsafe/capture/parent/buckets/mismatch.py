@@ -12,7 +12,7 @@ from graphsafe.capture.parent.line_finding import finding_at
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.model import CallSite, Finding, Limit, Source, Support
 from graphsafe.report.text import bucket_name
-from graphsafe.rulebook import Rule
+from graphsafe.rulebook.book import Rule
 
 _TOO_LITTLE = "Declared too little costs speed, and nobody notices: the engine runs such batches eagerly or in pieces."
 

@@ -19,7 +19,7 @@ from graphsafe.report.model import CallSite, Finding, Level, Limit, Source
 from graphsafe.report.pool import padding_of
 from graphsafe.report.probes.probe import Error, ProbeStatus
 from graphsafe.report.text import bucket_name, listed
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 
 if TYPE_CHECKING:
     from graphsafe.capture.parent.ranks.rank import Rank

@@ -41,7 +41,7 @@ from graphsafe.capture.shared.job import read_told
 from graphsafe.capture.shared.told import Told
 from graphsafe.report.model import CallSite
 from graphsafe.report.plan_text import headline
-from graphsafe.rulebook import load_rulebook
+from graphsafe.rulebook.book import load_rulebook
 
 if TYPE_CHECKING:
     from graphsafe.capture.shared.job import Channel, Job

@@ -13,8 +13,8 @@ from typing import Any, get_args
 
 from graphsafe.document import Convert, Document
 from graphsafe.errors import RequestError, nearest
-from graphsafe.libraries import ReturnKind, Returns
 from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS
+from graphsafe.rulebook.libraries import ReturnKind, Returns
 from graphsafe.scan.domain.events import HOWS, WORDS, EventKind
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")

@@ -10,8 +10,8 @@ from typing import Literal
 
 from graphsafe.config import Config
 from graphsafe.report.model import Report
-from graphsafe.rulebook import Case, Rule, Rulebook, load_pack, load_rulebook
-from graphsafe.rulefile import expected_lines
+from graphsafe.rulebook.book import Case, Rule, Rulebook, load_pack, load_rulebook
+from graphsafe.rulebook.rulefile import expected_lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from graphsafe import git
 from graphsafe.errors import RequestError
+from graphsafe.git import calls as git
 from graphsafe.report.model import Report
 
 Content = Callable[[str], "bytes | None"]

@@ -15,19 +15,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsafe import rulefile
 from graphsafe.errors import nearest
 from graphsafe.files import MAX_HANDWRITTEN, read_regular, user_cache, write_atomically
-from graphsafe.libraries import Libraries, LibraryModel
 from graphsafe.report.model import Confidence, Finding, Level, Location, Region
-from graphsafe.rulefile import RulebookError
+from graphsafe.rulebook import rulefile
+from graphsafe.rulebook.libraries import Libraries, LibraryModel
+from graphsafe.rulebook.rulefile import RulebookError
 from graphsafe.scan.domain.events import EventKind
 
 if TYPE_CHECKING:
     from graphsafe.optable import OpTable
 
-_PACKAGED = Path(__file__).parent / "_rules"
-_CHECKOUT = Path(__file__).parents[2] / "rules"
+_PACKAGED = Path(__file__).parents[1] / "_rules"
+_CHECKOUT = Path(__file__).parents[3] / "rules"
 COMPILED = "rulebook.json"
 MAX_COMPILED = 64_000_000
 "Most bytes of a compiled rulebook."

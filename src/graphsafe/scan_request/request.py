@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from graphsafe.config import Config, config_over, has_own_config
 from graphsafe.files import saved
-from graphsafe.scan_settings import Asked, Setting
+from graphsafe.scan_request.settings import Asked, Setting
 
 if TYPE_CHECKING:
     from graphsafe.baseline.matching import Scope
-    from graphsafe.changed_lines import Changes
+    from graphsafe.git.changed_lines import Changes
     from graphsafe.report.model import Confidence, Finding, Report
     from graphsafe.report.source import Lines
-    from graphsafe.rulebook import Rulebook
+    from graphsafe.rulebook.book import Rulebook
 
 Buffers = Mapping[Path, bytes]
 "An editor's unsaved contents, by absolute path."
@@ -69,7 +69,7 @@ class Part:
 
     def settings(self, request: ScanRequest) -> Iterator[Setting]:
         """Return the settings that apply here, and their sources."""
-        from graphsafe.scan_settings import settings
+        from graphsafe.scan_request.settings import settings
 
         return settings(self.configured, self.config, request.asked, self.rulebook, self.baseline, self.cache)
 
@@ -81,7 +81,7 @@ class Part:
 def parts_of(request: ScanRequest) -> list[Part]:
     """Return the parts of a request. Raises RequestError for a bad configuration and for unknown rules."""
     from graphsafe.baseline.baseline_file import NAME
-    from graphsafe.rulebook import load_rulebook
+    from graphsafe.rulebook.book import load_rulebook
     from graphsafe.scan.cache.folder import cache_folder
 
     by_root: dict[Path, tuple[Config, dict[Path, None], dict[Path, None]]] = {}
@@ -159,7 +159,7 @@ def run_part(
 
     Raises RequestError.
     """
-    from graphsafe.changed_lines import only_changed
+    from graphsafe.git.changed_lines import only_changed
     from graphsafe.scan.api import scan_paths
 
     report = scan_paths(
@@ -204,7 +204,7 @@ def scope(part: Part, request: ScanRequest) -> Scope:
 
 def changes_of(request: ScanRequest) -> Changes | None:
     """Return the changes since the request's revision, if it has one. Raises RequestError for an unknown revision."""
-    from graphsafe.changed_lines import changes_since
+    from graphsafe.git.changed_lines import changes_since
 
     return changes_since(request.diff, request.paths) if request.diff is not None else None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_uppercase
 
 from graphsafe.errors import RequestError, nearest
-from graphsafe.rulebook import Case, KnownError, Rule, Rulebook
+from graphsafe.rulebook.book import Case, KnownError, Rule, Rulebook
 
 FAMILIES: Mapping[str, str] = {
     "GS1": "The host reads the device",

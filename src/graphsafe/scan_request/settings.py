@@ -9,7 +9,7 @@ from pathlib import Path
 from graphsafe.config import Config
 from graphsafe.files import from_here
 from graphsafe.report.model import Level, Region
-from graphsafe.rulebook import Rulebook
+from graphsafe.rulebook.book import Rulebook
 
 _COMMAND_LINE = "command line"
 

@@ -1,0 +1,1 @@
+"""Calls of git, and what a repository says of its lines."""
