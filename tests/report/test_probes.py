@@ -19,7 +19,7 @@ from graphsafe.report.json_form import parse_reports, render_json
 from graphsafe.report.model import DeviceResult, Report
 from graphsafe.report.probes import PROBE_KEYS, PROBES, Probes
 from graphsafe.report.probes.probe import is_unreported
-from graphsafe.report.probes.reading import hints_of
+from graphsafe.report.reading import hints_of
 from graphsafe.report.schema import report_schema
 from graphsafe.report.verdict import verdict
 

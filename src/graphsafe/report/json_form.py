@@ -6,15 +6,15 @@ import io
 import json
 import math
 import re
-import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from graphsafe.report.ledger.model import LEDGER_SCHEMA, Ledger
 from graphsafe.report.model import REPORT_SCHEMA, REPORTS_SCHEMA, Report, in_order
+from graphsafe.report.reading import read
 from graphsafe.report.shape import ReportError, check_ledger, check_report
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -109,8 +109,7 @@ def parse_saved(text: str) -> Report | tuple[Report, ...] | Ledger:
         return tuple(_report(report, f"reports[{at}]") for at, report in enumerate(saved["reports"]))
     if schema == LEDGER_SCHEMA:
         check_ledger(saved, "")
-        ledger: Ledger = read_as(Ledger, saved)
-        return ledger
+        return read(Ledger, saved)
     if isinstance(schema, str) and schema.startswith("graphsafe/report"):
         raise ReportError(
             f"schema {schema[:40]!a} is not one that this version reads ({REPORT_SCHEMA}, {REPORTS_SCHEMA})"
@@ -120,8 +119,7 @@ def parse_saved(text: str) -> Report | tuple[Report, ...] | Ledger:
 
 def _report(saved: Any, where: str) -> Report:
     check_report(saved, where)
-    report: Report = read_as(Report, saved)
-    return report
+    return read(Report, saved)
 
 
 def plain(value: Any) -> Any:
@@ -130,8 +128,8 @@ def plain(value: Any) -> Any:
     if kind in _AS_THEY_ARE:
         return value
     if is_dataclass(kind):
-        read = {name: getattr(value, name) for name in _names(kind)}
-        return {name: item if type(item) in _AS_THEY_ARE else _field(name, item) for name, item in read.items()}
+        values = {name: getattr(value, name) for name in _names(kind)}
+        return {name: item if type(item) in _AS_THEY_ARE else _field(name, item) for name, item in values.items()}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -159,22 +157,3 @@ def _field(name: str, value: Any) -> Any:
 def _probe(keys: Sequence[str], found: Mapping[str, Any]) -> dict[str, Any]:
     """Return a probe with every key, unknown ones null. The status of a probe that reported nothing is `skipped`."""
     return {**dict.fromkeys(keys), "status": "skipped", **found}
-
-
-@cache
-def _hints(kind: type) -> Mapping[str, Any]:
-    return get_type_hints(kind)
-
-
-def read_as(kind: Any, value: Any) -> Any:
-    """Convert a checked `value` to the type `kind` of a dataclass field."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        return None if value is None else read_as(next(one for one in arguments if one is not type(None)), value)
-    if origin is tuple:
-        return tuple(read_as(arguments[0], item) for item in value)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {key: read_as(arguments[1], item) for key, item in value.items()}
-    if is_dataclass(kind) and isinstance(kind, type):
-        return kind(**{name: read_as(hint, value[name]) for name, hint in _hints(kind).items() if name in value})
-    return value

@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from graphsafe.report.probes import PROBES
 from graphsafe.report.probes.probe import is_later, is_unreported
-from graphsafe.report.probes.reading import hints_of
+from graphsafe.report.reading import hints_of
 
 _FILE = Path(__file__).with_name("report.schema.json")
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}

@@ -232,15 +232,16 @@ class Driver:
                     else:
                         self._note_why(ref, why, 1)
                         yield Step("root", ref, receiver)
-            known = {*reached, *self._whys, *assumed}
-            for ref, loops in self._loops.of(file).items():
+            loops_of, scripts = self._loops.of(file), [*self._loops.scripts(file)]
+            known = {ref for ref in (*loops_of, *scripts) if ref in reached or ref in self._whys or ref in assumed}
+            for ref, loops in loops_of.items():
                 if ref not in known and self._engine.budget.holds(ref):
                     facts = file.functions.get(ref.partition("::")[2])
                     owner = facts.owner if facts is not None else None
                     receiver = Instance(f"{path}::{owner}", declared=True) if owner is not None else None
                     self._note_why(ref, LOOP, 2)
                     yield Step("loops" if loops else "root", ref, receiver, loops=loops)
-            for ref in self._loops.scripts(file):
+            for ref in scripts:
                 if ref not in known and self._engine.budget.holds(ref):
                     yield Step("script", ref, loops=self._loops.loops_of(ref) or ())
 

@@ -9,12 +9,11 @@ from typing import Any
 from graphsafe.capture.parent.seen import Seen
 from graphsafe.capture.parent.wording import Words
 from graphsafe.capture.shared.places import chain, location, text_at
-from graphsafe.report.model import CallSite, Finding, Level, Limit, Region
+from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region
 from graphsafe.rulebook.book import Rulebook
 
 Key = tuple[str, str, int]
 "The code, the file and the line of a finding."
-_LEVEL_ORDER: Mapping[Level, int] = {"note": 0, "warning": 1, "error": 2}
 
 
 class FindingTable:
@@ -56,7 +55,7 @@ class FindingTable:
         key = (code, at.path, at.line)
         if key in self.found:
             known = self.found[key]
-            severest = min(self._lowered(level or rule.level), known.level, key=lambda one: -_LEVEL_ORDER[one])
+            severest = max(self._lowered(level or rule.level), known.level, key=LEVELS.index)
             self.found[key] = replace(
                 known, count=known.count + count, level=severest, data={**known.data, **(data or {})}
             )
@@ -97,6 +96,6 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
     for finding in findings:
         key = (finding.device, finding.code, finding.location.path, finding.location.line)
         known = found.get(key)
-        if known is None or _LEVEL_ORDER[finding.level] > _LEVEL_ORDER[known.level]:
+        if known is None or LEVELS.index(finding.level) > LEVELS.index(known.level):
             found[key] = finding
     return list(found.values())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from graphsafe.capture.shared.classify import functions_of
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.executed import ExecutedFile, digest, runs_of
-from graphsafe.report.model import Finding, JoinStatus, Level, Limit, Location
+from graphsafe.report.model import LEVELS, Finding, JoinStatus, Level, Limit, Location
 from graphsafe.report.same_cause import same_cause
 
 if TYPE_CHECKING:
@@ -88,5 +88,5 @@ def _judged(prediction: Finding, ran: Mapping[str, set[int]], ready: bool) -> Fi
         status, most = "refuted", "note"
     else:
         status, most = None, prediction.level
-    level: Level = min(prediction.level, most, key=("note", "warning", "error").index)
+    level: Level = min(prediction.level, most, key=LEVELS.index)
     return replace(prediction, status=status, level=level)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.shared.trees import tree_of
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.source import kept_by_lines
@@ -130,10 +131,7 @@ class _Nodes:
 
 @kept_by_lines
 def _nodes(lines: Sequence[str]) -> _Nodes:
-    try:
-        nodes = tuple(ast.walk(ast.parse("\n".join(lines))))
-    except (SyntaxError, ValueError):
-        return _Nodes()
+    nodes = tuple(ast.walk(tree_of(lines)))
     found: dict[Span, ast.expr | ast.stmt] = {}
     for node in nodes:
         if isinstance(node, (ast.expr, ast.stmt)) and node.end_lineno is not None and node.end_col_offset is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from graphsafe.report.probes.reading import read
+from graphsafe.report.reading import read
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -16,13 +16,13 @@ from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.probes.memory import Memory
 from graphsafe.report.probes.order import Order
 from graphsafe.report.probes.probe import Probe, is_unreported
-from graphsafe.report.probes.reading import hints_of, read
 from graphsafe.report.probes.replay import Replay
 from graphsafe.report.probes.state import State
 from graphsafe.report.probes.step import Step
 from graphsafe.report.probes.timeline import Timeline
 from graphsafe.report.probes.timing import Timing
 from graphsafe.report.probes.twin import Twin
+from graphsafe.report.reading import hints_of, read
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from graphsafe.capture.shared.frames import absolute, function_name, is_user_file
+from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
 
@@ -70,10 +71,7 @@ def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None
 @functools.lru_cache(maxsize=64)
 def _handler_lines(path: str, line: int) -> int | None:
     """Return the first line of the innermost `except` clause, or `with suppress(...)`, that holds `line`."""
-    try:
-        tree = ast.parse("\n".join(file_lines(path) or ()))
-    except (SyntaxError, ValueError):
-        return None
+    tree = tree_of(file_lines(path))
     found = [
         node
         for node in ast.walk(tree)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.shared.frames import absolute, function_name
+from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
 from graphsafe.run.child.names import locals_of, storage_number
@@ -43,10 +44,7 @@ def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallS
 @functools.lru_cache(maxsize=64)
 def _stores(path: str) -> tuple[tuple[ast.expr, int], ...]:
     """Return the expressions of containers that the statements of a file put something into, with their lines."""
-    try:
-        tree = ast.parse("\n".join(file_lines(path) or ()))
-    except (SyntaxError, ValueError):
-        return ()
+    tree = tree_of(file_lines(path))
     return tuple((each, node.lineno) for node in ast.walk(tree) for each in _containers(node))  # type: ignore[attr-defined]
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
+from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
 from graphsafe.run.child.names import locals_of
@@ -79,10 +80,7 @@ def _same(one: Any, other: Any) -> bool:
 def _names_in_capture(path: str, line: int) -> frozenset[str]:
     """Return the names that the statements of a `with torch.cuda.graph(...)` read; none for captures written in another
     way."""
-    try:
-        tree = ast.parse("\n".join(file_lines(path) or ()))
-    except (SyntaxError, ValueError):
-        return frozenset()
+    tree = tree_of(file_lines(path))
     withs = [node for node in ast.walk(tree) if isinstance(node, ast.With) and _holds(node, line)]
     inner = max(withs, key=lambda node: node.lineno, default=None)
     body = [] if inner is None else [node for statement in inner.body for node in ast.walk(statement)]

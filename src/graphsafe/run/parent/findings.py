@@ -12,7 +12,7 @@ from graphsafe.capture.parent.line_finding import finding_at
 from graphsafe.capture.shared.classify import code_of, value_read
 from graphsafe.capture.shared.places import location, shown, site, text_at
 from graphsafe.report.model import Finding, Level, Limit, Region, Source
-from graphsafe.report.probes.reading import read
+from graphsafe.report.reading import read
 from graphsafe.report.text import count, listed
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.recaptures import Recapture, recaptures

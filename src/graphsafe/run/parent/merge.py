@@ -12,7 +12,7 @@ from graphsafe.capture.shared.places import chain, location, site, sites
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.ledger.model import Captured, Eager, Failed, Graph, Held, Ledger, Outside, Process, Wait
 from graphsafe.report.model import Limit, Location, Tool
-from graphsafe.report.probes.reading import read
+from graphsafe.report.reading import read
 from graphsafe.report.source import file_line
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.findings import findings_of

@@ -97,6 +97,15 @@ class Event:
     "The innermost such test around the line."
 
 
+_LEVELS = ("error", None, "warning", "note")
+"From severe to mild; None is the level of the event's rule."
+
+
+def plainness(event: Event) -> tuple[bool, bool, int]:
+    """Rank events at one place, the plainest first: unguarded, then more certain, then more severe."""
+    return event.guard is not None, event.confidence == "possible", _LEVELS.index(event.level)
+
+
 def span_of(node: Any) -> Span:
     return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.record import SITE, Failure, Place, Record
 from graphsafe.scan.domain.state_log import Place as WritePlace
@@ -146,7 +146,6 @@ def _of_place(writes: Mapping[str, Write]) -> list[Write]:
 
 
 GUARDED = "reached only where captures do not go"
-_LEVELS = ("error", None, "warning", "note")
 
 
 def _in_order(place: Place) -> tuple[object, ...]:
@@ -156,8 +155,7 @@ def _in_order(place: Place) -> tuple[object, ...]:
 def _rank(event: Event) -> tuple[object, ...]:
     """Return a rank by which the plainest event of a place comes first."""
     words = sorted(event.words.items())
-    rank = (event.guard is not None, event.confidence == "possible", _LEVELS.index(event.level), words)
-    return *rank, event.guard or "", event.once, repr(event.compile_test)
+    return *plainness(event), words, event.guard or "", event.once, repr(event.compile_test)
 
 
 def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:

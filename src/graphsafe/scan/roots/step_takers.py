@@ -172,10 +172,9 @@ class FileTakers:
 
     def _is_returned_replay(self, name: str, around: str) -> bool:
         """Return whether a name holds a function that replays, as the function returns that has captured."""
-        for made in self._makers(around).get(name, ()) if name not in self._file.functions else ():
-            maker = self._engine.project.function_node(self._function_named(made) or "")
-            return maker is not None and _returns_replay(maker)
-        return False
+        made = self._makers(around).get(name) if name not in self._file.functions else None
+        maker = self._engine.project.function_node(self._function_named(made[0]) or "") if made else None
+        return maker is not None and _returns_replay(maker)
 
     def _makers(self, around: str) -> Mapping[str, Sequence[ast.expr]]:
         """Map the names that a function binds to the functions and classes whose results they hold."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from graphsafe.report.model import Confidence, Level
-from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.state_log import StateLog, Use, Write
@@ -96,13 +96,9 @@ class StateFlow:
         return sorted(found)
 
 
-_LEVELS = ("error", None, "warning", "note")
-
-
 def _rank(judged: tuple[Write, Event]) -> tuple[object, ...]:
     event = judged[1]
-    level = _LEVELS.index(event.level)
-    return event.guard is not None, event.confidence == "possible", level, event.kind, event.how, repr(event)
+    return *plainness(event), event.kind, event.how, repr(event)
 
 
 def growing(write: Write, flow: StateFlow) -> Event | None:

@@ -19,6 +19,7 @@ from graphsafe.capture.answers.declaration import Declaration
 from graphsafe.capture.child.state import objects_of
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, file_of, namespace_of, variables_of
 from graphsafe.capture.shared.frames import absolute, is_user_file
+from graphsafe.capture.shared.trees import tree_of
 from graphsafe.config import SUPPORT_LEVELS as LEVELS
 from graphsafe.report.source import file_lines
 
@@ -131,10 +132,7 @@ def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
 
 def _line_in(file: str, qualname: str, name: str) -> int | None:
     """Return the line of an attribute in the body of a class, or of the class itself."""
-    try:
-        tree: ast.AST = ast.parse("\n".join(file_lines(file) or ()))
-    except SyntaxError:
-        return None
+    tree: ast.AST = tree_of(file_lines(file))
     for part in qualname.replace("<locals>.", "").split("."):
         found = next((node for node in ast.walk(tree) if _is_called(node, part)), None)
         if found is None:

@@ -10,7 +10,7 @@ from typing import Any
 from graphsafe.capture.processes.originals import decode, read_text
 from graphsafe.capture.shared.collectives import Call, file_of
 from graphsafe.files import from_here
-from graphsafe.report.probes.reading import read
+from graphsafe.report.reading import read
 from graphsafe.report.text import listed
 
 

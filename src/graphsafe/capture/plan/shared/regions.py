@@ -22,6 +22,7 @@ from graphsafe.capture.plan.shared.statements import (
     stores_in,
     within,
 )
+from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
 
@@ -328,10 +329,7 @@ def _same_function(one: Region, other: Region) -> bool:
 
 @functools.cache
 def functions_in(path: str) -> tuple[Function, ...]:
-    try:
-        tree = ast.parse("\n".join(file_lines(path) or ()))
-    except (SyntaxError, ValueError, RecursionError):
-        return ()
+    tree = tree_of(file_lines(path))
     found: list[Function] = []
 
     def visit(node: ast.AST, names: tuple[str, ...], owner: str | None) -> None:
