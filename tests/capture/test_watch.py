@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.child
 READY = "import torch\n\n\ndef build(device):\n    return (lambda x: x * 2), (torch.randn(4, device=device),)\n"
 
 

@@ -12,6 +12,8 @@ pytest.importorskip("torch")
 from .agreement import Answer, Pace, ask, write
 from .catalogue import Module, modules
 
+pytestmark = pytest.mark.child
+
 
 @pytest.fixture(scope="module")
 def chosen() -> dict[str, Module]:
