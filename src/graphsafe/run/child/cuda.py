@@ -15,15 +15,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.device.cuda.nodes import GraphNode, Pool, Segments, graph_in_capture, graph_nodes
+from graphsafe.capture.device.cuda.nodes import (
+    GraphNode,
+    Pool,
+    Segments,
+    count_in_capture,
+    graph_in_capture,
+    graph_nodes,
+)
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.protocol import NotComparable
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.calls import Calls
 from graphsafe.run.child.cuda_stacks import makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda_waits import watch_waits
 from graphsafe.run.child.sight import Contents, Touch
-from graphsafe.run.child.steps import Steps
+from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
 
 if TYPE_CHECKING:
@@ -47,6 +55,9 @@ class CudaSight:
             record_stacks()
         self._nodes: Sequence[GraphNode] = ()
         self._problem: str | None = None
+        self._calls: Calls | None = None
+        self._step: Step | None = None
+        "The step that was captured last."
         self._pools: dict[Pool, int] = {}
         "Pool -> its bytes when the last capture into it ended."
 
@@ -56,9 +67,14 @@ class CudaSight:
     def stream(self) -> int:
         return int(torch.cuda.current_stream().cuda_stream)
 
+    def begun(self) -> None:
+        if self._calls is not None:
+            self._calls.begin()
+
     def ending(self, graph: Any) -> None:
         """Read the nodes while the capture has them."""
         self._nodes, self._problem = (), None
+        self._step = None if self._calls is None else self._calls.end()
         try:
             raw = graph_in_capture(torch.cuda.current_stream())
             self._nodes = () if raw is None else graph_nodes(raw)
@@ -83,6 +99,7 @@ class CudaSight:
             touches=touches,
             pool_bytes=self._grown(pool, segments),
             outputs=tuple({id(one): one for one in own}.values()),
+            step=self._step,
             problem=problem,
         )
 
@@ -99,10 +116,12 @@ class CudaSight:
         return ()
 
     def end(self) -> None:
-        """Do nothing: there is nothing to stop."""
+        if self._calls is not None:
+            self._calls.close()
 
     def watch_steps(self, steps: Steps) -> None:
-        """Do nothing: steps are not seen on a GPU yet; `limits` says so."""
+        if torch.version.hip is None:
+            self._calls = Calls(steps, _nodes_so_far)
 
     def watch_moves(self, moving: Callable[[int], None]) -> None:
         """Do nothing: a storage that a tensor leaves dies, or somebody still holds it."""
@@ -151,20 +170,31 @@ class CudaSight:
         if not _has_gpu():
             return [("no-gpu", "this process", "it has not used a GPU; `--device sim` plays one")]
         kernels = "a kernel's arguments do not say whether it reads or writes: the access of its memory is `both`"
-        return [
+        found = [
             ("unseen", "what kernels do with memory", kernels),
-            ("unseen", "steps that run without a graph", "they are counted on the simulated device only"),
             (
                 "unseen",
                 "the order of refills and replays",
                 "what streams wait for is seen on the simulated device only",
             ),
         ]
+        problem = "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
+        if problem is not None:
+            found.append(("unseen", "steps that run without a graph", problem))
+        return found
 
 
 def _has_gpu() -> bool:
     """Return whether this process has used a GPU."""
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+def _nodes_so_far() -> int:
+    """Return how many nodes the capture under way has; 0 if the driver does not tell."""
+    try:
+        return count_in_capture(torch.cuda.current_stream())
+    except (NotComparable, OSError):
+        return 0
 
 
 def _touches(

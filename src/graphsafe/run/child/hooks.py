@@ -47,11 +47,13 @@ def _capture_begin(original: Any, book: Book) -> Any:
         record = book.safely(book.begun, self.__dict__.get(_RECORD), id(sys.exc_info()[1]))
         setattr(self, _RECORD, record)
         try:
-            return original(self, *args, **kwargs)
+            result = original(self, *args, **kwargs)
         except BaseException as error:
             setattr(self, _RECORD, None)
             book.safely(book.failing, self, record, error, sys._getframe(1))
             raise
+        book.safely(book.sight.begun)
+        return result
 
     return capture_begin
 

@@ -116,11 +116,11 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
     """Return a function's variables.
 
     Up to Python 3.12 the frame keeps the dict that it returns, and with it the values, as long as the function runs. So
-    the dict is emptied again.
+    the dict is emptied again; that of a module or a class is its namespace, and stays.
     """
     shown = frame.f_locals
     copied = dict(shown)
-    if type(shown) is dict:
+    if type(shown) is dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         shown.clear()
     return copied
 

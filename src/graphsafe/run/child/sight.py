@@ -59,6 +59,10 @@ class Sight(Protocol):
         """Return the number of the current stream; 0 for the default one."""
         ...
 
+    def begun(self) -> None:
+        """Look at a capture that has begun in this thread."""
+        ...
+
     def ending(self, graph: Any) -> None:
         """Look at a capture that is about to end; CUDA shows its nodes only until then."""
         ...
@@ -80,7 +84,7 @@ class Sight(Protocol):
         ...
 
     def watch_steps(self, steps: Steps) -> None:
-        """Call `steps` for each eager operation that a captured step also begins with."""
+        """Call `steps` for each eager step that may be like a captured one."""
         ...
 
     def watch_moves(self, moving: Callable[[int], None]) -> None:

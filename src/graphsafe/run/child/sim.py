@@ -59,8 +59,11 @@ class SimSight:
     def stream(self) -> int:
         return self._world.stream().number
 
-    def ending(self, graph: Any) -> None:
+    def begun(self) -> None:
         """Do nothing: a graph that has ended shows everything."""
+
+    def ending(self, graph: Any) -> None:
+        """Do nothing, as in `begun`."""
 
     def contents(self, graph: CUDAGraph, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Read a graph whose capture has ended; the pool's size is not simulated."""
@@ -142,7 +145,7 @@ class SimSight:
             arguments = [args, dict(kwargs)]
             step = _step(name, arguments, frames, is_recorded(tensors_in(arguments))) if frames else None
             if step is not None:
-                steps.eager(step)
+                steps.eager(step.keys, step.shapes, step.recorded, lambda: frames)
 
         self._world.ran = ran
 

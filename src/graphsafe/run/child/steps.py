@@ -1,19 +1,20 @@
 """Finds steps that ran without a graph although their process has captured the same step at other sizes.
 
-A step is identified by the first operation of its capture and the shapes that this was given.
+On the simulated device a step is identified by the first operation of its capture, on a GPU by the function that was
+captured (`calls.py`); either with the shapes that it was given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphsafe.report.model import CallSite
 
 Key = tuple[str, str, int]
-"""The first operation, by name; then a line (path and number), or memory that it reads (nothing and the storage's
-number)."""
+"""The first operation or the function, by name; then a line (path and number), or nothing and a number: of the storage
+that the operation reads, or of the step."""
 Shapes = tuple[tuple[int, ...], ...]
 _MOST_SHAPES = 10_000
 
@@ -59,26 +60,29 @@ class Steps:
     def captured(self, step: Step | None, graph: int) -> None:
         if step is None:
             return
-        seen = self._of(step) or _Seen(step.frames, step.recorded)
+        seen = self._of(step.keys) or _Seen(step.frames, step.recorded)
         seen.graphs.append(graph)
         seen.captured.add(step.shapes)
         self.names.update(name for name, _, _ in step.keys)
         self._seen.update(dict.fromkeys(step.keys, seen))
 
-    def eager(self, step: Step) -> None:
-        seen = self._of(step)
-        if seen is None or step.shapes in seen.captured:
+    def eager(
+        self, keys: Sequence[Key], shapes: Shapes, recorded: bool, frames: Callable[[], Sequence[CallSite]]
+    ) -> None:
+        """Count a step that ran without a graph; `frames` returns the calls that led to it."""
+        seen = self._of(keys)
+        if seen is None or shapes in seen.captured:
             return
-        if seen.recorded and not step.recorded:  # an evaluation begins like the training step that was captured
+        if seen.recorded and not recorded:  # an evaluation begins like the training step that was captured
             return
-        known = seen.eager.get(step.shapes)
+        known = seen.eager.get(shapes)
         if known is None and len(seen.eager) < _MOST_SHAPES:
-            known = seen.eager[step.shapes] = _Eager(_caller(step.frames, seen.frames))
+            known = seen.eager[shapes] = _Eager(_caller(frames(), seen.frames))
         if known is not None:
             known.count += 1
 
-    def _of(self, step: Step) -> _Seen | None:
-        return next((self._seen[key] for key in step.keys if key in self._seen), None)
+    def _of(self, keys: Sequence[Key]) -> _Seen | None:
+        return next((self._seen[key] for key in keys if key in self._seen), None)
 
     def facts(self) -> list[dict[str, Any]]:
         """Return the facts of each step that ran eagerly, at sizes like the captured ones but not captured itself."""

@@ -1,0 +1,262 @@
+"""Finds the call that does the work of a capture, and counts the same calls outside of captures.
+
+While a capture runs, Python tells of each call (`sys.monitoring`, from Python 3.12 on). The outermost call in which at
+least half of the graph's nodes were recorded is the step: that of a module, else that of a function. From then on only
+its code is watched.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from graphsafe.capture.shared.frames import function_name, is_user_file, user_frames
+from graphsafe.failure import in_one_line
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.names import locals_of
+from graphsafe.run.child.steps import Shapes, Step, Steps
+
+_TOOLS = (4, 3)
+"Numbers of tools that `sys.monitoring` reserves for nobody."
+_DEEPEST = 8
+"Number of nested calls that are followed."
+_MOST_PARAMETERS = 16
+"Number of a module's parameters that are asked for a gradient."
+_UNFINISHED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_PLAIN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type, torch.Tensor)
+"Types of values that do not tell one object's method from another's."
+
+Owners = tuple[tuple[str, "weakref.ref[Any]"], ...]
+"""The object and the closure's modules, tensors and objects that a function was called with, by variable: functions of
+one code that use different ones are different steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    code: CodeType
+    owners: Owners
+    is_module: bool
+    shapes: Shapes
+    recorded: bool
+    frames: tuple[CallSite, ...]
+    "The calls that led to it."
+    nodes: int
+    "Number of nodes that were recorded in it."
+
+
+class _Region:
+    """The calls of one capture."""
+
+    def __init__(self, recorded: Callable[[], int]) -> None:
+        self._recorded = recorded
+        self._open: list[tuple[FrameType, int, Owners, Shapes, bool]] = []
+        self._found: list[_Call] = []
+
+    def started(self, frame: FrameType) -> None:
+        if len(self._open) < _DEEPEST and _may_be_step(frame):
+            values = locals_of(frame)
+            owners, shapes = _owners(frame.f_code, values), _shapes(frame.f_code, values)
+            self._open.append((frame, self._recorded(), owners, shapes, _is_recorded(frame.f_code, values)))
+
+    def ended(self, frame: FrameType) -> None:
+        if not self._open or self._open[-1][0] is not frame:
+            return
+        _, before, owners, shapes, recorded = self._open.pop()
+        now = self._recorded()
+        if shapes and 0 < now <= 2 * (now - before):
+            frames, _ = user_frames(frame.f_back)
+            code = frame.f_code
+            self._found.append(_Call(code, owners, _is_forward(code), shapes, recorded, frames, now - before))
+
+    def calls(self) -> list[_Call]:
+        """Return the calls that recorded at least half of the graph: modules first, outermost first."""
+        total = self._recorded()
+        found = [call for call in reversed(self._found) if total <= 2 * call.nodes]
+        return sorted(found, key=lambda call: not call.is_module)
+
+
+class Calls:
+    """The watch of a process's calls. `recorded` returns the number of nodes of the capture that runs now."""
+
+    def __init__(self, steps: Steps, recorded: Callable[[], int]) -> None:
+        self._steps = steps
+        self._recorded = recorded
+        self._regions: dict[int, _Region] = {}
+        "Thread -> the capture that it makes."
+        self._watched: dict[CodeType, list[tuple[Owners, int]]] = {}
+        "Code -> the owners and the number of each step that runs it."
+        self._count = 0
+        self._tool: int | None = None
+        self.problem: str | None = None
+        "The reason why calls are not seen."
+        self._enter()
+
+    def _enter(self) -> None:
+        if sys.version_info < (3, 12):
+            self.problem = "on a GPU they are counted from Python 3.12 on"
+            return
+        monitoring = sys.monitoring
+        self._tool = next((tool for tool in _TOOLS if monitoring.get_tool(tool) is None), None)
+        if self._tool is None:
+            self.problem = "other tools have taken the numbers of `sys.monitoring`"
+            return
+        monitoring.use_tool_id(self._tool, "graphsafe")
+        monitoring.register_callback(self._tool, monitoring.events.PY_START, self._started)
+        for event in (monitoring.events.PY_RETURN, monitoring.events.PY_UNWIND):
+            monitoring.register_callback(self._tool, event, self._ended)
+
+    def close(self) -> None:
+        if self._tool is not None and sys.version_info >= (3, 12):
+            sys.monitoring.set_events(self._tool, 0)
+            for code in self._watched:
+                sys.monitoring.set_local_events(self._tool, code, 0)
+            sys.monitoring.free_tool_id(self._tool)
+        self._tool = None
+
+    def begin(self) -> None:
+        """Follow the capture that has begun in this thread."""
+        if self._tool is not None:
+            self._regions[threading.get_ident()] = _Region(self._recorded)
+            self._listen()
+
+    def end(self) -> Step | None:
+        """Return the step that this thread has captured, whose calls are counted from now on; None if it is not
+        known."""
+        region = self._regions.pop(threading.get_ident(), None)
+        if region is None:
+            return None
+        self._listen()
+        calls = region.calls()
+        call = next((one for one in calls if self._number(one) is not None), calls[0] if calls else None)
+        return None if call is None else self._step(call)
+
+    def _listen(self) -> None:
+        """Have Python tell of all calls as long as a capture runs."""
+        if self._tool is not None and sys.version_info >= (3, 12):
+            events = sys.monitoring.events
+            told = events.PY_START | events.PY_RETURN | events.PY_UNWIND
+            sys.monitoring.set_events(self._tool, told if self._regions else 0)
+
+    def _number(self, call: _Call) -> int | None:
+        known = self._watched.get(call.code, ())
+        return next((number for owners, number in known if _same(owners, call.owners)), None)
+
+    def _step(self, call: _Call) -> Step:
+        number = self._number(call)
+        if number is None:
+            number = self._count = self._count + 1
+            self._watched.setdefault(call.code, []).append((call.owners, number))
+            if self._tool is not None and sys.version_info >= (3, 12):
+                sys.monitoring.set_local_events(self._tool, call.code, sys.monitoring.events.PY_START)
+        key = (function_name(call.code) or "", "", number)
+        return Step((key,), call.shapes, call.frames, call.recorded)
+
+    def _started(self, code: CodeType, _: int) -> None:
+        try:
+            region = self._regions.get(threading.get_ident()) if self._regions else None
+            if region is not None:
+                region.started(sys._getframe(1))
+            elif code in self._watched:
+                self._eager(code, sys._getframe(1))
+        except Exception as error:  # a fault of graphsafe: the program goes on
+            self._fail(error)
+
+    def _ended(self, code: CodeType, *_: Any) -> None:
+        region = self._regions.get(threading.get_ident())
+        try:
+            if region is not None:
+                region.ended(sys._getframe(1))
+        except Exception as error:
+            self._fail(error)
+
+    def _eager(self, code: CodeType, frame: FrameType) -> None:
+        values = locals_of(frame)
+        for owners, number in self._watched[code]:
+            if all(values.get(name) is owner() is not None for name, owner in owners):
+                key = (function_name(code) or "", "", number)
+                recorded = _is_recorded(code, values)
+                self._steps.eager((key,), _shapes(code, values), recorded, lambda: user_frames(frame.f_back)[0])
+                return
+
+    def _fail(self, error: Exception) -> None:
+        self.problem = in_one_line(error)
+        self._regions.clear()
+        self.close()
+
+
+def _may_be_step(frame: FrameType) -> bool:
+    """Return whether a call is that of a user's function, or of a module."""
+    code = frame.f_code
+    if code.co_flags & _UNFINISHED or not code.co_flags & inspect.CO_OPTIMIZED:
+        return False
+    return is_user_file(code.co_filename) or _is_forward(code)
+
+
+def _is_forward(code: CodeType) -> bool:
+    return code.co_name == "forward" and code.co_varnames[:1] == ("self",)
+
+
+def _parameters(code: CodeType) -> Iterator[str]:
+    """Return the names of a function's parameters, `args` and `kwargs` too."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return iter(code.co_varnames[:count])
+
+
+def _owners(code: CodeType, values: dict[str, Any]) -> Owners:
+    first = code.co_varnames[:1] if code.co_argcount else ()
+    kept = {name: values.get(name) for name in first if not isinstance(values.get(name), (*_PLAIN, type(None)))}
+    for name in code.co_freevars:
+        if isinstance(values.get(name), (torch.nn.Module, torch.Tensor)):
+            kept[name] = values[name]
+    found = []
+    for name, value in kept.items():
+        try:
+            found.append((name, weakref.ref(value)))
+        except TypeError:  # an object that cannot be referred to weakly
+            continue
+    return tuple(found)
+
+
+def _same(one: Owners, other: Owners) -> bool:
+    """Return whether two calls have the same owners, which all exist."""
+    pairs = zip(one, other, strict=False)
+    return len(one) == len(other) and all(a == b and x() is y() is not None for (a, x), (b, y) in pairs)
+
+
+def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, dict)) and depth < 3:
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(item, depth + 1)
+
+
+def _shapes(code: CodeType, values: dict[str, Any]) -> Shapes:
+    """Return the shapes of the tensors among a call's arguments, those of the device if there are any. Symbolic shapes
+    are left out: a look at them would change what is traced."""
+    with torch._C.DisableTorchFunction():
+        tensors = [tensor for name in _parameters(code) for tensor in _tensors(values.get(name))]
+        tensors = [tensor for tensor in tensors if not tensor.is_cpu] or tensors
+        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+    return shapes if all(type(size) is int for shape in shapes for size in shape) else ()
+
+
+def _is_recorded(code: CodeType, values: dict[str, Any]) -> bool:
+    """Return whether autograd records the call: an argument, or a parameter of its module, requires a gradient."""
+    if not torch.is_grad_enabled():
+        return False
+    owner = values.get("self")
+    parameters = itertools.islice(owner.parameters(), _MOST_PARAMETERS) if isinstance(owner, torch.nn.Module) else ()
+    with torch._C.DisableTorchFunction():
+        given = (tensor for name in _parameters(code) for tensor in _tensors(values.get(name)))
+        return any(tensor.requires_grad for tensor in itertools.chain(given, parameters))
