@@ -93,7 +93,8 @@ def test_sizes_that_ran_eagerly_stand_beside_those_captured(faults: Any) -> None
     ledger, _, text = faults
     eager = ledger["processes"][0]["eager"]
     assert eager == {"steps": 4, "sizes": [3, 5, 6], "captured_sizes": [1, 2, 4]}  # 2 and 5: eager_function
-    assert re.search(r"6 #+ +no graph", text)
+    assert re.search(r"6 #+ +no graph, 2 steps", text) and re.search(r"4 #+ +captured, 1 replay\n", text)
+    assert "With 6 captured too, graphs would cover them all; padding would be 6.2 %" in " ".join(text.split())
 
 
 def test_a_failed_capture_names_who_swallowed_it(faults: Any) -> None:
@@ -111,6 +112,7 @@ def test_a_saved_ledger_is_read_and_turned_into_every_form(faults: Any) -> None:
     assert isinstance(found, Ledger) and render_ledger_json(found) == saved.read_text(encoding="utf-8")
     page = path.with_name("ledger.html").read_text(encoding="utf-8")
     assert "Process 0" in page and "step.weight: rebound, 3 replays since" in page
+    assert "<td>no graph, 2 steps</td>" in page and "With 6 captured too, graphs would cover them all" in page
     for form in ("terminal", "concise", "sarif", "github", "gitlab", "junit"):
         command = [sys.executable, "-m", "graphsafe", "report", str(saved), "--format", form]
         shown = subprocess.run(command, cwd=path.parent, capture_output=True, text=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from graphsafe.report.html.words import escaped_text, table
+from graphsafe.report.ledger import traffic
 from graphsafe.report.ledger.model import Graph, Ledger, Process
-from graphsafe.report.model import Location
+from graphsafe.report.model import Finding, Location
 from graphsafe.report.text import bytes_text, count, listed
 
 _HEAD = ("graph", "captured", "device", "nodes", "pool", "replays", "uses outside its pool")
@@ -14,17 +15,29 @@ _HEAD = ("graph", "captured", "device", "nodes", "pool", "replays", "uses outsid
 
 def with_processes(page: str, ledger: Ledger) -> str:
     """Put the processes of a ledger before the environment of the page of its findings."""
-    parts = "".join(_process(process) for process in ledger.processes)
+    parts = "".join(_process(process, traffic.silent(ledger, process)) for process in ledger.processes)
     before, mark, after = page.partition("<h2>Environment</h2>")
     return f"{before}{parts}{mark}{after}"
 
 
-def _process(process: Process) -> str:
+def _process(process: Process, silent: Iterable[Finding]) -> str:
     rank = "" if process.rank is None else f", rank {process.rank}"
     title = f"<h2>{escaped_text(f'Process {process.name}{rank}')}</h2>"
     rows = [_HEAD, *(_graph(graph) for graph in process.graphs)]
     found = table([[escaped_text(cell) for cell in row] for row in rows]) if process.graphs else "<p>No graph.</p>"
-    return title + found + "".join(f"<p>{escaped_text(text)}</p>" for text in _facts(process))
+    facts = "".join(f"<p>{escaped_text(text)}</p>" for text in _facts(process))
+    return title + found + facts + "".join(map(_sizes, silent))
+
+
+def _sizes(finding: Finding) -> str:
+    """Return the sizes of a step that ran without a graph, as bars beside those captured."""
+    data = finding.data
+    head = f"{_place(finding.location)} ran {count(data['steps'], 'step')} without a graph; by size:"
+    bars = table([[str(row.size), escaped_text(row.bar), escaped_text(row.text)] for row in traffic.rows(data)])
+    more = traffic.left_out(data)
+    rest = [f"And {count(more, 'more size')}."] if more else []
+    rest.append(traffic.advice(data.get("cover"), data.get("waste")))
+    return f"<p>{escaped_text(head)}</p>{bars}" + "".join(f"<p>{escaped_text(text)}</p>" for text in rest if text)
 
 
 def _graph(graph: Graph) -> tuple[str, ...]:

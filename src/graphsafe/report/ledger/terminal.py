@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from graphsafe.report.ledger import traffic
 from graphsafe.report.ledger.model import Graph, Ledger, Outside, Process
-from graphsafe.report.model import Location
+from graphsafe.report.model import Finding, Location
 from graphsafe.report.text import Paint, bytes_text, count, listed, painter, printable, wrapped
 
 _MOST_LINES = 20
-_BAR = 24
-"Length of the longest bar in cells."
 
 
 def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
     """Return a block for each process with something to report, and a line for the others."""
     paint = painter(colour)
     told = [process for process in ledger.processes if _tells(process)]
-    lines = [line for process in told for line in _process(process, max(width, 40), paint)]
+    lines = [
+        line for process in told for line in _process(process, traffic.silent(ledger, process), max(width, 40), paint)
+    ]
     silent = len(ledger.processes) - len(told)
     if silent:
         lines.append(f"{count(silent, 'process').replace('processs', 'processes')} captured no graph")
@@ -28,7 +29,7 @@ def _tells(process: Process) -> bool:
     return bool(process.graphs or process.failed or process.waits)
 
 
-def _process(process: Process, width: int, paint: Paint) -> Iterator[str]:
+def _process(process: Process, silent: Sequence[Finding], width: int, paint: Paint) -> Iterator[str]:
     rank = "" if process.rank is None else f", rank {process.rank}"
     replays = sum(graph.replays for graph in process.graphs)
     held = process.memory.graphs_bytes
@@ -45,7 +46,8 @@ def _process(process: Process, width: int, paint: Paint) -> Iterator[str]:
     for failed in process.failed:
         by = f"; swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
         yield from wrapped(f"failed: {failed.error}{by}", width, f"  {_place(failed.location)} ", "      ")
-    yield from _sizes(process)
+    for finding in silent:
+        yield from _sizes(finding, width)
     for wait in sorted(process.waits, key=lambda one: -(one.ms or 0))[:_MOST_LINES]:
         took = "" if wait.ms is None else f", {wait.ms:.3g} ms"
         yield from wrapped(f"waits {count(wait.count, 'time')}{took}", width, f"  {_place(wait.location)} ", "      ")
@@ -87,16 +89,16 @@ def _lost_text(use: Outside) -> str:
     return f"`{use.what}` was {use.status}{where}"
 
 
-def _sizes(process: Process) -> Iterator[str]:
-    """Yield the sizes that ran without a graph, as a bar over all captured sizes."""
-    eager = process.eager
-    if not eager.steps:
-        return
-    largest = max((*eager.sizes, *eager.captured_sizes), default=0)
-    yield f"  {count(eager.steps, 'step')} ran without a graph:"
-    for size in sorted({*eager.sizes, *eager.captured_sizes}):
-        bar = "#" * max(round(_BAR * size / max(largest, 1)), 1)
-        yield f"    {size:>8} {bar:<{_BAR}} {'captured' if size in eager.captured_sizes else 'no graph'}"
+def _sizes(finding: Finding, width: int) -> Iterator[str]:
+    """Yield the sizes of a step that ran without a graph, as bars beside those captured."""
+    data = finding.data
+    yield f"  {_place(finding.location)} ran {count(data['steps'], 'step')} without a graph; by size:"
+    for row in traffic.rows(data):
+        yield f"    {row.size:>8} {row.bar:<{traffic.LONGEST}} {row.text}"
+    more = traffic.left_out(data)
+    if more:
+        yield f"    and {count(more, 'more size')}"
+    yield from wrapped(traffic.advice(data.get("cover"), data.get("waste")), width, "      ", "      ")
 
 
 def _place(location: Location | None) -> str:

@@ -6,7 +6,7 @@ captured (`calls.py`); either with the shapes that it was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,9 +41,8 @@ class _Eager:
 class _Seen:
     frames: tuple[CallSite, ...]
     recorded: bool
-    graphs: list[int] = field(default_factory=list)
-    "The numbers of its graphs."
-    captured: set[Shapes] = field(default_factory=set)
+    captured: dict[Shapes, list[int]] = field(default_factory=dict)
+    "Shapes -> the numbers of the graphs."
     eager: dict[Shapes, _Eager] = field(default_factory=dict)
 
 
@@ -61,8 +60,7 @@ class Steps:
         if step is None:
             return
         seen = self._of(step.keys) or _Seen(step.frames, step.recorded)
-        seen.graphs.append(graph)
-        seen.captured.add(step.shapes)
+        seen.captured.setdefault(step.shapes, []).append(graph)
         self.names.update(name for name, _, _ in step.keys)
         self._seen.update(dict.fromkeys(step.keys, seen))
 
@@ -96,13 +94,15 @@ class Steps:
                 if size is not None:
                     sizes[size] = sizes.get(size, 0) + eager.count
                     place = place or eager.place
-            captured = sorted({shapes[at][axis] for shapes in seen.captured for at, axis in axes[:1]})
+            captured: dict[int, list[int]] = {}
+            for shapes, graphs in seen.captured.items():
+                for at, axis in axes[:1]:
+                    captured.setdefault(shapes[at][axis], []).extend(graphs)
             found.append(
                 {
                     "place": [] if place is None else [_site(place)],
                     "sizes": {str(size): sizes[size] for size in sorted(sizes)},
-                    "captured": captured,
-                    "graphs": list(seen.graphs),
+                    "captured": {str(size): captured[size] for size in sorted(captured)},
                 }
             )
         return found
@@ -120,7 +120,7 @@ def _caller(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> CallSit
     return rest[-1] if rest else None
 
 
-def _axes(captured: set[Shapes]) -> list[tuple[int, int]]:
+def _axes(captured: Collection[Shapes]) -> list[tuple[int, int]]:
     """Return the tensors and dimensions by which captures of one step differ; of a single capture the first
     dimensions."""
     first = next(iter(captured))
@@ -130,7 +130,7 @@ def _axes(captured: set[Shapes]) -> list[tuple[int, int]]:
     return varying or [(at, axis) for at, axis in places if axis == 0]
 
 
-def _size(shapes: Shapes, captured: set[Shapes], axes: Sequence[tuple[int, int]]) -> int | None:
+def _size(shapes: Shapes, captured: Collection[Shapes], axes: Sequence[tuple[int, int]]) -> int | None:
     """Return the size of an eager step that differs from a captured one in nothing else; otherwise None."""
     for known in captured:
         if not _alike(shapes, known):

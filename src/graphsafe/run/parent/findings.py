@@ -11,10 +11,12 @@ from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.parent.line_finding import finding_at
 from graphsafe.capture.shared.classify import code_of, value_read
 from graphsafe.capture.shared.places import location, shown, site, text_at
+from graphsafe.report.ledger.traffic import advice
 from graphsafe.report.model import Finding, Level, Limit, Region, Source
 from graphsafe.report.reading import read
 from graphsafe.report.text import count, listed
 from graphsafe.rulebook.book import Rulebook
+from graphsafe.run.parent.covering import cover
 from graphsafe.run.parent.recaptures import Recapture, recaptures
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess
 
@@ -241,19 +243,32 @@ class _Writer:
 
     def eager(self) -> None:
         """Add steps that ran without a graph, at sizes that no graph covers."""
+        counts = {graph.facts["number"]: graph.count.replays for graph in self._process.graphs}
+        told = set()
         for step in self._process.facts.get("steps", ()):
             sizes: Mapping[str, int] = step["sizes"]
-            graphs = set(step["graphs"])
-            replays = sum(graph.count.replays for graph in self._process.graphs if graph.facts["number"] in graphs)
-            if sum(sizes.values()) <= _SELDOM * (replays + sum(sizes.values())):
+            replays = {size: sum(counts.get(one, 0) for one in graphs) for size, graphs in step["captured"].items()}
+            steps = sum(sizes.values())
+            if steps <= _SELDOM * (sum(replays.values()) + steps):
                 continue
             frame = step["place"][-1] if step["place"] else None
-            captured = step["captured"]
-            steps = sum(sizes.values())
+            same = (*(frame or {}).values(), *sizes.items(), *replays)
+            if same in told:  # the pieces of a step, each with graphs of its own
+                continue
+            told.add(same)
+            captured = list(map(int, step["captured"]))
+            covered = cover({int(size): times for size, times in sizes.items()}, captured)
+            data = {
+                "steps": steps,
+                "sizes": dict(sizes),
+                "captured_sizes": captured,
+                "replays": replays,
+                "cover": list(covered.sizes),
+                "waste": covered.waste,
+            }
             expr = f"{count(steps, 'step')} of size {listed(sizes, most=6)}"
-            value = f"captured are {listed(map(str, captured), most=12)}"
-            data = {"steps": steps, "sizes": dict(sizes), "captured_sizes": captured}
-            self.add("GS616", frame, {"expr": expr, "value": value}, data, number=steps)
+            words = {"expr": expr, "value": f"captured are {listed(step['captured'], most=12)}"}
+            self.add("GS616", frame, words, data, because=advice(covered.sizes, covered.waste), number=steps)
 
     def waits(self) -> None:
         """Add lines that wait between replays again and again; a warm-up or a last synchronisation does not count."""

@@ -80,7 +80,7 @@ def _process(process: SeenProcess) -> Process:
         eager=Eager(
             steps=sum(sizes.values()),
             sizes=tuple(sorted(sizes)),
-            captured_sizes=tuple(sorted({size for step in steps for size in step["captured"]})),
+            captured_sizes=tuple(sorted({int(size) for step in steps for size in step["captured"]})),
         ),
         waits=tuple(Wait(_place(one["frames"]), one["count"], one["ms"]) for one in facts.get("waits", ())),
         memory=Held(None if None in pools or not facts else sum(pools), _by_line(facts)),

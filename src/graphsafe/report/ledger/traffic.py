@@ -1,0 +1,58 @@
+"""The sizes of a step, those captured and those that ran without a graph, as rows of a bar chart: the data of GS616."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphsafe.report.ledger.model import Ledger, Process
+from graphsafe.report.model import Finding
+from graphsafe.report.text import count, listed
+
+LONGEST = 24
+"Length of the longest bar."
+_MOST = 24
+"Number of rows: of more sizes, those that ran most often are shown."
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    size: int
+    bar: str
+    text: str
+
+
+def silent(ledger: Ledger, process: Process) -> list[Finding]:
+    """Return the findings of a process about steps without a graph."""
+    return [one for one in ledger.findings if one.code == "GS616" and one.data.get("process") == process.name]
+
+
+def rows(data: Mapping[str, Any]) -> list[Row]:
+    """Return a row for each size, the smallest first. The bar is as long as the size ran often."""
+    eager = {int(size): int(times) for size, times in data["sizes"].items()}
+    replays = {int(size): int(times) for size, times in data.get("replays", {}).items()}
+    times = {**dict.fromkeys(data["captured_sizes"], 0), **replays, **eager}
+    shown = sorted(sorted(times, key=lambda size: -times[size])[:_MOST])
+    most = max(times.values(), default=0)
+    found = []
+    for size in shown:
+        known = f"captured, {count(times[size], 'replay')}" if replays else "captured"
+        text = f"no graph, {count(times[size], 'step')}" if size in eager else known
+        found.append(Row(size, "#" * -(-LONGEST * times[size] // max(most, 1)), text))
+    return found
+
+
+def left_out(data: Mapping[str, Any]) -> int:
+    """Return the number of sizes that have no row."""
+    return max(len({*map(int, data["sizes"]), *data["captured_sizes"]}) - _MOST, 0)
+
+
+def advice(sizes: Sequence[int] | None, waste: float | None) -> str:
+    """Say which further sizes would cover all steps, and what padding wastes then; nothing if that is not known."""
+    if sizes is None or waste is None:
+        return ""
+    padding = f"; padding would be {100 * waste:.2g} % of their work" if waste else ", without padding"
+    if not sizes:
+        return f"Padded to captured sizes, they need no further graph{padding}."
+    return f"With {listed(map(str, sizes))} captured too, graphs would cover them all{padding}."

@@ -1,0 +1,40 @@
+"""Finds the sizes that would cover steps that ran without a graph, and the share of their work that is padding then."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+_LITTLE = 0.1
+"Share of padding that is worth no further graph."
+_MOST = 8
+"Number of further sizes that are proposed."
+_MOST_TRIED = 64
+"Number of sizes, the most frequent ones, among which further sizes are chosen."
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    sizes: tuple[int, ...]
+    "Sizes to capture besides those that are captured."
+    waste: float
+    "Share of the padded steps' rows that are padding."
+
+
+def cover(eager: Mapping[int, int], captured: Collection[int]) -> Cover:
+    """Return a few sizes to capture, so that every size of `eager` (size -> times) can be padded to a captured one:
+    the largest if it is larger than the captured ones, then those that save the most padding."""
+    largest = max(eager)
+    chosen = [] if largest <= max(captured, default=0) else [largest]
+    tried = sorted(sorted(eager, key=lambda size: -eager[size])[:_MOST_TRIED])
+    while (waste := _waste(eager, [*captured, *chosen])) > _LITTLE and len(chosen) < _MOST:
+        chosen.append(min(tried, key=lambda size: _waste(eager, [*captured, *chosen, size])))
+    return Cover(tuple(sorted(chosen)), round(waste, 4))
+
+
+def _waste(eager: Mapping[int, int], sizes: Sequence[int]) -> float:
+    ordered = sorted(sizes)
+    padded = {size: ordered[bisect_left(ordered, size)] for size in eager}
+    rows = sum(times * padded[size] for size, times in eager.items())
+    return 1 - sum(times * size for size, times in eager.items()) / max(rows, 1)
