@@ -31,7 +31,7 @@ from graphsafe.capture.parent.wording import (
     what_departed,
     what_was_frozen,
 )
-from graphsafe.capture.shared.classify import code_of, value_read
+from graphsafe.capture.shared.classify import code_of, code_of_failure, value_read
 from graphsafe.capture.shared.places import is_within, shown
 from graphsafe.report.model import CallSite, Finding, Level, Limit
 from graphsafe.report.probes.replay import Check, differing
@@ -277,12 +277,7 @@ class _Writer:
             self.add(code, frames, span, expr=(message or None) if code == "GS607" else None, data=says)
 
     def _code_of_failure(self, event: StepEvent, message: str) -> str:
-        by_text = self._by_text(message)
-        if by_text is not None:
-            return by_text
-        known = self._book.ops.aten(event.op) or self._book.ops.python(event.via or "")
-        plain = event.kind == "hidden-sync" and (known is None or not any(effect.rule for effect in known.effects))
-        return "GS607" if plain else code_of(event, self._book.ops) or "GS607"
+        return self._by_text(message) or code_of_failure(event, self._book.ops)
 
     def _by_text(self, message: str) -> str | None:
         """Return the one rule that lists the error's text, if there is just one."""

@@ -52,6 +52,14 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
     return _tabled(event, ops, ("hidden-sync", "waits", "dynamic-shape", "reads-host", "branches")) or "GS106"
 
 
+def code_of_failure(event: StepEvent, ops: OpTable) -> str:
+    """Return the rule that an event which broke a capture falls under; GS607 if its operation is not known to break
+    any."""
+    known = ops.aten(event.op) or ops.python(event.via or "")
+    plain = event.kind == "hidden-sync" and (known is None or not any(effect.rule for effect in known.effects))
+    return "GS607" if plain else code_of(event, ops) or "GS607"
+
+
 def _read(event: StepEvent, via: str, method: str, ops: OpTable) -> str:
     node = node_at(event.frames, event.span)
     if method in ("__bool__", "__contains__"):

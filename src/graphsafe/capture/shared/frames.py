@@ -162,11 +162,11 @@ def message_of(error: BaseException) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def error_frames(error: BaseException | None) -> tuple[CallSite, ...]:
-    """The user's calls from where the error was caught to where the first error of its chain was raised."""
+def error_frames(error: BaseException | None, root: BaseException | None = None) -> tuple[CallSite, ...]:
+    """The user's calls from where the error was caught to where the first error of its chain, or `root`, was raised."""
     if error is None:
         return ()
-    root, _ = root_error(error)
+    root = root or root_error(error)[0]
     outer, _ = traceback_frames(error.__traceback__)
     inner, _ = traceback_frames(root.__traceback__)
     return tuple(dict.fromkeys((*outer, *inner)))

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from graphsafe.capture.shared.frames import error_frames, message_of, root_error, user_frames
+from graphsafe.capture.shared.frames import error_frames, message_of, user_frames
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.failures import swallowing_watched
+from graphsafe.run.child.failures import first_error, swallowing_watched
 from graphsafe.run.child.keys import Key, Stale
 from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
 from graphsafe.run.child.outputs import Outputs
@@ -97,11 +97,17 @@ class Book:
 
     def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
         """Note a capture that ended with an error."""
-        root, _ = root_error(error)
+        root = first_error(error, 0 if record is None else record.handled)
         frames, span = (record.frames, record.span) if record is not None else user_frames()
-        device = self.sight.device()
-        guilty = self.sight.guilty(graph)
-        failure = FailedRecord(frames, span, device, message_of(root), error_frames(error), self.sight.draw(), guilty)
+        failure = FailedRecord(
+            frames,
+            span,
+            self.sight.device(),
+            error=message_of(root),
+            inner=error_frames(error, root),
+            generator=self.sight.draw(),
+            guilty=self.sight.guilty(graph, root),
+        )
         self.failed.append(failure)
 
         def tell(handler: CallSite) -> None:

@@ -30,6 +30,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.calls import Calls
 from graphsafe.run.child.cuda_stacks import makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda_waits import watch_waits
+from graphsafe.run.child.guilty import raised_by
 from graphsafe.run.child.sight import Contents, Touch
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
@@ -129,9 +130,8 @@ class CudaSight:
     def watch_results(self, compared: Callable[[Any], None]) -> None:
         """Do nothing: operations are not seen on a GPU."""
 
-    def guilty(self, graph: Any) -> StepEvent | None:
-        """Return None: the error's text tells what CUDA knows."""
-        return None
+    def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:
+        return raised_by(error)
 
     def watch_waits(self, waits: Waits) -> None:
         watch_waits(waits)

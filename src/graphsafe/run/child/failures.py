@@ -20,6 +20,17 @@ from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
 
 
+def first_error(error: BaseException, handled: int) -> BaseException:
+    """Return the first error of a chain that the capture raised. `handled` is the `id` of an exception that was being
+    handled when the capture began, with which the chain goes on."""
+    chain = [error]
+    while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and id(earlier) != handled:
+        if any(earlier is known for known in chain):
+            break
+        chain.append(earlier)
+    return chain[-1]
+
+
 class _Witness:
     """Calls `tell` with the line whose handler ended the exception."""
 

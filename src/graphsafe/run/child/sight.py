@@ -95,8 +95,8 @@ class Sight(Protocol):
         """Call `compared` with a graph when one of its results is compared with itself."""
         ...
 
-    def guilty(self, graph: Any) -> StepEvent | None:
-        """Return what broke the capture of a graph, or None if that is not known."""
+    def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:
+        """Return what broke the capture of a graph, whose first error is given, or None if that is not known."""
         ...
 
     def watch_waits(self, waits: Waits) -> None:

@@ -188,7 +188,7 @@ class SimSight:
 
         self._compared = seen
 
-    def guilty(self, graph: CUDAGraph) -> StepEvent | None:
+    def guilty(self, graph: CUDAGraph, error: BaseException) -> StepEvent | None:
         return graph.guilty
 
     def watch_waits(self, waits: Waits) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.parent.line_finding import finding_at
-from graphsafe.capture.shared.classify import code_of, value_read
+from graphsafe.capture.shared.classify import code_of, code_of_failure, value_read
 from graphsafe.capture.shared.places import location, shown, site, text_at
 from graphsafe.report.ledger.traffic import advice
 from graphsafe.report.model import Finding, Level, Limit, Region, Source
@@ -114,11 +114,10 @@ class _Writer:
         event = read(StepEvent, failed["guilty"])
         rules = self._book.rules.values()
         by_text = [rule.code for rule in rules if any(text in failed["error"] for text in rule.error_text)]
-        code = by_text[0] if len(by_text) == 1 else code_of(event, self._book.ops)
-        if code is None:
-            return None
+        code = by_text[0] if len(by_text) == 1 else code_of_failure(event, self._book.ops)
         frame = failed["guilty"]["frames"][-1]
-        words = {"expr": text_at(site(frame), event.span), "value": value_read(code)}
+        expr = failed["error"].partition("\n")[0] if code == "GS607" else text_at(site(frame), event.span)
+        words = {"expr": expr, "value": value_read(code)}
         self.add(code, frame, words, said, device=failed["device"], level="error", region="captured", span=event.span)
         return f"{code} at {_at(frame)}"
 

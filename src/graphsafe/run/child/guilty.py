@@ -1,0 +1,163 @@
+"""Finds the expression that broke a capture on a GPU, from the error that it raised there.
+
+CUDA refuses at once what a capture may not hold, so the first error's innermost line of the user is the guilty one. An
+error that only repeats an earlier one, which the program has swallowed, names no line.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+from collections.abc import Mapping
+from types import FrameType, ModuleType
+from typing import Any
+
+import torch
+
+from graphsafe.capture.answers.events import StepEvent, StepEventKind
+from graphsafe.capture.shared.classify import node_at
+from graphsafe.capture.shared.frames import is_user_file, message_of, traceback_frames
+from graphsafe.run.child.names import locals_of
+
+_REPEATED = "previous error"
+_ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT", "CONTAINS_OP")
+_FORMATS = ("FORMAT_", "BUILD_STRING")
+_CASTS = {"float": "__float__", "int": "__int__", "complex": "__complex__", "bool": "__bool__", "range": "__index__"}
+_COMPARES = frozenset({"min", "max", "any", "all", "sorted"})
+_PRINTS = frozenset({"print", "str", "repr", "format"})
+_TO_HOST = frozenset({"torch.Tensor.cpu", "torch.Tensor.numpy"})
+_LITERALS = frozenset({"torch.tensor", "torch.as_tensor"})
+_NOTHING: Any = object()
+
+Act = tuple[StepEventKind, str | None, Mapping[str, Any]]
+"The kind of an event, the torch call around it, and its data."
+_UNKNOWN: Act = ("hidden-sync", None, {})
+
+
+def raised_by(error: BaseException) -> StepEvent | None:
+    """Return what raised the first error of a capture; None if the program raised it itself, or no line is known. An
+    event without an operation is an act of an unknown kind."""
+    frames, span = traceback_frames(error.__traceback__)
+    found = _innermost(error)
+    if not frames or found is None or not isinstance(error, RuntimeError) or _REPEATED in message_of(error):
+        return None
+    frame, instruction = found
+    running = _instruction(frame, instruction)
+    if running.startswith("RAISE") or running == "RERAISE":
+        return None
+    kind, via, data = _UNKNOWN
+    if "captur" in message_of(error):
+        with torch._C.DisableTorchFunction():
+            kind, via, data = _act(node_at(frames, span), running, frame)
+    return StepEvent(kind, via or "", frames, span, via, data=data)
+
+
+def _innermost(error: BaseException) -> tuple[FrameType, int] | None:
+    """Return the innermost frame that is the user's, with the offset of the instruction that it runs."""
+    found, traceback = None, error.__traceback__
+    while traceback is not None:
+        if is_user_file(traceback.tb_frame.f_code.co_filename):
+            found = traceback.tb_frame, traceback.tb_lasti
+        traceback = traceback.tb_next
+    return found
+
+
+def _instruction(frame: FrameType, offset: int) -> str:
+    return next((one.opname for one in dis.get_instructions(frame.f_code) if one.offset == offset), "")
+
+
+def _act(node: ast.AST | None, running: str, frame: FrameType) -> Act:
+    if running.startswith(_ASKS):
+        return "read", "torch.Tensor.__bool__", {}
+    if running.startswith(_FORMATS):
+        return "read", "torch.Tensor.__format__", {}
+    if isinstance(node, ast.Call):
+        return _call(node, frame)
+    return _index(node, frame) if isinstance(node, ast.Subscript) else _UNKNOWN
+
+
+def _call(node: ast.Call, frame: FrameType) -> Act:
+    if isinstance(node.func, ast.Name) and not isinstance(_value(node.func, frame), torch.nn.Module):
+        name = node.func.id
+        if name in _CASTS:
+            return "read", f"torch.Tensor.{_CASTS[name]}", {}
+        if name in _COMPARES:
+            return "read", "torch.Tensor.__bool__", {}
+        if name in _PRINTS:
+            return "read", "torch.Tensor.__repr__", {}
+    via = _called(node.func, frame)
+    if via is None:
+        return _UNKNOWN
+    if via in _TO_HOST:
+        return "copy-to-host", via, {}
+    if via in ("torch.Tensor.item", "torch.Tensor.tolist"):
+        return "read", via, {}
+    if via in _LITERALS:
+        return "copy-to-device", via, {"literal": not isinstance(_value(node.args[0], frame), torch.Tensor)}
+    if via in ("torch.Tensor.to", "torch.Tensor.cuda", "torch.Tensor.copy_"):
+        return _copy(node, via, frame)
+    return "hidden-sync", via, {}
+
+
+def _copy(node: ast.Call, via: str, frame: FrameType) -> Act:
+    """Tell a copy's direction, as far as names tell where its source lies."""
+    given = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+    if via == "torch.Tensor.to" and "cpu" in given:
+        return "copy-to-host", via, {}
+    receiver = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+    source = _value(node.args[0] if via == "torch.Tensor.copy_" and node.args else receiver, frame)
+    if via == "torch.Tensor.cuda" or (isinstance(source, torch.Tensor) and source.is_cpu):
+        return "copy-to-device", via, {}
+    return _UNKNOWN
+
+
+def _index(node: ast.Subscript, frame: FrameType) -> Act:
+    stores = isinstance(node.ctx, ast.Store)
+    via = f"torch.Tensor.__{'setitem' if stores else 'getitem'}__"
+    if any(isinstance(part, ast.Slice) for part in ast.walk(node.slice)):
+        return ("copy-to-device" if stores else "extent"), via, {}
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    values = [_value(part, frame) for part in parts]
+    if any(isinstance(part, ast.Compare) for part in parts) or any(_is_mask(value) for value in values):
+        return "extent", via, {"mask": True}
+    if stores:
+        return "copy-to-device", via, {}
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    if any(isinstance(part, ast.List) for part in parts) or any(one.is_cpu for one in tensors):
+        return "copy-to-device", via, {"index": True}
+    return ("read", via, {}) if any(one.dim() == 0 for one in tensors) else _UNKNOWN
+
+
+def _is_mask(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
+
+
+def _called(function: ast.expr, frame: FrameType) -> str | None:
+    """Return the name of the torch function that is called, as the op table spells it. A method of an unknown object is
+    taken for a tensor's: methods of the program's own have frames of their own."""
+    value = _value(function, frame)
+    if isinstance(function, ast.Name):
+        name = getattr(value, "__name__", None)
+        return None if name is None else f"{getattr(value, '__module__', None) or 'torch'}.{name}"
+    if not isinstance(function, ast.Attribute):
+        return None
+    receiver = _value(function.value, frame)
+    if isinstance(receiver, ModuleType):
+        return f"{receiver.__name__}.{function.attr}"
+    if receiver is _NOTHING or isinstance(receiver, torch.Tensor):
+        return f"torch.Tensor.{function.attr}"
+    known = (kind for kind in (torch.cuda.Event, torch.cuda.Stream) if isinstance(receiver, kind))
+    return next((f"torch.cuda.{kind.__name__}.{function.attr}" for kind in known), None)
+
+
+def _value(expression: ast.expr, frame: FrameType) -> Any:
+    """Return the value of a name, or of an attribute of one, without running the program's code."""
+    if isinstance(expression, ast.Name):
+        name = expression.id
+        values = locals_of(frame)
+        return values.get(name, frame.f_globals.get(name, frame.f_builtins.get(name, _NOTHING)))
+    if isinstance(expression, ast.Attribute):
+        attributes = getattr(_value(expression.value, frame), "__dict__", {})
+        tables = (attributes, attributes.get("_parameters", {}), attributes.get("_buffers", {}))
+        return next((table[expression.attr] for table in tables if expression.attr in table), _NOTHING)
+    return _NOTHING
