@@ -1,6 +1,9 @@
-"""Counts the replays of each graph, with the times of the first and the last: numbers in memory that is a file.
+"""Counts the replays of each graph, with the times of the first and the last, and keeps their order: numbers in memory
+that is a file.
 
-The operating system keeps such memory when the process dies, even by SIGKILL. A replay costs three stores.
+The operating system keeps such memory when the process dies, even by SIGKILL. A replay costs a few stores. The order is
+kept as runs, in which one graph is replayed again and again; the replays after the last run that there is room for have
+no order.
 """
 
 from __future__ import annotations
@@ -12,8 +15,17 @@ from pathlib import Path
 from graphsafe.files import saved
 
 MOST_GRAPHS = 65_536
+MOST_RUNS = 65_536
 _WORDS = 3
-_BYTES = MOST_GRAPHS * _WORDS * 8
+LAST_RUN = MOST_GRAPHS * _WORDS
+"The cell that holds the place of the last run: of two cells, the graph's slot and its replays."
+_FIRST = LAST_RUN + 1
+ROOM = _FIRST + 2 * MOST_RUNS
+"The place of the last run that there is room for."
+NO_ROOM = ROOM + 2
+_BYTES = (NO_ROOM + 2) * 8
+_NOBODY = 2**64 - 1
+"The slot of no graph."
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +34,16 @@ class Count:
     first: int
     "Nanoseconds since 1970; 0 if there was no replay."
     last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The order of a process's replays."""
+
+    runs: tuple[tuple[int, int], ...] = ()
+    "The number of a graph, and how many times it was replayed before another one was."
+    is_whole: bool = True
+    "False if later replays had no room."
 
 
 class Counters:
@@ -35,9 +57,14 @@ class Counters:
                 opened.truncate(_BYTES)
                 self._memory = mmap.mmap(opened.fileno(), _BYTES)
         self.cells = memoryview(self._memory).cast("Q")
+        self.cells[LAST_RUN] = _FIRST
+        self.cells[_FIRST] = self.cells[NO_ROOM] = _NOBODY
 
     def read(self, slot: int) -> Count:
         return Count(*self.cells[slot : slot + _WORDS])
+
+    def order(self) -> Order:
+        return _order(self.cells)
 
 
 def slot_of(number: int) -> int:
@@ -45,8 +72,16 @@ def slot_of(number: int) -> int:
     return number * _WORDS
 
 
-def saved_counts(file: Path, graphs: int) -> list[Count]:
-    """Read the counts that a process left; zeros if the file is missing, short or no file."""
-    data = (saved(file, _BYTES) or b"")[: graphs * _WORDS * 8]
-    words = memoryview(data.ljust(graphs * _WORDS * 8, b"\0")).cast("Q")
-    return [Count(*words[slot_of(number) : slot_of(number) + _WORDS]) for number in range(graphs)]
+def saved_counts(file: Path, graphs: int) -> tuple[list[Count], Order]:
+    """Read the counts that a process left, and the order; zeros if the file is missing, short or no file."""
+    words = memoryview((saved(file, _BYTES) or b"").ljust(_BYTES, b"\0")).cast("Q")
+    counts = [Count(*words[slot_of(number) : slot_of(number) + _WORDS]) for number in range(graphs)]
+    return counts, _order(words)
+
+
+def _order(cells: memoryview[int]) -> Order:
+    """Read the runs; none from a file that is no process's."""
+    last = cells[LAST_RUN]
+    runs = [tuple(cells[at : at + 2]) for at in range(_FIRST + 2, min(last, ROOM) + 1, 2)]
+    known = all(slot < LAST_RUN for slot, _ in runs)
+    return Order(tuple((slot // _WORDS, count) for slot, count in runs) if known else (), last != NO_ROOM)

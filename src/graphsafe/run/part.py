@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsafe.files import saved, write_atomically
-from graphsafe.run.counters import Count, saved_counts
+from graphsafe.run.counters import Count, Order, saved_counts
 
 FOLDER, PARENT, OPTIONS = "GRAPHSAFE_RUN", "GRAPHSAFE_RUN_PARENT", "GRAPHSAFE_RUN_OPTIONS"
 "Environment variables: the run's folder, the process that started this one, and the options of the watch."
@@ -51,6 +51,7 @@ class Part:
     """The facts in the form of `Watch.write`. A process that could not be watched has only `fault`. `None` for one that
     has not imported torch."""
     counts: tuple[Count, ...]
+    order: Order
 
 
 def write_part(folder: Path, token: str, facts: Mapping[str, Any]) -> None:
@@ -78,8 +79,9 @@ def read_parts(folder: Path) -> list[Part]:
             continue
         token = start.stem
         facts = _facts(saved(folder / f"{token}.json", _MOST))
-        counts = saved_counts(counters_file(folder, token), graphs_of(facts))
-        found.append(Part(token, parent.decode(errors="replace"), os.stat(start).st_mtime_ns, facts, tuple(counts)))
+        counts, order = saved_counts(counters_file(folder, token), graphs_of(facts))
+        started = os.stat(start).st_mtime_ns
+        found.append(Part(token, parent.decode(errors="replace"), started, facts, tuple(counts), order))
     return sorted(found, key=lambda part: (part.started, part.token))
 
 

@@ -20,6 +20,7 @@ from graphsafe.run.child.keys import Key, Stale
 from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
 from graphsafe.run.child.outputs import Outputs
 from graphsafe.run.child.outside import Memory
+from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import Facts, FailedRecord, GraphRecord, Use, sites
 from graphsafe.run.child.sight import Sight, Touch
 from graphsafe.run.child.steps import Steps
@@ -88,6 +89,7 @@ class Book:
                 self._users.setdefault(memory, []).append((record, use))
             record.outputs = Outputs(contents.outputs)
         record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
+        record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
         record.keeps_pool = not contents.nodes and _is_called_by_trees(frame)
         record.graph = weakref.ref(graph, lambda _: setattr(record, "dropped", True))
         self.steps.captured(contents.step, record.number)

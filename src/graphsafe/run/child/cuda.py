@@ -7,6 +7,7 @@ among the arguments of kernels and copies are then matched with the tensors that
 from __future__ import annotations
 
 import gc
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from graphsafe.run.child.refills import Frames
 
 _NOT_READ = "the driver did not tell them"
+_COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
+"Names of kernels that send between GPUs: NCCL's, and those of engines."
 PoolOf = Callable[[int], "Pool | None"]
 _SHARED = (0, 0)
 "The pool of memory that belongs to no graph."
@@ -101,6 +104,7 @@ class CudaSight:
             pool_bytes=self._grown(pool, segments),
             outputs=tuple({id(one): one for one in own}.values()),
             step=self._step,
+            collectives=any(_COLLECTIVE.search(node.name) is not None for node in nodes),
             problem=problem,
         )
 

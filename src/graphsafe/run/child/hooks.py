@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphsafe.run.child.book import Book
+from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
 
 _RECORD = "_graphsafe_record"
 "The attribute of a graph that holds its record."
@@ -95,6 +96,15 @@ def _replay(original: Any, book: Book) -> Any:
         result = original(self)
         cells, slot = book.counters.cells, record.slot
         cells[slot] += 1
+        run = cells[LAST_RUN]
+        if cells[run] == slot:
+            cells[run + 1] += 1
+        elif run < ROOM:
+            cells[LAST_RUN] = run = run + 2
+            cells[run] = slot
+            cells[run + 1] = 1
+        else:
+            cells[LAST_RUN] = NO_ROOM
         cells[slot + 2] = moment = now()
         if not cells[slot + 1]:
             cells[slot + 1] = moment

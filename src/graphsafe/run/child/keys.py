@@ -49,6 +49,13 @@ class Key:
             if passed_on:
                 self._values.setdefault(frame.f_code, passed_on)
 
+    def texts(self) -> dict[str, str]:
+        """Return the arguments and their values, those of inner functions first."""
+        found: dict[str, str] = {}
+        for values in self._values.values():
+            found = {**{name: repr(value)[:80] for name, value in values.items()}, **found}
+        return found
+
     def differs(self, frames: Sequence[FrameType]) -> tuple[str, str, str] | None:
         """Return the name, the value at capture and the value now, if a replay under `frames` has another value; else
         None."""

@@ -69,6 +69,10 @@ class GraphRecord:
     key: Key = field(default_factory=Key)
     stale: Stale | None = None
     "The first replay for which the program had another value than the graph."
+    collectives: bool = False
+    "Whether it holds a collective."
+    subgroups: bool = False
+    "Whether the process then had groups of some ranks only."
     keeps_pool: bool = False
     "Whether Inductor captured it to keep a pool: it is empty and never replayed."
     graph: weakref.ref[Any] | None = None
@@ -96,6 +100,9 @@ class GraphRecord:
             "outside": [use.facts() for use in self.uses],
             "held_outputs": self.outputs.facts(),
             "stale": None if self.stale is None else self._stale_facts(self.stale),
+            "key": self.key.texts(),
+            "collectives": self.collectives,
+            "subgroups": self.subgroups,
             "keeps_pool": self.keeps_pool,
             "dropped": self.dropped,
         }

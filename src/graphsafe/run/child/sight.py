@@ -42,6 +42,8 @@ class Contents:
     outputs: Sequence[torch.Tensor] = ()
     "Tensors of the program that the graph overwrites at every replay."
     step: Step | None = None
+    collectives: bool = False
+    "Whether it holds a collective."
     problem: str | None = None
     "The reason why the nodes could not be read."
 

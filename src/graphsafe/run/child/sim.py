@@ -19,6 +19,7 @@ from graphsafe.capture.device.sim.graphs import CUDAGraph, Node, tensors_in
 from graphsafe.capture.device.sim.storage_objects import holders
 from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, tag_of
 from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
@@ -84,8 +85,14 @@ class SimSight:
         steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
         first = [step for step in steps if step is not None]
         step = next((one for one in first if len(one.shapes) > 1), first[0] if first else None)
-        kinds = graph.kinds()
-        return Contents(kinds, tuple(found.values()), None, tuple({id(one): one for one in outputs}.values()), step)
+        return Contents(
+            nodes=graph.kinds(),
+            touches=tuple(found.values()),
+            pool_bytes=None,
+            outputs=tuple({id(one): one for one in outputs}.values()),
+            step=step,
+            collectives=any(is_collective(node.op) for node in graph.nodes),
+        )
 
     def _written(self, node: Node) -> list[torch.Tensor]:
         if not isinstance(node.func, torch._ops.OpOverload):  # a collective, which may write to all its arguments

@@ -18,6 +18,7 @@ import torch
 from graphsafe.run import part
 from graphsafe.run.child.book import Book
 from graphsafe.run.child.hooks import Hooks
+from graphsafe.run.child.process_groups import rank
 from graphsafe.run.counters import Counters, slot_of
 from graphsafe.run.part import Facts, Options, Part, graphs_of
 
@@ -58,6 +59,7 @@ class Watch:
         self._writer: threading.Thread | None = None
         self._changed = threading.Event()
         self._ended = False
+        self._rank: int | None = None
         self._is_finalized = False
 
     def remove(self) -> None:
@@ -88,10 +90,12 @@ class Watch:
         self.book.look_at_all()
         facts = self._facts(ended=False)
         counts = tuple(self.book.counters.read(slot_of(number)) for number in range(graphs_of(facts)))
-        return Part(self._token, "", self._begun, facts, counts)
+        return Part(self._token, "", self._begun, facts, counts, self.book.counters.order())
 
     def _facts(self, ended: bool) -> Facts:
-        return {**self.book.facts(), "rank": _rank(), "ended": ended}
+        known = rank()
+        self._rank = self._rank if known is None else known  # the program may have left its process group
+        return {**self.book.facts(), "rank": self._rank, "ended": ended}
 
     def end(self) -> None:
         """Write the state at the end of the process, which an unhandled exception may have caused."""
@@ -146,12 +150,3 @@ def _sight(options: Options, stack: ExitStack) -> Sight:
     from graphsafe.run.child.cuda import CudaSight
 
     return CudaSight(options.stacks)
-
-
-def _rank() -> int | None:
-    """Return this process's rank in its process group, else the one that its launcher gave it."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
-    given = os.environ.get("RANK", "")
-    return int(given) if given.isdigit() else None

@@ -10,13 +10,15 @@ from typing import Any
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.parent.line_finding import finding_at
 from graphsafe.capture.shared.classify import code_of, code_of_failure, value_read
-from graphsafe.capture.shared.places import location, shown, site, text_at
+from graphsafe.capture.shared.places import location, site, text_at
 from graphsafe.report.ledger.traffic import advice
 from graphsafe.report.model import Finding, Level, Limit, Region, Source
 from graphsafe.report.reading import read
 from graphsafe.report.text import count, listed
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.covering import cover
+from graphsafe.run.parent.naming import all_named, at, by, named
+from graphsafe.run.parent.ranks import Parting, order_of, partings
 from graphsafe.run.parent.recaptures import Recapture, recaptures
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess
 
@@ -42,7 +44,13 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         writer.waits()
         found += writer.found
         limits += writer.limits
-    return found, limits
+    parted, unknown = partings(seen)
+    for parting in parted:
+        writer = _Writer(parting.processes[1], book)
+        writer.parted(parting)
+        found += writer.found
+        limits += writer.limits
+    return found, [*limits, *unknown]
 
 
 class _Writer:
@@ -71,17 +79,23 @@ class _Writer:
         around = rule.around_graphs if region == "step" else None
         data = {"process": self._process.name, **data}
         source: Source = "simulate" if self._process.is_predicted else "capture"
-        at = None if frame is None else site(frame)
+        place = None if frame is None else site(frame)
         why = None if around is None else around.why
-        made = finding_at(at, rule, None, level or rule.level, words, because, data, device, source, why)
-        if at is None or isinstance(made, Limit):
+        made = finding_at(place, rule, None, level or rule.level, words, because, data, device, source, why)
+        if place is None or isinstance(made, Limit):
             self.limits += [made] if isinstance(made, Limit) else []
             return
         confidence = made.confidence if certain else "likely"
         fix = made.fix if around is None else around.fix
-        place = location(at, span)
         self.found.append(
-            replace(made, confidence=confidence, region=region, count=max(number, 1), location=place, fix=fix)
+            replace(
+                made,
+                confidence=confidence,
+                region=region,
+                count=max(number, 1),
+                location=location(place, span),
+                fix=fix,
+            )
         )
 
     def failures(self) -> None:
@@ -90,10 +104,10 @@ class _Writer:
         for failed in self._process.facts.get("failed", ()):
             frame = failed["frames"][-1] if failed["frames"] else None
             inner = failed["inner"][-1] if failed["inner"] else None
-            first = {"message": failed["error"], **({} if inner is None else {"at": _at(inner)})}
+            first = {"message": failed["error"], **({} if inner is None else {"at": at(inner)})}
             handler = failed["swallowed_by"]
-            said = {"first_error": first, "swallowed_by": None if handler is None else _at(handler)}
-            text = failed["error"] + ("" if inner is None else f" at {_at(inner)}")
+            said = {"first_error": first, "swallowed_by": None if handler is None else at(handler)}
+            text = failed["error"] + ("" if inner is None else f" at {at(inner)}")
             cause = self._cause(failed, said)
             if handler is not None or self._process.facts.get("ended"):
                 if failed["generator"] is not None:
@@ -103,9 +117,9 @@ class _Writer:
                     self.add(
                         "GS501", frame, {"expr": text}, data, because=because, device=failed["device"], level=level
                     )
-                by = "the exception was dropped" if handler is None else f"{_by(handler)} swallowed it"
+                ended = "the exception was dropped" if handler is None else f"{by(handler)} swallowed it"
                 expr = {} if frame is None else {"expr": text_at(site(frame), failed["span"])}
-                self.add("GS605", frame, expr, said, because=f"Here {by}.", device=failed["device"])
+                self.add("GS605", frame, expr, said, because=f"Here {ended}.", device=failed["device"])
 
     def _cause(self, failed: Facts, said: Facts) -> str | None:
         """Add what broke a capture, and return its code and place; None if that is not known."""
@@ -119,7 +133,7 @@ class _Writer:
         expr = failed["error"].partition("\n")[0] if code == "GS607" else text_at(site(frame), event.span)
         words = {"expr": expr, "value": value_read(code)}
         self.add(code, frame, words, said, device=failed["device"], level="error", region="captured", span=event.span)
-        return f"{code} at {_at(frame)}"
+        return f"{code} at {at(frame)}"
 
     def lost_memory(self) -> None:
         """Add graphs that were replayed after memory outside their pool was freed, moved or rebound; by line."""
@@ -137,21 +151,21 @@ class _Writer:
             names = list(dict.fromkeys(f"`{one['what']}`" for _, one, _ in uses))
             graphs = list({one.name: one for one, _, _ in uses}.values())
             since = max(number for _, _, number in uses)
-            by = f"which {_by(lost)} {status}" if lost is not None else f"which was {status}"
-            value = f"the old {listed(names, most=3)}, {by},"
+            fate = f"which {by(lost)} {status}" if lost is not None else f"which was {status}"
+            value = f"the old {listed(names, most=3)}, {fate},"
             data = {
                 "graph": graph.name,
                 "graphs": [one.name for one in graphs],
                 "what": [one["what"] for _, one, _ in uses],
                 "status": status,
-                "captured": _at(graph.facts["frames"][-1]) if graph.facts["frames"] else None,
-                "lost": None if lost is None else _at(lost),
-                "lost_by": [_at(one) for one in use["frames"]],
-                "captured_by": [_at(one) for one in graph.facts["frames"]],
+                "captured": at(graph.facts["frames"][-1]) if graph.facts["frames"] else None,
+                "lost": None if lost is None else at(lost),
+                "lost_by": [at(one) for one in use["frames"]],
+                "captured_by": [at(one) for one in graph.facts["frames"]],
                 "replays_since": since,
             }
             frames = use["frames"] or graph.facts["frames"]
-            words = {"expr": f"{_graphs(graphs)}, {count(since, 'replay')} since", "value": value}
+            words = {"expr": f"{all_named(graphs)}, {count(since, 'replay')} since", "value": value}
             certain = any(one["certain"] for _, one, _ in uses)
             where = frames[-1] if frames else None
             self.add("GS711", where, words, data, device=graph.facts["device"], certain=certain, number=len(uses))
@@ -165,7 +179,7 @@ class _Writer:
                 by_line.setdefault((*graph.facts["frames"][-1].values(), stale["name"]), graph)
         for graph in by_line.values():
             stale = graph.facts["stale"]
-            replay = f"the replay at {_at(stale['frames'][-1])}" if stale["frames"] else "a replay"
+            replay = f"the replay at {at(stale['frames'][-1])}" if stale["frames"] else "a replay"
             value = f"{stale['captured']} at capture and {stale['now']} at {replay}"
             data = {"graph": graph.name, "argument": stale["name"], "captured": stale["captured"], "now": stale["now"]}
             words = {"expr": f"`{stale['name']}`", "value": value}
@@ -176,9 +190,9 @@ class _Writer:
         """Add writes that no stream orders against a replay that reads them."""
         for refill in self._process.facts.get("refills", ()):
             replay = refill["replay"][-1] if refill["replay"] else None
-            at = "a replay" if replay is None else f"the replay at {_at(replay)}"
-            data = {"what": refill["what"], "replay": None if replay is None else _at(replay)}
-            words = {"expr": f"`{refill['what']}`", "value": at}
+            reader = "a replay" if replay is None else f"the replay at {at(replay)}"
+            data = {"what": refill["what"], "replay": None if replay is None else at(replay)}
+            words = {"expr": f"`{refill['what']}`", "value": reader}
             self.add("GS714", refill["write"][-1], words, data)
 
     def outputs(self) -> None:
@@ -192,7 +206,7 @@ class _Writer:
                     by_line[tuple(frames[-1].items())].append(graph)
             for graphs in by_line.values():
                 frame = graphs[0].facts["held_outputs"][how][-1]
-                because = f"Here the program {does}: each replay of {_graphs(graphs)} writes over the one before."
+                because = f"Here the program {does}: each replay of {all_named(graphs)} writes over the one before."
                 data = {"graph": graphs[0].name, "graphs": [one.name for one in graphs], "how": how}
                 words = {"expr": text_at(site(frame), None), "value": "earlier results are held"}
                 self.add("GS706", frame, words, data, because=because, device=graphs[0].facts["device"])
@@ -269,6 +283,21 @@ class _Writer:
             words = {"expr": expr, "value": f"captured are {listed(step['captured'], most=12)}"}
             self.add("GS616", frame, words, data, because=advice(covered.sizes, covered.waste), number=steps)
 
+    def parted(self, parting: Parting) -> None:
+        """Add ranks that replay different graphs, if a collective is among them: then one rank waits for another, or is
+        given the values of another collective. Without one, or in groups of some ranks only, it may be meant."""
+        graph = parting.graphs[1]
+        frame = graph.facts["frames"][-1] if graph.facts["frames"] else None
+        if not parting.collective or any(one.facts["subgroups"] for one in parting.graphs):
+            why = f"at replay {parting.replay} {parting.text}"
+            self.limits.append(Limit("ranks", order_of(*parting.processes), why))
+            return
+        ranks = {str(process.rank): named(one) for process, one in zip(parting.processes, parting.graphs, strict=True)}
+        data = {"graph": graph.name, "replay": parting.replay, "ranks": ranks}
+        counted = f"At replay {parting.replay} of graphs with collectives {parting.text}."
+        expr = f"the collective of a replay, with which ranks {' and '.join(ranks)} part,"
+        self.add("GS614", frame, {"expr": expr}, data, because=counted, device=graph.facts["device"], certain=False)
+
     def waits(self) -> None:
         """Add lines that wait between replays again and again; a warm-up or a last synchronisation does not count."""
         for wait in self._process.facts.get("waits", ()):
@@ -283,23 +312,3 @@ class _Writer:
             words = {"expr": text_at(site(frame), span), "value": value_read(code)}
             data = {"op": wait["op"], "ms": wait["ms"]}
             self.add(code, frame, words, data, because=took, level="warning", number=wait["count"], span=span)
-
-
-def _at(frame: Facts) -> str:
-    return f"{shown(frame['path'])}:{frame['line']}"
-
-
-def _by(frame: Facts) -> str:
-    """Return the place and function: `reload (engine.py:210)`; at module level the line alone."""
-    return f"{frame['function']} ({_at(frame)})" if frame["function"] else _at(frame)
-
-
-def _graph(graph: SeenGraph) -> str:
-    frames = graph.facts["frames"]
-    return f"graph {graph.name} of {_at(frames[-1])}" if frames else f"graph {graph.name}"
-
-
-def _graphs(graphs: Sequence[SeenGraph]) -> str:
-    if len(graphs) == 1:
-        return _graph(graphs[0])
-    return f"{_graph(graphs[0])} and {count(len(graphs) - 1, 'more graph')}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphsafe.run.counters import Count
+from graphsafe.run.counters import Count, Order
 from graphsafe.run.part import Part
 
 Facts = Mapping[str, Any]
@@ -26,6 +26,13 @@ class SeenProcess:
     facts: Facts
     "The content of its part; empty for a process that has not imported torch."
     graphs: tuple[SeenGraph, ...]
+    order: Order
+
+    @property
+    def rank(self) -> int:
+        """The rank; -1 if it is not known."""
+        known = self.facts.get("rank")
+        return -1 if known is None else int(known)
 
     @property
     def is_predicted(self) -> bool:
@@ -62,4 +69,4 @@ def _worth(parts: Sequence[Part], children: Mapping[str, Sequence[Part]]) -> lis
 def _seen(part: Part, name: str, started_by: str | None) -> SeenProcess:
     facts = part.facts or {}
     graphs = [SeenGraph(str(one["number"] + 1), one, part.counts[one["number"]]) for one in facts.get("graphs", ())]
-    return SeenProcess(name, started_by, facts, tuple(graphs))
+    return SeenProcess(name, started_by, facts, tuple(graphs), part.order)

@@ -1,0 +1,31 @@
+"""Asks `torch.distributed` for this process's rank and its groups, if the program uses it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+
+def rank() -> int | None:
+    """Return this process's rank in its process group, else the one that its launcher gave it."""
+    distributed = _initialized()
+    if distributed is not None:
+        return int(distributed.get_rank())
+    given = os.environ.get("RANK", "")
+    return int(given) if given.isdigit() else None
+
+
+def has_subgroups() -> bool:
+    """Return whether the process is in a group of more than one rank that leaves ranks out."""
+    distributed = _initialized()
+    if distributed is None:
+        return False
+    groups = distributed.distributed_c10d._world.pg_group_ranks.values()
+    return any(1 < len(ranks) < distributed.get_world_size() for ranks in groups)
+
+
+def _initialized() -> Any:
+    distributed: Any = sys.modules.get("torch.distributed")
+    known = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return distributed if known else None

@@ -1,0 +1,123 @@
+"""Compares the graphs that the ranks of a program replay: the first replay at which two of them differ."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from graphsafe.report.model import Limit
+from graphsafe.run.parent.naming import named
+from graphsafe.run.parent.seen import SeenGraph, SeenProcess
+
+Run = tuple[int, int]
+"The place of a graph among those of its process, and how many times it was replayed in a row."
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """The first replay at which two ranks replay different graphs."""
+
+    replay: int
+    "Its number, from 1."
+    processes: tuple[SeenProcess, SeenProcess]
+    graphs: tuple[SeenGraph, SeenGraph]
+    collective: bool
+    "Whether graphs with collectives alone are counted, of which at least one of the two is one."
+
+    @property
+    def text(self) -> str:
+        """Say what each rank replays: `rank 0 replays graph 2 of a.py:10 (batch = 4), rank 1 graph 1 of a.py:10`."""
+        one, other = (f"{named(graph)}{self._values(graph)}" for graph in self.graphs)
+        return f"rank {self.processes[0].rank} replays {one}, rank {self.processes[1].rank} {other}"
+
+    def _values(self, graph: SeenGraph) -> str:
+        """Return the arguments that were frozen in this graph, where those in the other graph differ."""
+        one, other = (graph.facts["key"] for graph in self.graphs)
+        told = [f"{name} = {value}" for name, value in graph.facts["key"].items() if one.get(name) != other.get(name)]
+        return f" ({', '.join(told)})" if told else ""
+
+
+def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
+    """Compare the ranks that one process started: their graphs with collectives, and if these are replayed in one
+    order, all. Of several partings only the earliest is returned.
+
+    Ranks that captured other graphs, or on several threads, are not compared; the limits say so.
+    """
+    launched: dict[str | None, list[SeenProcess]] = defaultdict(list)
+    for process in seen:
+        if process.facts.get("rank") is not None and process.graphs:
+            launched[process.started_by].append(process)
+    found, limits = [], []
+    for ranks in launched.values():
+        first, *others = sorted(ranks, key=lambda process: process.rank)
+        parted = []
+        for other in others:
+            reason = _incomparable(first, other)
+            if reason is None:
+                parted += [one for one in (_parting(first, other, True), _parting(first, other, False)) if one]
+            reason = reason or _cut(first, other)
+            if reason is not None:
+                limits.append(Limit("ranks", order_of(first, other), reason))
+        found += sorted(parted, key=lambda one: (not one.collective, one.replay))[:1]
+    return found, limits
+
+
+def order_of(first: SeenProcess, other: SeenProcess) -> str:
+    return f"the order of replays in ranks {first.rank} and {other.rank}"
+
+
+def _incomparable(first: SeenProcess, other: SeenProcess) -> str | None:
+    if first.rank == other.rank:
+        return "a rank was started again"
+    for process in (first, other):
+        if len({graph.facts["thread"] for graph in process.graphs}) > 1:
+            return f"rank {process.rank} captured on several threads, between which there is no order"
+    for one, two in zip(first.graphs, other.graphs, strict=False):
+        if one.facts["frames"][-1:] != two.facts["frames"][-1:]:
+            return f"they captured different graphs: {named(one)} and {named(two)}"
+    if len(first.graphs) != len(other.graphs):
+        return f"they captured different numbers of graphs: {len(first.graphs)} and {len(other.graphs)}"
+    return None
+
+
+def _cut(first: SeenProcess, other: SeenProcess) -> str | None:
+    whole = first.order.is_whole and other.order.is_whole
+    return None if whole else "graphs took turns too often to keep them all; only the first ones are compared"
+
+
+def _parting(first: SeenProcess, other: SeenProcess, collective: bool) -> Parting | None:
+    pairs = list(zip(first.graphs, other.graphs, strict=True))
+    counted = {
+        place for place, pair in enumerate(pairs) if not collective or any(graph.facts["collectives"] for graph in pair)
+    }
+    found = first_difference(_runs(first, counted), _runs(other, counted))
+    if found is None:
+        return None
+    replay, one, two = found
+    return Parting(replay, (first, other), (first.graphs[one], other.graphs[two]), collective)
+
+
+def _runs(process: SeenProcess, counted: Collection[int]) -> list[Run]:
+    places = {graph.facts["number"]: place for place, graph in enumerate(process.graphs)}
+    return [(places[number], times) for number, times in process.order.runs if places.get(number) in counted]
+
+
+def first_difference(one: Sequence[Run], other: Sequence[Run]) -> tuple[int, int, int] | None:
+    """Return the number of the first replay that differs, from 1, and the two graphs. The longer of two orders that
+    are alike is no difference: the program may have been ended while one rank was ahead."""
+    rest = _replays(one), _replays(other)
+    mine, theirs = next(rest[0], None), next(rest[1], None)
+    done = 0
+    while mine is not None and theirs is not None:
+        if mine[0] != theirs[0]:
+            return done + 1, mine[0], theirs[0]
+        times = min(mine[1], theirs[1])
+        done += times
+        mine = (mine[0], mine[1] - times) if mine[1] > times else next(rest[0], None)
+        theirs = (theirs[0], theirs[1] - times) if theirs[1] > times else next(rest[1], None)
+    return None
+
+
+def _replays(runs: Iterable[Run]) -> Iterator[Run]:
+    return (run for run in runs if run[1])
