@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphsafe.capture.device.cuda.nodes import GraphNode, Segments
-from graphsafe.run.child import cuda
+from graphsafe.run.child.cuda import sight as cuda
 from graphsafe.run.parent.merge import _by_line
 
 POOL = (0, 1)

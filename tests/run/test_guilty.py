@@ -14,8 +14,8 @@ import torch
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.classify import code_of_failure
 from graphsafe.rulebook.book import load_rulebook
+from graphsafe.run.child.cuda.guilty import raised_by
 from graphsafe.run.child.failures import first_error
-from graphsafe.run.child.guilty import raised_by
 
 REFUSED = "CUDA error: operation not permitted when stream is capturing\nSearch for `cudaErrorStreamCaptureUnsupported'"
 REFUSING = """

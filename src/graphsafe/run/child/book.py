@@ -14,6 +14,7 @@ import torch
 
 from graphsafe.capture.shared.frames import error_frames, message_of, user_frames
 from graphsafe.failure import in_one_line
+from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import first_error, swallowing_watched
 from graphsafe.run.child.keys import Key, Stale
@@ -125,13 +126,28 @@ class Book:
         begun = time.perf_counter()
         with torch._C.DisableTorchFunction():
             self._look(record)
-            self.sight.replaying({use.memory.number: use.access for use in record.uses})
             if record.outputs.look() or self._is_stale(record):
                 self._tell(False)
         record.looks += 1
         if self.sight.evidence == "measured" and record.looks > _FIRST:
             ended = time.perf_counter()
             record.next_look = ended + _PATIENCE * (ended - begun)
+
+    def ordering(self) -> Callable[[GraphRecord], None] | None:
+        """Return what is to be called before each replay, if the order of writes and replays is followed."""
+        follow = self.sight.ordering()
+        if follow is None:
+            return None
+
+        uses: dict[int, dict[int, Access]] = {}
+
+        def before(record: GraphRecord) -> None:
+            if record.number not in uses:
+                uses[record.number] = {use.memory.number: use.access for use in record.uses}
+            with torch._C.DisableTorchFunction():
+                follow(uses[record.number])
+
+        return before
 
     def comparing(self, record: GraphRecord | None) -> None:
         """Record that a result is compared with itself, on this line."""

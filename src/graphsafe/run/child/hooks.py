@@ -86,6 +86,7 @@ def _capture_end(original: Any, book: Book) -> Any:
 
 def _replay(original: Any, book: Book) -> Any:
     now, clock, safely, looking = time.time_ns, time.perf_counter, book.safely, book.replaying
+    ordering = book.ordering()
 
     def replay(self: Any) -> Any:
         record = self.__dict__.get(_RECORD)
@@ -93,6 +94,8 @@ def _replay(original: Any, book: Book) -> Any:
             return original(self)
         if record.suspect or clock() >= record.next_look:
             safely(looking, record)
+        if ordering is not None:
+            safely(ordering, record)
         result = original(self)
         cells, slot = book.counters.cells, record.slot
         cells[slot] += 1

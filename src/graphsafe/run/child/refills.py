@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +30,12 @@ class _Work:
 
 
 class Refills:
-    def __init__(self) -> None:
+    def __init__(self, events: MutableMapping[Any, Clock] | None = None) -> None:
+        """`events` is to hold what each event comes after, as long as the event exists."""
         self._work: Counter[Stream] = Counter()
         self._seen: dict[Stream, Clock] = defaultdict(dict)
         self._host: Clock = {}
-        self._events: weakref.WeakKeyDictionary[Any, Clock] = weakref.WeakKeyDictionary()
+        self._events = weakref.WeakKeyDictionary() if events is None else events
         self._used: set[int] = set()
         "Storages outside graphs' pools that graphs use."
         self._reads: dict[int, _Work] = {}
@@ -43,6 +44,12 @@ class Refills:
 
     def captured(self, storages: Iterable[int]) -> None:
         self._used.update(storages)
+
+    def dropped(self, storage: int) -> None:
+        """Forget a storage that has died: its number may come again."""
+        self._used.discard(storage)
+        self._reads.pop(storage, None)
+        self._writes.pop(storage, None)
 
     def recorded(self, event: Any, stream: Stream) -> None:
         self._events[event] = self._clock(stream)
@@ -58,14 +65,25 @@ class Refills:
         for each in [stream] if stream is not None else list(self._work):
             _join(self._host, self._clock(each))
 
-    def wrote(self, stream: Stream, storages: Iterable[int]) -> None:
-        """Record that an eager operation, on the user's line that runs now, wrote to storages."""
+    def forgotten(self, event: Any) -> None:
+        self._events.pop(event, None)
+
+    def wrote(self, stream: Stream, storages: Iterable[int], frames: Frames | None = None) -> None:
+        """Record that an eager operation wrote to storages, on the user's line that runs now if none is given."""
         used = self._used.intersection(storages)
         if used:
             self._work[stream] += 1
-            work = _Work(stream, self._work[stream], user_frames()[0])
+            work = _Work(stream, self._work[stream], user_frames()[0] if frames is None else frames)
             for storage in used:
                 self._write(storage, work)
+
+    def host_wrote(self, storages: Iterable[int], frames: Frames) -> None:
+        """Record that the host wrote to its own memory, from which graphs copy: a replay that comes later reads it, an
+        earlier one has to have been waited for."""
+        for storage in storages:
+            before = self._reads.get(storage)
+            if before is not None and self._host.get(before.stream, 0) < before.count:
+                self._tell(storage, frames, before.frames)
 
     def replayed(self, stream: Stream, uses: Mapping[int, Access], frames: Frames) -> None:
         """Record that a graph that uses these storages is about to be replayed."""

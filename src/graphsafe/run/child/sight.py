@@ -73,8 +73,9 @@ class Sight(Protocol):
         """Read a graph whose capture has ended. `names` holds the tensors that the program knows, by storage."""
         ...
 
-    def replaying(self, uses: Mapping[int, Access]) -> None:
-        """Note a replay that is about to begin, of a graph that uses these storages."""
+    def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
+        """Return what is to be called before each replay, with the storages that the graph uses; None if their order is
+        not followed."""
         ...
 
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:

@@ -156,9 +156,12 @@ class SimSight:
 
         self._world.ran = ran
 
-    def replaying(self, uses: Mapping[int, Access]) -> None:
-        stream = self._world.stream()
-        self._refills.replayed((stream.device_index, stream.number), uses, user_frames()[0])
+    def ordering(self) -> Callable[[Mapping[int, Access]], None]:
+        def replaying(uses: Mapping[int, Access]) -> None:
+            stream = self._world.stream()
+            self._refills.replayed((stream.device_index, stream.number), uses, user_frames()[0])
+
+        return replaying
 
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
         return self._refills.found()

@@ -147,6 +147,6 @@ def _sight(options: Options, stack: ExitStack) -> Sight:
 
         ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         return SimSight(stack.enter_context(played(int(index or 0), ranks)))
-    from graphsafe.run.child.cuda import CudaSight
+    from graphsafe.run.child.cuda.sight import CudaSight
 
     return CudaSight(options.stacks)

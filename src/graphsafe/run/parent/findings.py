@@ -193,7 +193,7 @@ class _Writer:
             reader = "a replay" if replay is None else f"the replay at {at(replay)}"
             data = {"what": refill["what"], "replay": None if replay is None else at(replay)}
             words = {"expr": f"`{refill['what']}`", "value": reader}
-            self.add("GS714", refill["write"][-1], words, data)
+            self.add("GS714", refill["write"][-1], words, data, certain=False)
 
     def outputs(self) -> None:
         """Add results that are kept although every replay overwrites them."""

@@ -29,9 +29,11 @@ from graphsafe.capture.device.protocol import NotComparable
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.calls import Calls
-from graphsafe.run.child.cuda_stacks import makers, pool_lines, record_stacks
-from graphsafe.run.child.cuda_waits import watch_waits
-from graphsafe.run.child.guilty import raised_by
+from graphsafe.run.child.cuda.guilty import raised_by
+from graphsafe.run.child.cuda.order import CudaOrder
+from graphsafe.run.child.cuda.stacks import makers, pool_lines, record_stacks
+from graphsafe.run.child.cuda.streams import current_stream
+from graphsafe.run.child.cuda.waits import watch_waits
 from graphsafe.run.child.sight import Contents, Touch
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
@@ -62,6 +64,8 @@ class CudaSight:
         self._calls: Calls | None = None
         self._step: Step | None = None
         "The step that was captured last."
+        self._order: CudaOrder | None = None
+        self._end_waits: Callable[[], None] = lambda: None
         self._pools: dict[Pool, int] = {}
         "Pool -> its bytes when the last capture into it ended."
 
@@ -79,6 +83,8 @@ class CudaSight:
         """Read the nodes while the capture has them."""
         self._nodes, self._problem = (), None
         self._step = None if self._calls is None else self._calls.end()
+        if self._order is not None:
+            self._order.settle()
         try:
             raw = graph_in_capture(torch.cuda.current_stream())
             self._nodes = () if raw is None else graph_nodes(raw)
@@ -95,6 +101,9 @@ class CudaSight:
         own = [one for one in tensors if one.is_cuda and pool_of(one.data_ptr()) == pool]
         lines = makers() if self._stacks else {}
         touches = _touches(nodes, pool_of, lines, [one for one in tensors if one.is_cuda or one.is_pinned()])
+        if self._order is not None:
+            numbers = [int(touch.storage._cdata) for touch in touches if touch.access != "write"]
+            self._order.captured({number: names[number] for number in numbers if number in names})
         problem = self._problem
         if any(node.opaque for node in nodes):
             problem = "the arguments of some kernels are packed by the library that launches them"
@@ -114,15 +123,19 @@ class CudaSight:
         before, self._pools[pool] = self._pools.get(pool, 0), now
         return max(now - before, 0)
 
-    def replaying(self, uses: Mapping[int, Access]) -> None:
-        """Do nothing: the order of streams is not seen on a GPU; `limits` says so."""
+    def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
+        order = self._order
+        if order is None:
+            return None
+        return lambda uses: order.replaying([number for number, access in uses.items() if access != "write"])
 
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
-        return ()
+        return () if self._order is None else self._order.refills.found()
 
     def end(self) -> None:
         if self._calls is not None:
             self._calls.close()
+        self._end_waits()
 
     def watch_steps(self, steps: Steps) -> None:
         if torch.version.hip is None:
@@ -138,7 +151,8 @@ class CudaSight:
         return raised_by(error)
 
     def watch_waits(self, waits: Waits) -> None:
-        watch_waits(waits)
+        self._order = CudaOrder(current_stream)
+        self._end_waits = watch_waits(waits, self._order)
 
     def is_held(self, storage: int) -> bool:
         """Return True: graphs hold no storages, so one that exists is held by others."""
@@ -174,14 +188,10 @@ class CudaSight:
         if not _has_gpu():
             return [("no-gpu", "this process", "it has not used a GPU; `--device sim` plays one")]
         kernels = "a kernel's arguments do not say whether it reads or writes: the access of its memory is `both`"
-        found = [
-            ("unseen", "what kernels do with memory", kernels),
-            (
-                "unseen",
-                "the order of refills and replays",
-                "what streams wait for is seen on the simulated device only",
-            ),
-        ]
+        found = [("unseen", "what kernels do with memory", kernels)]
+        unordered = "what streams wait for is followed with `--waits`" if self._order is None else self._order.problem
+        if unordered is not None:
+            found.append(("unseen", "the order of refills and replays", unordered))
         problem = "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
         if problem is not None:
             found.append(("unseen", "steps that run without a graph", problem))

@@ -1,4 +1,4 @@
-"""Times lines that make the host wait for a GPU.
+"""Times lines that make the host wait for a GPU, and tells the order of them.
 
 The wait is moved forward a moment, with a clock around it: when PyTorch is about to wait for a stream, the stream is
 synchronised first, so that PyTorch finds it done. No additional wait happens.
@@ -15,18 +15,23 @@ import torch.cuda._gpu_trace as gpu_trace
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.frames import user_frames
+from graphsafe.run.child.cuda.order import CudaOrder
+from graphsafe.run.child.cuda.streams import key_of, watch_streams
 from graphsafe.run.child.waits import Waits
 
 
-def watch_waits(waits: Waits) -> None:
-    """Report waits to `waits` until the process ends: PyTorch's trace cannot be switched off again."""
+def watch_waits(waits: Waits, order: CudaOrder) -> Callable[[], None]:
+    """Report waits, until the process ends: PyTorch's trace cannot be switched off again. The returned function ends
+    what can be ended."""
     inside = threading.local()
 
-    def told(op: str, wait: Callable[[], None] | None) -> None:
+    def told(op: str, wait: Callable[[], None] | None, known: Callable[[], None]) -> None:
+        """Note a wait, and what is `known` after it."""
         if getattr(inside, "now", False) or torch.cuda.is_current_stream_capturing():
             return
         inside.now = True
         try:
+            order.quietly(order.look)
             begun = time.perf_counter()
             if wait is not None:
                 wait()
@@ -34,20 +39,22 @@ def watch_waits(waits: Waits) -> None:
             # Frames are read after the clock has stopped: reading them first would let the queue drain.
             frames, span = user_frames()
             waits.note(StepEvent("wait", op, frames, span), milliseconds)
+            order.quietly(known)
         finally:
             inside.now = False
 
     def stream(pointer: int) -> None:
         external = torch.cuda.ExternalStream(pointer)  # type: ignore[no-untyped-call]
-        told("cudaStreamSynchronize", external.synchronize)
+        told("cudaStreamSynchronize", external.synchronize, lambda: order.refills.host_waited(key_of(pointer)))
 
     def device() -> None:
-        told("torch.cuda.synchronize", torch.cuda.synchronize)
+        told("torch.cuda.synchronize", torch.cuda.synchronize, order.refills.host_waited)
 
     def event(pointer: int) -> None:
-        told("torch.cuda.Event.synchronize", None)
+        told("torch.cuda.Event.synchronize", None, lambda: order.refills.host_waited(event=pointer))
 
     torch._C._activate_gpu_trace()
     gpu_trace.register_callback_for_stream_synchronization(stream)
     gpu_trace.register_callback_for_device_synchronization(device)
     gpu_trace.register_callback_for_event_synchronization(event)
+    return watch_streams(order)

@@ -1,0 +1,92 @@
+"""Reports what orders the streams of a GPU: events, queries, and changes of the current stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.cuda._gpu_trace as gpu_trace
+
+from graphsafe.run.child.cuda.order import CudaOrder
+from graphsafe.run.child.refills import Stream
+
+
+def current_stream() -> Stream:
+    return key_of(int(torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())))
+
+
+def key_of(pointer: int) -> Stream:
+    """Name a stream: the default one of each device has the same pointer."""
+    return (0 if pointer else torch.cuda.current_device()), pointer
+
+
+def watch_streams(order: CudaOrder) -> Callable[[], None]:
+    """Report to `order`, of events until the process ends. The returned function ends the rest."""
+    _watch_events(order)
+    hooks = [
+        (torch.cuda.Event, "query", _asked(torch.cuda.Event.query, order, _event_done)),
+        (torch.cuda.Stream, "query", _asked(torch.cuda.Stream.query, order, _stream_done)),
+        (torch.cuda, "set_stream", _switching(torch.cuda.set_stream, order)),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in hooks]
+    for owner, name, hook in hooks:
+        hook._torchdynamo_disable = True
+        setattr(owner, name, hook)
+
+    def end() -> None:
+        for owner, name, original in before:
+            setattr(owner, name, original)
+
+    return end
+
+
+def _watch_events(order: CudaOrder) -> None:
+    def recorded(event: int, stream: int) -> None:
+        if not torch.cuda.is_current_stream_capturing():
+            order.look()
+            order.refills.recorded(event, key_of(stream))
+
+    def waited(event: int, stream: int) -> None:
+        if not torch.cuda.is_current_stream_capturing():
+            order.look()
+            order.refills.waited(key_of(stream), event)
+
+    gpu_trace.register_callback_for_event_record(partial(order.quietly, recorded))
+    gpu_trace.register_callback_for_event_wait(partial(order.quietly, waited))
+    gpu_trace.register_callback_for_event_deletion(partial(order.quietly, order.refills.forgotten))
+
+
+def _asked(query: Any, order: CudaOrder, done: Callable[[CudaOrder, Any], None]) -> Any:
+    """Report queries that are answered with yes: a program may poll in place of a wait."""
+
+    def asked(self: Any) -> Any:
+        answer = query(self)
+        if answer:
+            order.quietly(done, order, self)
+        return answer
+
+    return asked
+
+
+def _event_done(order: CudaOrder, event: Any) -> None:
+    order.look()
+    order.refills.host_waited(event=int(event.cuda_event))
+
+
+def _stream_done(order: CudaOrder, stream: Any) -> None:
+    order.look()
+    order.refills.host_waited(key_of(int(stream.cuda_stream)))
+
+
+def _switching(set_stream: Any, order: CudaOrder) -> Any:
+    def switching(stream: Any) -> None:
+        capturing = torch.cuda.is_current_stream_capturing()
+        if not capturing:
+            order.quietly(order.look)
+        set_stream(stream)
+        if not capturing:
+            order.quietly(order.switched)
+
+    return switching
