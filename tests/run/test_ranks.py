@@ -31,7 +31,7 @@ def graph(number: int, line: int, batch: int, **facts: Any) -> SeenGraph:
         "nodes": {"kernel": 1},
         "outside": [],
         "stale": None,
-        "held_outputs": {"collected": [], "compared": []},
+        "held_outputs": {"collected": [], "compared": [], "overwritten": [], "by": None},
         "keeps_pool": False,
         "dropped": False,
         "begun": 0,

@@ -21,6 +21,7 @@ from graphsafe.run.child.keys import Key, Stale
 from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
 from graphsafe.run.child.outputs import Outputs
 from graphsafe.run.child.outside import Memory
+from graphsafe.run.child.overwritten import Reads
 from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import Facts, FailedRecord, GraphRecord, Use, sites
 from graphsafe.run.child.sight import Sight, Touch
@@ -48,6 +49,7 @@ class Book:
         self._problems: dict[tuple[str, str, str], None] = {}
         "Limits: kind, what, why."
         self._captures = 0
+        self._reads: Reads | None = None
         self._memories: dict[int, Memory] = {}
         self._users: weakref.WeakKeyDictionary[Memory, list[tuple[GraphRecord, Use]]] = weakref.WeakKeyDictionary()
         self._streams: dict[int, str] = {0: "default stream"}
@@ -89,6 +91,11 @@ class Book:
                 record.uses.append(use)
                 self._users.setdefault(memory, []).append((record, use))
             record.outputs = Outputs(contents.outputs)
+        for earlier, storage in contents.overwriters:
+            known = [one for one in self.graphs if one.graph is not None and one.graph() is earlier]
+            for one in known:
+                one.overwrites.append((record, storage))
+                self._reads = self._reads or Reads(self._count, lambda: self._tell(False))
         record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
         record.keeps_pool = not contents.nodes and _is_called_by_trees(frame)
@@ -126,6 +133,8 @@ class Book:
         begun = time.perf_counter()
         with torch._C.DisableTorchFunction():
             self._look(record)
+            if self._reads is not None and record.overwrites:
+                self._reads.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
             if record.outputs.look() or self._is_stale(record):
                 self._tell(False)
         record.looks += 1
@@ -188,6 +197,8 @@ class Book:
 
     def facts(self) -> Facts:
         limits = [*self.sight.limits(), *self._problems]
+        if self._reads is not None and self._reads.problem is not None:
+            limits.append(("unseen", "reads of results that another graph has overwritten", self._reads.problem))
         more = self._captures - MOST_GRAPHS
         if more > 0:
             limits.append(("too-many-graphs", f"{more} captures", f"a process's ledger has room for {MOST_GRAPHS}"))
@@ -209,6 +220,13 @@ class Book:
         self.graphs, self.failed = [], []
         self.steps.forget()
         self.waits.forget()
+
+    def end(self) -> None:
+        if self._reads is not None:
+            self._reads.close()
+
+    def _count(self, record: GraphRecord) -> int:
+        return self.counters.read(record.slot).replays
 
     def _replays(self) -> int:
         """Return how many replays of all graphs this process has made."""

@@ -22,11 +22,10 @@ import torch
 from graphsafe.capture.shared.frames import function_name, is_user_file, user_frames
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.monitoring import taken_tool
 from graphsafe.run.child.names import locals_of
 from graphsafe.run.child.steps import Shapes, Step, Steps
 
-_TOOLS = (4, 3)
-"Numbers of tools that `sys.monitoring` reserves for nobody."
 _DEEPEST = 8
 "Number of nested calls that are followed."
 _MOST_PARAMETERS = 16
@@ -98,21 +97,12 @@ class Calls:
         self._tool: int | None = None
         self.problem: str | None = None
         "The reason why calls are not seen."
-        self._enter()
-
-    def _enter(self) -> None:
-        if sys.version_info < (3, 12):
-            self.problem = "on a GPU they are counted from Python 3.12 on"
-            return
-        monitoring = sys.monitoring
-        self._tool = next((tool for tool in _TOOLS if monitoring.get_tool(tool) is None), None)
-        if self._tool is None:
-            self.problem = "other tools have taken the numbers of `sys.monitoring`"
-            return
-        monitoring.use_tool_id(self._tool, "graphsafe")
-        monitoring.register_callback(self._tool, monitoring.events.PY_START, self._started)
-        for event in (monitoring.events.PY_RETURN, monitoring.events.PY_UNWIND):
-            monitoring.register_callback(self._tool, event, self._ended)
+        self._tool, self.problem = taken_tool()
+        if self._tool is not None and sys.version_info >= (3, 12):
+            monitoring = sys.monitoring
+            monitoring.register_callback(self._tool, monitoring.events.PY_START, self._started)
+            for event in (monitoring.events.PY_RETURN, monitoring.events.PY_UNWIND):
+                monitoring.register_callback(self._tool, event, self._ended)
 
     def close(self) -> None:
         if self._tool is not None and sys.version_info >= (3, 12):

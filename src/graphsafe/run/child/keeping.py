@@ -21,7 +21,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
 from graphsafe.run.child.names import locals_of, storage_number
 
-_PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
+PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST = 64
 "Number of a container's last items that are looked at."
 _DEEPEST = 3
@@ -49,7 +49,7 @@ def _stores(path: str) -> tuple[tuple[ast.expr, int], ...]:
 
 
 def _containers(node: ast.AST) -> Iterator[ast.expr]:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PUTS:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
         yield node.func.value
     elif isinstance(node, ast.Assign):
         yield from (target.value for target in node.targets if isinstance(target, ast.Subscript))

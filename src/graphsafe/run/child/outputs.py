@@ -16,6 +16,8 @@ from graphsafe.run.child.names import storage_number, user_frames_now
 if TYPE_CHECKING:
     import torch
 
+    from graphsafe.run.child.overwritten import Overwritten
+
 _MOST = 8
 "Number of outputs that are watched."
 _ENOUGH = 3
@@ -24,7 +26,7 @@ holds the last result, or the one before, is no collection."""
 
 
 class Outputs:
-    __slots__ = ("_before", "_grown", "_held", "_tensors", "collected", "compared")
+    __slots__ = ("_before", "_grown", "_held", "_tensors", "collected", "compared", "overwritten")
 
     def __init__(self, tensors: Sequence[torch.Tensor] = ()) -> None:
         self._tensors = [weakref.ref(tensor) for tensor in tensors[:_MOST]]
@@ -35,6 +37,9 @@ class Outputs:
         "The statement that keeps results, or the replay that overwrote results that are still held."
         self.compared: tuple[CallSite, ...] = ()
         "The place where a result was compared with an earlier one, which is the same memory."
+
+        self.overwritten: Overwritten | None = None
+        "The first read of a result after another graph's replay has written over it."
 
     def look(self) -> bool:
         """Count the holders of the outputs, before a replay; return whether this is the first collection to report.
@@ -69,8 +74,14 @@ class Outputs:
                 found += sys.getrefcount(tensor) + _sharers(tensor)
         return found
 
-    def facts(self) -> dict[str, list[dict[str, Any]]]:
-        return {"collected": _sites(self.collected), "compared": _sites(self.compared)}
+    def facts(self) -> dict[str, Any]:
+        found = self.overwritten
+        return {
+            "collected": _sites(self.collected),
+            "compared": _sites(self.compared),
+            "overwritten": [] if found is None else _sites([found.read]),
+            "by": None if found is None else {"graph": found.by, "replay": _sites(found.replay)},
+        }
 
 
 def _sites(frames: Sequence[CallSite]) -> list[dict[str, Any]]:

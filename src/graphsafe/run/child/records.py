@@ -66,6 +66,8 @@ class GraphRecord:
     pool_bytes: int | None = None
     uses: list[Use] = field(default_factory=list)
     outputs: Outputs = field(default_factory=Outputs)
+    overwrites: list[tuple[GraphRecord, int]] = field(default_factory=list)
+    "Graphs over whose outputs its replays write, and the storage's number."
     key: Key = field(default_factory=Key)
     stale: Stale | None = None
     "The first replay for which the program had another value than the graph."

@@ -41,6 +41,8 @@ class Contents:
     pool_bytes: int | None
     outputs: Sequence[torch.Tensor] = ()
     "Tensors of the program that the graph overwrites at every replay."
+    overwriters: Sequence[tuple[Any, int]] = ()
+    "Earlier graphs that write over an output, with its storage's number."
     step: Step | None = None
     collectives: bool = False
     "Whether it holds a collective."
@@ -61,8 +63,8 @@ class Sight(Protocol):
         """Return the number of the current stream; 0 for the default one."""
         ...
 
-    def begun(self) -> None:
-        """Look at a capture that has begun in this thread."""
+    def begun(self, pool: Any) -> None:
+        """Look at a capture that has begun in this thread, into this pool or, if it is None, into one of its own."""
         ...
 
     def ending(self, graph: Any) -> None:

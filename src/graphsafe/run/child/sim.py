@@ -60,7 +60,7 @@ class SimSight:
     def stream(self) -> int:
         return self._world.stream().number
 
-    def begun(self) -> None:
+    def begun(self, pool: Any) -> None:
         """Do nothing: a graph that has ended shows everything."""
 
     def ending(self, graph: Any) -> None:

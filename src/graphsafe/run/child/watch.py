@@ -64,6 +64,7 @@ class Watch:
 
     def remove(self) -> None:
         self._hooks.remove()
+        self.book.end()
         self._entered.close()
 
     def _tell(self, at_once: bool) -> None:

@@ -39,6 +39,7 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         writer.keys()
         writer.refills()
         writer.outputs()
+        writer.overwritten()
         writer.replays()
         writer.eager()
         writer.waits()
@@ -210,6 +211,25 @@ class _Writer:
                 data = {"graph": graphs[0].name, "graphs": [one.name for one in graphs], "how": how}
                 words = {"expr": text_at(site(frame), None), "value": "earlier results are held"}
                 self.add("GS706", frame, words, data, because=because, device=graphs[0].facts["device"])
+
+    def overwritten(self) -> None:
+        """Add reads of a result that a replay of another graph of the pool had written over."""
+        graphs = {graph.facts["number"]: graph for graph in self._process.graphs}
+        for graph in self._process.graphs:
+            held = graph.facts["held_outputs"]
+            other = None if held["by"] is None else graphs.get(held["by"]["graph"])
+            if held["by"] is None or other is None:
+                continue
+            replay = held["by"]["replay"]
+            where = f" at {at(replay[-1])}" if replay else ""
+            because = (
+                f"Here the program reads a result of {named(graph)}. Before, a replay{where} of {named(other)} has "
+                "written over it: both use the same memory of one pool."
+            )
+            frame = held["overwritten"][-1]
+            data = {"graph": graph.name, "graphs": [graph.name, other.name], "how": "overwritten"}
+            words = {"expr": text_at(site(frame), None), "value": "an earlier result is read"}
+            self.add("GS706", frame, words, data, because=because, device=graph.facts["device"], certain=False)
 
     def replays(self) -> None:
         """Add graphs without work, never replayed, or captured again and again."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import gc
 import re
-from bisect import bisect_right
+import weakref
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,7 +32,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.calls import Calls
 from graphsafe.run.child.cuda.guilty import raised_by
 from graphsafe.run.child.cuda.order import CudaOrder
-from graphsafe.run.child.cuda.stacks import makers, pool_lines, record_stacks
+from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.streams import current_stream
 from graphsafe.run.child.cuda.waits import watch_waits
 from graphsafe.run.child.sight import Contents, Touch
@@ -66,6 +67,10 @@ class CudaSight:
         "The step that was captured last."
         self._order: CudaOrder | None = None
         self._end_waits: Callable[[], None] = lambda: None
+        self._before: frozenset[int] = frozenset()
+        "Addresses of the blocks that the pool held when the last capture into it began."
+        self._pooled: dict[Pool, list[tuple[weakref.ref[Any], Sequence[int]]]] = {}
+        "Pool -> its graphs, each with the addresses in the pool among its nodes' arguments, in order."
         self._pools: dict[Pool, int] = {}
         "Pool -> its bytes when the last capture into it ended."
 
@@ -75,7 +80,9 @@ class CudaSight:
     def stream(self) -> int:
         return int(torch.cuda.current_stream().cuda_stream)
 
-    def begun(self) -> None:
+    def begun(self, pool: Any) -> None:
+        known = pool is not None and tuple(pool) in self._pooled
+        self._before = active_addresses(tuple(pool)) if known else frozenset()
         if self._calls is not None:
             self._calls.begin()
 
@@ -107,11 +114,16 @@ class CudaSight:
         problem = self._problem
         if any(node.opaque for node in nodes):
             problem = "the arguments of some kernels are packed by the library that launches them"
+        born = [one for one in own if one.untyped_storage().data_ptr() not in self._before]
+        overwriters = _overwriters(self._pooled.get(pool, ()), born)
+        inside = sorted({word for node in nodes for word in node.words if pool_of(word) == pool})
+        self._pooled.setdefault(pool, []).append((weakref.ref(graph), inside))
         return Contents(
             nodes=dict(sorted(Counter(node.kind for node in nodes).items())),
             touches=touches,
             pool_bytes=self._grown(pool, segments),
             outputs=tuple({id(one): one for one in own}.values()),
+            overwriters=overwriters,
             step=self._step,
             collectives=any(_COLLECTIVE.search(node.name) is not None for node in nodes),
             problem=problem,
@@ -201,6 +213,22 @@ class CudaSight:
 def _has_gpu() -> bool:
     """Return whether this process has used a GPU."""
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+def _overwriters(
+    earlier: Iterable[tuple[weakref.ref[Any], Sequence[int]]], outputs: Sequence[torch.Tensor]
+) -> list[tuple[Any, int]]:
+    """Return the earlier graphs of a pool with an address in the memory of an output that is new: they have temporary
+    memory there, so their replays write over it. An earlier graph cannot have been given the output."""
+    found = []
+    for reference, words in earlier:
+        graph = reference()
+        for tensor in outputs if graph is not None else ():
+            storage = tensor.untyped_storage()
+            at = bisect_left(words, storage.data_ptr())
+            if at < len(words) and words[at] < storage.data_ptr() + storage.nbytes():
+                found.append((graph, int(storage._cdata)))
+    return found
 
 
 def _nodes_so_far() -> int:

@@ -29,6 +29,11 @@ def makers() -> dict[int, CallSite]:
     return {int(block["address"]): line for _, block in _blocks() if (line := _line(block)) is not None}
 
 
+def active_addresses(pool: tuple[int, ...]) -> frozenset[int]:
+    """Return the addresses of a pool's blocks in use."""
+    return frozenset(int(block["address"]) for owner, block in _blocks() if owner == pool)
+
+
 def pool_lines() -> list[dict[str, Any]]:
     """Return bytes in graphs' pools by the line that allocated them, most first."""
     found: dict[CallSite, int] = {}

@@ -1,0 +1,182 @@
+"""Finds reads of a graph's result after a replay of another graph, of the same pool, has written over it.
+
+A graph's output may lie where an earlier graph of the pool has temporary memory. That is no fault as long as the output
+is used up before the earlier graph is replayed, so the reads are watched: of the variables that hold the result while
+the other graph is replayed, those lines that use the value, until its own graph is replayed again. `sys.monitoring`
+tells when such a line runs, from Python 3.12 on.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING
+
+import torch
+
+from graphsafe.capture.shared.frames import absolute, function_name
+from graphsafe.capture.shared.trees import tree_of
+from graphsafe.failure import in_one_line
+from graphsafe.report.model import CallSite
+from graphsafe.report.source import kept_by_lines
+from graphsafe.run.child.keeping import PUTS
+from graphsafe.run.child.monitoring import taken_tool
+from graphsafe.run.child.names import locals_of, storage_number
+
+if TYPE_CHECKING:
+    from graphsafe.run.child.records import GraphRecord
+
+_TRIES = 16
+"Number of replays of each graph whose overwritten results are watched."
+_METADATA = frozenset({"shape", "dtype", "device", "size", "stride", "dim", "ndim", "numel", "data_ptr", "is_cuda"})
+_PARTS = (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Return, ast.Assign, ast.Starred, ast.NamedExpr, ast.AnnAssign)
+"Syntax that passes a value on and does not look at it."
+_ASKING = frozenset({"len", "id", "type", "isinstance", "hasattr", "getattr"})
+"Functions that do not look at a tensor's values."
+
+
+@dataclass(frozen=True, slots=True)
+class Overwritten:
+    """A read of a result that another graph has written over."""
+
+    read: CallSite
+    replay: tuple[CallSite, ...]
+    "The calls of the replay that wrote over it."
+    by: int
+    "The number of the graph that was replayed."
+
+
+@dataclass(slots=True)
+class _Watched:
+    name: str
+    lines: frozenset[int]
+    storage: int
+    owner: GraphRecord
+    count: int
+    "Number of replays of the owner when the other graph was replayed."
+    by: int
+    replay: tuple[CallSite, ...]
+    running: int | None = None
+    "The line that reads, while it runs: it may replay the owner first."
+
+
+class Reads:
+    """The watch of a process's results. `replays` counts a graph's replays; `tell` is called when a read was found."""
+
+    def __init__(self, replays: Callable[[GraphRecord], int], tell: Callable[[], None]) -> None:
+        self._replays = replays
+        self._tell = tell
+        self._watched: dict[CodeType, list[_Watched]] = {}
+        self._tool: int | None = None
+        self.problem: str | None = None
+        self._tool, self.problem = taken_tool()
+        if self._tool is not None and sys.version_info >= (3, 12):
+            sys.monitoring.register_callback(self._tool, sys.monitoring.events.LINE, self._line)
+            sys.monitoring.register_callback(self._tool, sys.monitoring.events.PY_RETURN, self._returned)
+
+    def close(self) -> None:
+        for code in list(self._watched):
+            self._listen(code, [])
+        if self._tool is not None and sys.version_info >= (3, 12):
+            sys.monitoring.free_tool_id(self._tool)
+        self._tool = None
+
+    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> None:
+        """Watch the variables of `frames` that hold a result over which the graph is about to write."""
+        if self._tool is None or record.looks >= _TRIES:
+            return
+        for owner, storage in record.overwrites:
+            count = self._replays(owner)
+            if not count or owner.dropped or owner.outputs.overwritten is not None:
+                continue
+            for frame in frames:
+                code = frame.f_code
+                for name in _holding(frame, storage):
+                    lines = _lines_that_read(code.co_filename).get(name, frozenset())
+                    own = lines & {line for _, _, line in code.co_lines() if line is not None}
+                    watched = _Watched(name, own, storage, owner, count, record.number, sites)
+                    if own:
+                        self._listen(code, [*self._watched.get(code, ()), watched])
+
+    def _listen(self, code: CodeType, watched: Sequence[_Watched]) -> None:
+        if watched:
+            self._watched[code] = list(watched)
+        else:
+            self._watched.pop(code, None)
+        if self._tool is not None and sys.version_info >= (3, 12):
+            events = sys.monitoring.events
+            sys.monitoring.set_local_events(self._tool, code, events.LINE | events.PY_RETURN if watched else 0)
+
+    def _line(self, code: CodeType, line: int) -> None:
+        self._safely(code, line, sys._getframe(1))
+
+    def _returned(self, code: CodeType, *_: object) -> None:
+        self._safely(code, None, sys._getframe(1))
+
+    def _safely(self, code: CodeType, line: int | None, frame: FrameType) -> None:
+        try:
+            self._ran(code, line, frame)
+        except Exception as error:  # a fault of graphsafe: the program goes on
+            self.problem = in_one_line(error)
+            self.close()
+
+    def _ran(self, code: CodeType, line: int | None, frame: FrameType) -> None:
+        """Settle the line that has run, and look at the one that is about to."""
+        before = self._watched.get(code, [])
+        still = []
+        for one in before:
+            if one.owner.outputs.overwritten is not None or self._replays(one.owner) != one.count:
+                continue
+            if one.running is not None:
+                read = CallSite(absolute(code.co_filename), one.running, function_name(code))
+                one.owner.outputs.overwritten = Overwritten(read, one.replay, one.by)
+                self._tell()
+                continue
+            reads = line in one.lines and one.name in _holding(frame, one.storage)
+            one.running = line if reads else None
+            still.append(one)
+        if len(still) < len(before):
+            self._listen(code, still)
+
+
+def _holding(frame: FrameType, storage: int) -> list[str]:
+    """Return the variables of a function that hold a tensor of this storage."""
+    with torch._C.DisableTorchFunction():
+        values = locals_of(frame).items()
+        return [name for name, one in values if isinstance(one, torch.Tensor) and storage_number(one) == storage]
+
+
+@kept_by_lines
+def _lines_that_read(lines: Sequence[str]) -> dict[str, frozenset[int]]:
+    """Return the lines of a file that use the value of a variable, by its name."""
+    found: dict[str, set[int]] = {}
+    for name, line in _reads(tree_of(lines)):
+        found.setdefault(name, set()).add(line)
+    return {name: frozenset(numbers) for name, numbers in found.items()}
+
+
+def _reads(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load) and _uses(node, child):
+                yield child.id, child.lineno
+
+
+def _uses(node: ast.AST, name: ast.Name) -> bool:
+    """Return whether a node looks at the value of a name: not one that passes it on, writes it or asks for its
+    shape."""
+    if isinstance(node, _PARTS) or (isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))):
+        return False
+    if isinstance(node, ast.Attribute):
+        writes = node.attr.endswith("_") and not node.attr.endswith("__")
+        return node.attr not in _METADATA and not writes
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr not in PUTS
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return name is not node.func and node.func.id not in _ASKING
+    return isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.FormattedValue, ast.If, ast.While))
