@@ -23,7 +23,7 @@ PROGRAMS = Path(__file__).parents[1] / "run" / "programs"
 _MONITORED = sys.version_info >= (3, 12)
 "Whether Python tells of calls and lines: without that, some things are not seen on a GPU."
 _ON_SIMULATED_ONLY = {"GS501", "GS714", *(() if _MONITORED else ("GS616",))}
-"""On a GPU the order of streams is followed with `--waits` only. Generators are left capturing up to torch 2.11 only."""
+"""The order of streams is followed on a GPU with `--waits` only. Generators are left capturing up to torch 2.11."""
 monitored = pytest.mark.skipif(not _MONITORED, reason="from Python 3.12 on")
 
 
