@@ -16,6 +16,10 @@ from graphsafe.capture.shared.classify import code_of_failure
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.run.child.cuda.guilty import raised_by
 from graphsafe.run.child.failures import first_error
+from graphsafe.run.child.records import FailedRecord
+from graphsafe.run.counters import Order
+from graphsafe.run.parent.findings import findings_of
+from graphsafe.run.parent.seen import SeenProcess
 
 REFUSED = "CUDA error: operation not permitted when stream is capturing\nSearch for `cudaErrorStreamCaptureUnsupported'"
 REFUSING = """
@@ -148,3 +152,26 @@ def test_an_error_that_was_being_handled_before_is_no_cause() -> None:
     error.__suppress_context__ = False
     assert str(first_error(error, handled)) == "in the capture"
     assert isinstance(first_error(error, 0), KeyError)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="expressions have columns from Python 3.11 on")
+@pytest.mark.parametrize(
+    ("line", "text", "code", "message"),
+    [
+        ("x.sum().item()", REFUSED, "GS101", "`x.sum().item()` makes the host read a device value"),
+        (
+            "torch.relu(x)",
+            REFUSED,
+            "GS607",
+            "the step cannot be captured: CUDA error: operation not permitted when stream is capturing",
+        ),
+    ],
+)
+def test_a_ledger_names_the_line_with_its_code(tmp_path: Path, line: str, text: str, code: str, message: str) -> None:
+    event = event_of(tmp_path, line, text=text)
+    assert event is not None
+    record = FailedRecord((), None, "cuda:0", text, event.frames, None, event)
+    process = SeenProcess("0", None, {"evidence": "measured", "failed": [record.facts()]}, (), Order())
+    (finding,) = findings_of([process], load_rulebook())[0]
+    assert (finding.code, finding.level, finding.region, finding.message) == (code, "error", "captured", message)
+    assert finding.location is not None and finding.location.line == HEAD.count("\n") + 1

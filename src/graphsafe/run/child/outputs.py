@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,22 @@ from graphsafe.run.child.names import storage_number, user_frames_now
 if TYPE_CHECKING:
     import torch
 
-    from graphsafe.run.child.overwritten import Overwritten
-
 _MOST = 8
 "Number of outputs that are watched."
 _ENOUGH = 3
 """Results are collected if this many holders are added after the first replay, each by another replay. A variable that
 holds the last result, or the one before, is no collection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overwritten:
+    """A read of a result that another graph has written over."""
+
+    read: CallSite
+    replay: tuple[CallSite, ...]
+    "The calls of the replay that wrote over it."
+    by: int
+    "The number of the graph that was replayed."
 
 
 class Outputs:

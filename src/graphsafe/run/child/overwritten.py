@@ -25,6 +25,7 @@ from graphsafe.report.source import kept_by_lines
 from graphsafe.run.child.keeping import PUTS
 from graphsafe.run.child.monitoring import taken_tool
 from graphsafe.run.child.names import locals_of, storage_number
+from graphsafe.run.child.outputs import Overwritten
 
 if TYPE_CHECKING:
     from graphsafe.run.child.records import GraphRecord
@@ -36,17 +37,6 @@ _PARTS = (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Return, ast.Assign, ast.St
 "Syntax that passes a value on and does not look at it."
 _ASKING = frozenset({"len", "id", "type", "isinstance", "hasattr", "getattr"})
 "Functions that do not look at a tensor's values."
-
-
-@dataclass(frozen=True, slots=True)
-class Overwritten:
-    """A read of a result that another graph has written over."""
-
-    read: CallSite
-    replay: tuple[CallSite, ...]
-    "The calls of the replay that wrote over it."
-    by: int
-    "The number of the graph that was replayed."
 
 
 @dataclass(slots=True)

@@ -88,14 +88,15 @@ class Steps:
         for seen in {id(one): one for one in self._seen.values()}.values():
             sizes: dict[int, int] = {}
             place: CallSite | None = None
-            axes = _axes(seen.captured)
+            known = dict(seen.captured)  # another thread may capture
+            axes = _axes(known)
             for shapes, eager in list(seen.eager.items()):
-                size = _size(shapes, seen.captured, axes) if shapes not in seen.captured else None
+                size = _size(shapes, known, axes) if shapes not in known else None
                 if size is not None:
                     sizes[size] = sizes.get(size, 0) + eager.count
                     place = place or eager.place
             captured: dict[int, list[int]] = {}
-            for shapes, graphs in seen.captured.items():
+            for shapes, graphs in known.items():
                 for at, axis in axes[:1]:
                     captured.setdefault(shapes[at][axis], []).extend(graphs)
             found.append(
