@@ -117,3 +117,85 @@ def flow_match_repaired(device: torch.device) -> graphsafe.Step:
         return x + (sigmas[index + 1] - sigmas[index]) * noise
 
     return _step(step, device, scheduler.timesteps.cpu())
+
+
+def ddpm(device: torch.device) -> graphsafe.Step:
+    from diffusers import DDPMScheduler
+
+    scheduler = DDPMScheduler()
+    scheduler.set_timesteps(10, device=device)
+    return _step(lambda noise, t, x: scheduler.step(noise, t, x).prev_sample, device, scheduler.timesteps.cpu())
+
+
+def ddpm_repaired(device: torch.device) -> graphsafe.Step:
+    from diffusers import DDPMScheduler
+
+    scheduler = DDPMScheduler()
+    scheduler.set_timesteps(10, device=device)
+    schedule, alphas = scheduler.timesteps, scheduler.alphas_cumprod.to(device)
+
+    def step(noise: Tensor, t: Tensor, x: Tensor) -> Tensor:  # epsilon, fixed_small, clip_sample: the defaults
+        index = (schedule == t).to(torch.int64).argmax(0, keepdim=True)
+        alpha, alpha_before = alphas[schedule[index]], torch.where(t > 0, alphas[schedule[(index + 1).clamp(max=9)]], 1)
+        current = alpha / alpha_before
+        clean = ((x - (1 - alpha).sqrt() * noise) / alpha.sqrt()).clamp(-1, 1)
+        mean = alpha_before.sqrt() * (1 - current) * clean + current.sqrt() * (1 - alpha_before) * x
+        variance = ((1 - alpha_before) / (1 - alpha) * (1 - current)).clamp(min=1e-20)
+        return mean / (1 - alpha) + variance.sqrt() * torch.randn_like(x) * (t > 0)  # the last step adds no noise
+
+    return _step(step, device, scheduler.timesteps.cpu())
+
+
+def score_sde(device: torch.device) -> graphsafe.Step:
+    from diffusers import ScoreSdeVeScheduler
+
+    scheduler = ScoreSdeVeScheduler()
+    scheduler.set_timesteps(20, device=device)
+    scheduler.set_sigmas(20)
+    return _step(lambda score, t, x: scheduler.step_pred(score, t, x).prev_sample, device, scheduler.timesteps.cpu())
+
+
+def score_sde_repaired(device: torch.device) -> graphsafe.Step:
+    from diffusers import ScoreSdeVeScheduler
+
+    scheduler = ScoreSdeVeScheduler()
+    scheduler.set_timesteps(20, device=device)
+    scheduler.set_sigmas(20)
+    sigmas = torch.cat([torch.zeros(1), scheduler.discrete_sigmas]).to(device)  # the first one stands before place 0
+
+    def step(score: Tensor, t: Tensor, x: Tensor) -> Tensor:
+        place = (t.expand(1) * 19).long()
+        change = sigmas[place + 1] ** 2 - sigmas[place] ** 2
+        return x + change * score + change.sqrt() * torch.randn_like(x)
+
+    return _step(step, device, scheduler.timesteps.cpu())
+
+
+def wuerstchen(device: torch.device) -> graphsafe.Step:
+    from diffusers import DDPMWuerstchenScheduler
+
+    scheduler = DDPMWuerstchenScheduler()
+    scheduler.set_timesteps(10, device=device)
+
+    def step(noise: Tensor, t: Tensor, x: Tensor) -> Tensor:
+        return scheduler.step(noise, t.expand(2), x).prev_sample
+
+    return _step(step, device, scheduler.timesteps[:-1].cpu())
+
+
+def wuerstchen_repaired(device: torch.device) -> graphsafe.Step:
+    from diffusers import DDPMWuerstchenScheduler
+
+    scheduler = DDPMWuerstchenScheduler()
+    scheduler.set_timesteps(10, device=device)
+    schedule, alphas = scheduler.timesteps, scheduler._alpha_cumprod(scheduler.timesteps, device)
+
+    def step(noise: Tensor, t: Tensor, x: Tensor) -> Tensor:
+        index = (schedule - t).abs().argmin(0, keepdim=True)
+        total, before = alphas[index], alphas[index + 1]
+        alpha = total / before
+        mean = (x - (1 - alpha) * noise / (1 - total).sqrt()) / alpha.sqrt()
+        spread = ((1 - alpha) * (1 - before) / (1 - total)).sqrt() * (schedule[index + 1] != 0)
+        return mean + spread * torch.randn_like(x)
+
+    return _step(step, device, scheduler.timesteps[:-1].cpu())
