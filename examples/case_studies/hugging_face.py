@@ -126,3 +126,28 @@ def repetition_penalty_repaired(device: torch.device) -> Target:
         return scores
 
     return step, repetition_penalty(device)[1]
+
+
+def timestamps(device: torch.device) -> Target:
+    from transformers import GenerationConfig, WhisperTimeStampLogitsProcessor
+
+    config = GenerationConfig(no_timestamps_token_id=40, bos_token_id=30, eos_token_id=30)
+    args = (torch.randint(0, 60, (4, 8), device=device), torch.randn(4, 60, device=device))
+    return WhisperTimeStampLogitsProcessor(config, begin_index=3), args
+
+
+def timestamps_repaired(device: torch.device) -> Target:
+    def step(ids: Tensor, scores: Tensor) -> Tensor:
+        said, vocabulary = ids[:, 3:], torch.arange(60, device=scores.device)
+        is_time, times = said >= 41, vocabulary >= 41
+        pair, half = is_time[:, -1:] & is_time[:, -2:-1], is_time[:, -1:] & ~is_time[:, -2:-1]
+        place = torch.where(is_time, torch.arange(5, device=ids.device), -1).amax(1, keepdim=True)  # the last timestamp
+        after = said.gather(1, place.clamp(min=0)) + torch.where(half, 0, 1)
+        least = torch.where(place >= 0, after, 41)
+        banned = (vocabulary == 40) | (pair & times) | (half & (vocabulary < 30)) | (times & (vocabulary < least))
+        scores = scores.masked_fill(banned, -float("inf"))
+        chances = scores.log_softmax(-1)
+        sample = chances[:, 41:].logsumexp(-1, keepdim=True) > chances[:, :41].amax(-1, keepdim=True)
+        return scores.masked_fill(sample & ~times, -float("inf"))
+
+    return step, timestamps(device)[1]
