@@ -498,3 +498,16 @@ def test_a_thread_that_the_step_starts_is_unknown(sim: SimDevice) -> None:
         assert sim.unknown_operations() == ()
         sim.record(step)
         assert told(sim) == ["a thread that the step starts"]
+
+
+def test_only_one_mask_of_the_device_is_a_masked_fill(sim: SimDevice) -> None:
+    with sim.entered():
+        x, both = torch.zeros(2, 4, device="cuda:1"), torch.tensor([True, True, False, False])
+        here = both.to("cuda:1")
+
+        def store(*index: object) -> Callable[[], None]:
+            return lambda: x.__setitem__(index, 1.0)
+
+        assert not isinstance(sim.record(store(slice(None), here)), CaptureFailure)
+        assert "unless the CPU tensor is pinned" in failing(sim, store(slice(None), both)).message  # of the number
+        assert failing(sim, store(here[:2], here)).message.startswith(NOT_PERMITTED)

@@ -152,12 +152,13 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple
 
 
 def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, literal: bool) -> tuple[Happening, ...]:
-    """Judge a store: `x[mask] = scalar` is a masked fill; any other mask asks how many elements it selects."""
+    """Judge a store: `x[mask] = scalar` is a masked fill with one mask of the device; other masks are counted."""
     if index_of(self) == HOST:
         return _indexed(self, indices, literal)
-    masked = [index for index in indices if index is not None and index.dtype in (torch.bool, torch.uint8)]
+    given = [index for index in indices if index is not None]
     on_host = index_of(value) == HOST
-    if on_host and value.numel() == 1 and masked and len(masked) == sum(index is not None for index in indices):
+    masks = [index for index in given if index.dtype in (torch.bool, torch.uint8) and index_of(index) != HOST]
+    if on_host and value.numel() == 1 and len(given) == len(masks) == 1:
         return ()
     found = list(_indexed(self, indices, literal))
     if on_host:
