@@ -1,4 +1,4 @@
-"""docs/case-studies.md: each reproduction has the verdict and finding of its row; each repair is ready and right."""
+"""docs/case-studies/: each reproduction has the verdict and finding of its row; each repair is ready and right."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ import torch
 from graphsafe.cli import main
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "case-studies.md").read_text(encoding="utf-8")
+PAGES = [page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "case-studies").glob("*.md"))]
 STUDIES = ROOT / "examples" / "case_studies"
-ROWS = re.findall(r"^\| `(\w+)\.py:(\w+)` \| (GS\d+) at `([\w/.]+:\d+)` \| ([\w-]+) \| ([\w-]+) \|$", PAGE, re.M)
-VERSIONS = dict(re.findall(r"^## (\w+) ([\d.]+)$", PAGE, re.M))
+ROW = re.compile(r"^\| `(\w+)\.py:(\w+)` \| (GS\d+) at `([\w/.]+:\d+)` \| ([\w-]+) \| ([\w-]+) \|$", re.M)
+ROWS = [row for page in PAGES for row in ROW.findall(page)]
+VERSIONS = dict(one for page in PAGES for one in re.findall(r"^# (\w+) ([\d.]+)$", page, re.M))
+DISTRIBUTIONS = {"whisper": "openai-whisper"}  # where it has another name than the module
 ALL = pytest.mark.parametrize(("file", "name", "code", "place", "before", "after"), ROWS, ids=[row[1] for row in ROWS])
 
 
@@ -31,7 +33,7 @@ def need(place: str) -> None:
     """Skip where the library of a place is not installed in the page's version: the lines are that version's."""
     library = place.split("/")[0]
     try:
-        installed = version(library)
+        installed = version(DISTRIBUTIONS.get(library, library))
     except PackageNotFoundError:
         pytest.skip(f"needs {library}")
     if installed != VERSIONS[library]:

@@ -16,7 +16,7 @@ MODULES = sorted((ROOT / "src").rglob("*.py"))
 PAGES = sorted(
     [
         *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
-        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "rules").glob("*.md"),
     ]
 )
