@@ -11,13 +11,13 @@ Extent      op (an op whose output size depends on data), mask (`x[mask]`), mask
 Transfer    to-host, literal (Python values to a device tensor), index (`x[[0, 1]]`, a host index tensor), blocking
             (pageable, or pinned without `non_blocking=True`)
 Store       scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`)
-Alloc       factory, like, new, clone, growing, pinned
+Alloc       factory, like, new, clone, growing, appended, pinned
 Rng         private-generator, reseed, state, host-random
 StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unjoined, foreign-stream, literal-device,
             swallowed, capturing-branch, autocast-around, wait-between-graphs, never-replayed,
-            same-inputs
+            same-inputs, captured-again
 AttrWrite   lazy-init, host-state, rebound, cached, output-kept, not-replayed, derived, input-rebound,
-            partial-refresh, weights-rebound, rate-changed, optimizer, declared
+            partial-refresh, weights-rebound, rate-changed, number-changed, key-lacks, refilled, optimizer, declared
 Call        the pattern of a rule's `call` that the name of what is called matches
 """
 
@@ -41,12 +41,13 @@ HOWS: Mapping[str, frozenset[str]] = {
         "Extent": "op mask mask-store slice range size narrow split",
         "Transfer": "to-host literal index blocking",
         "Store": "scalar host-tensor",
-        "Alloc": "factory like new clone growing pinned leaking",  # leaking: capture alone
+        "Alloc": "factory like new clone growing appended pinned leaking",  # leaking: capture alone
         "Rng": "private-generator reseed state host-random",
         "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
-        "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs",
+        "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
+        "captured-again",
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
-        "partial-refresh weights-rebound rate-changed optimizer declared "
+        "partial-refresh weights-rebound rate-changed number-changed key-lacks refilled optimizer declared "
         "over-declared under-declared buckets",  # buckets: capture alone
     }.items()
 }

@@ -21,6 +21,10 @@ FAILURES = frozenset(("Exception", "BaseException", "RuntimeError", "Accelerator
 TEST = re.compile(r"(^|\.)test_")
 "The name of a module or function of a test, which knows the one device that it captures on."
 WARM_UP = re.compile("warm", re.IGNORECASE)
+CURRENT_DEVICE = re.compile(r"""["']cuda["']|\.cuda\(\)""")
+"The current device, as code for one GPU names it."
+ANOTHER_DEVICE = re.compile(r"cuda:|device_count|set_device|current_device|device_index|torch\.device\b|cuda\.device\b")
+"Signs that code knows more than one device, or is handed one."
 
 
 def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
@@ -33,7 +37,7 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     cold = _never_warmed(frame, node)
     frame.hot = True
     if not _has_stream(expression):
-        frame.emit("StreamOp", "no-stream", expression)
+        frame.emit("StreamOp", "no-stream", expression, "possible" if _has_one_device(frame) else "likely")
     if swallowed:
         frame.emit("StreamOp", "swallowed", expression)
     if casts:
@@ -48,6 +52,12 @@ def _has_stream(call: ast.Call) -> bool:
     if len(call.args) >= 3:
         return True
     return any(keyword.arg in ("stream", None) for keyword in call.keywords)
+
+
+def _has_one_device(frame: Frame) -> bool:
+    """Return whether the file means the current device alone: the default capture stream is then on it, too."""
+    search = frame.project.files.search
+    return bool(search(frame.path, CURRENT_DEVICE)) and not search(frame.path, ANOTHER_DEVICE)
 
 
 # exceptions that leave the capture

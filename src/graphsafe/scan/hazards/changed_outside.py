@@ -45,10 +45,9 @@ def _other_weights(table: GraphTensors) -> Iterator[Change]:
     """Yield lines that put another tensor into a module that the captured block calls, in a method that runs later."""
     called = {
         text
-        for block in table.blocks
-        for statement in block.body
-        for inner in ast.walk(statement)
-        if isinstance(inner, ast.Call) and (text := place(inner.func)) is not None and text.startswith("self.")
+        for body in (*table.blocks, *table.captured)
+        for call in _calls(body.body)
+        if (text := place(call.func)) is not None and text.startswith("self.")
     }
     for name, function in table.functions.items() if table.replaying else ():
         if name in table.preparing and name not in table.replaying:
@@ -67,12 +66,27 @@ def _turned_over(function: Function) -> dict[str, str]:
     return {
         name.id: holder
         for _, loop in own_nodes(function)
-        if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call)
-        for holder, _, walk in [(dotted(loop.iter.func) or "").rpartition(".")]
-        if walk in ("parameters", "named_parameters")
-        for name in elements(loop.target)
+        if isinstance(loop, ast.For)
+        for target, walked in _walks(loop.target, loop.iter)
+        for holder, _, walk in [(dotted(walked.func) or "").rpartition(".")]
+        if walk in ("parameters", "named_parameters", "buffers", "named_buffers")
+        for name in elements(target)
         if isinstance(name, ast.Name)
     }
+
+
+def _walks(target: ast.expr, walked: ast.expr) -> Iterator[tuple[ast.expr, ast.Call]]:
+    """Yield what a loop binds with the call that gives it, for each part of `zip(…)` and of `enumerate(…)`."""
+    if not isinstance(walked, ast.Call):
+        return
+    parts = elements(target)
+    if dotted(walked.func) == "zip" and len(parts) == len(walked.args):
+        for part, one in zip(parts, walked.args, strict=True):
+            yield from _walks(part, one)
+    elif dotted(walked.func) == "enumerate" and len(parts) == 2 and walked.args:
+        yield from _walks(parts[1], walked.args[0])
+    else:
+        yield target, walked
 
 
 def _weight_put(node: ast.AST) -> str | None:

@@ -40,11 +40,14 @@ class GraphTensors:
     """The tensors that the captures of one owner see, by their names in the code: `x`, `self.x`,
     `self.inputs['ids']`."""
 
+    scope: Function | ast.ClassDef | None = None
     inputs: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
     parts: set[str] = field(default_factory=set)
     "Inputs that captures read through views: `self.ids[:n]`."
     blocks: list[ast.With | ast.AsyncWith] = field(default_factory=list)
+    captured: list[Function] = field(default_factory=list)
+    "The methods that captured blocks call, directly or not."
     functions: dict[str, Function] = field(default_factory=dict)
     "The functions that share the names, by qualified name."
     touches: dict[str, list[Touch]] = field(default_factory=dict)
@@ -80,6 +83,17 @@ def tables(tree: ast.Module) -> Tables:
     return found
 
 
+def class_table(tree: ast.Module, name: str) -> GraphTensors | None:
+    """Return the table of a class by its qualified name; None if it captures nothing."""
+    body: Iterable[ast.stmt] = tree.body
+    scope: Function | ast.ClassDef | None = None
+    for part in name.split("."):
+        scope = next((node for node in _definitions(body) if node.name == part), None)
+        body = scope.body if scope is not None else ()
+    own = _table(scope, name) if isinstance(scope, ast.ClassDef) else None
+    return own if own is not None and own.blocks else None
+
+
 def _of_scope(body: Iterable[ast.stmt], prefix: str, shared: list[GraphTensors], found: Tables) -> None:
     for node in _definitions(body):
         own = _table(node, f"{prefix}{node.name}")
@@ -104,14 +118,15 @@ def _definitions(body: Iterable[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
 
 
 def _table(scope: Function | ast.ClassDef, name: str) -> GraphTensors:
-    found = GraphTensors()
+    found = GraphTensors(scope)
     is_class = isinstance(scope, ast.ClassDef)
     for node in ast.walk(scope):
         if isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items)):
             found.blocks.append(node)
-    methods = [*_captured_methods(scope, found.blocks)] if isinstance(scope, ast.ClassDef) and found.blocks else []
-    for body in (*found.blocks, *methods):
-        _note_captured(found, body)
+    if isinstance(scope, ast.ClassDef) and found.blocks:
+        found.captured += _captured_methods(scope, found.blocks)
+    for body in (*found.blocks, *found.captured):
+        note_captured(found, body)
     for names in (found.inputs, found.outputs):
         names.intersection_update([name for name in names if name.startswith("self.") is is_class])
     if found.inputs or found.outputs:
@@ -119,7 +134,7 @@ def _table(scope: Function | ast.ClassDef, name: str) -> GraphTensors:
         filled = {text for node in found.functions.values() for text in _filled(node)}
         known = found.inputs | found.outputs | {text for text in filled if text.startswith("self.") is is_class}
         for qualified, function in found.functions.items():
-            if function not in methods:
+            if function not in found.captured:
                 _note_touches(found, qualified, function, known)
         _note_preparing(found, is_class)
     return found
@@ -144,7 +159,15 @@ def _captures_or_replays(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and is_plain_replay(node)
 
 
-def _note_captured(found: GraphTensors, block: ast.With | ast.AsyncWith | Function) -> None:
+def captured_names(body: ast.With | ast.AsyncWith | Function) -> Iterator[str]:
+    """Yield the names of the methods that captured code calls on `self`."""
+    for inner in (inner for statement in body.body for inner in ast.walk(statement)):
+        name = (dotted(inner.func) or "") if isinstance(inner, ast.Call) else ""
+        if name.startswith("self.") and name.count(".") == 1:
+            yield name.removeprefix("self.")
+
+
+def note_captured(found: GraphTensors, block: ast.With | ast.AsyncWith | Function) -> None:
     """Add the names that a captured block reads and binds."""
     for inner in (inner for statement in block.body for inner in ast.walk(statement)):
         for value in _read_by(inner):
@@ -245,18 +268,24 @@ def _note_preparing(found: GraphTensors, is_class: bool) -> None:
         return
     by_name = {qualified.rpartition(".")[2]: qualified for qualified in found.functions}
     calls = {
-        qualified: {
-            by_name[name.removeprefix("self.")]
+        qualified: [
+            (inner.lineno, by_name[name.removeprefix("self.")])
             for _, inner in own_nodes(node)
             if isinstance(inner, ast.Call) and (name := dotted(inner.func) or "").removeprefix("self.") in by_name
-        }
+        ]
         for qualified, node in found.functions.items()
     }
     waiting = [*found.capturing, *(by_name[name] for name in CONSTRUCTORS & by_name.keys())]
     # Code that captures anew may bind any name before that.
-    waiting += [caller for caller, called in calls.items() if called & found.capturing]
+    again: set[str] = set()
+    for caller, called in calls.items():
+        captures = [line for line, one in called if one in found.capturing]
+        if captures:
+            again.add(caller)
+            waiting += [one for line, one in called if line < max(captures)]
     while waiting:
         function = waiting.pop()
         if function not in found.preparing:
             found.preparing.add(function)
-            waiting += calls[function]
+            waiting += [one for _, one in calls[function]]
+    found.preparing |= again

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.events import Event, EventKind, span_of
-from graphsafe.scan.hazards import changed_outside, kept_graphs, stale_replays, unproven_graphs
+from graphsafe.scan.hazards import changed_outside, graph_keys, kept_graphs, refills, stale_replays, unproven_graphs
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     is_host,
@@ -47,6 +47,13 @@ def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
             if not MEASURES.search(change.function):
                 kind: EventKind = "StreamOp" if change.how == "swallowed" else "AttrWrite"
                 yield change.function, _event(kind, change.how, change.node, change.text)
+        for key in graph_keys.lines(found):
+            if not MEASURES.search(key.function):
+                kind = "StreamOp" if key.how == "captured-again" else "AttrWrite"
+                yield key.function, _event(kind, key.how, key.node, key.text)
+        for refill in refills.lines(found):
+            if not MEASURES.search(refill.function):
+                yield refill.function, _event("AttrWrite", "refilled", refill.node, refill.text)
         for line in stale_replays.lines(found):
             if not MEASURES.search(line.function):
                 yield line.function, _event("AttrWrite", line.how, line.node, line.text, line.confidence)

@@ -25,6 +25,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards import graph_attributes
 from graphsafe.scan.interpreter import members, operators
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.subscripts import subscript_store
@@ -169,6 +170,8 @@ def _assign_attribute(
         if frame.hot:
             holder = dotted(target.value) or "…"
             writes.write_attribute(frame, option, target.attr, holder, value, node, written, augmented)
+            if not augmented:
+                graph_attributes.rebound(frame, option, target.attr, holder, value, node)
             if type(value) is Tensor:
                 value = replace(value, attr=frame.attributes.key(option.ref, target.attr))
         else:

@@ -150,6 +150,7 @@ class Linter:
             chosen = event.how == "literal-device" and event.level == "warning" and self._chooses_device
             # The default capture stream is on the device that the process chose before it captured.
             chosen = chosen or (event.how == "no-stream" and self._has_one_device)
+            chosen = chosen or (event.how == "refilled" and place.path not in self._with_graphs)
             if chosen or (_needs_replay(event) and regions.of(_ref(place), event.span[0]) == "step"):
                 event = replace(event, confidence="possible")
             yield place, event
@@ -331,7 +332,10 @@ class _Words(dict[str, str]):
 
 def _needs_replay(event: Event) -> bool:
     """Return whether an event is a fault only inside a graph, and so at most possible in host code around graphs."""
+    if event.how in ("input-rebound", "output-kept", "refilled"):
+        return False
     return event.kind in ("AttrWrite", "Rng") or event.how in (
+        "appended",
         "unjoined",
         "foreign-stream",
         "literal-device",

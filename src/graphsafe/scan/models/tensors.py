@@ -33,7 +33,7 @@ from graphsafe.scan.domain.values import (
     of_elements,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards import fixed_device
+from graphsafe.scan.hazards import fixed_device, refills
 from graphsafe.scan.models import named_calls, operations
 from graphsafe.scan.models.op_arguments import device_named, may_be_true
 
@@ -193,6 +193,8 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
             if tensor.certain and target.where == "any":
                 confidence = "likely"
             frame.emit("Transfer", how, node, confidence, None, value=describe(tensor), **_memory(tensor))
+        else:
+            refills.copied(frame, node, tensor)
         return replace(tensor, where="device", fresh=True, attr=None, literal=False)
     if tensor.where != "host" and target.where == "host":
         if not may_be_true(non_blocking):
@@ -240,6 +242,8 @@ def _copy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
             built_here = origin.literal and not (node.args and isinstance(node.args[0], (ast.Name, ast.Attribute)))
             how = "literal" if built_here else "blocking"
             frame.emit("Transfer", how, node, confidence, None, value=describe(source), **_memory(origin))
+        else:
+            refills.copied(frame, node, origin)
     elif tensor.where == "host" and origin.where == "device" and not (tensor.pinned and may_be_true(non_blocking)):
         frame.emit("Transfer", "to-host", node, confidence, value=describe(source))
     return replace(tensor, step=tensor.step or origin.step)

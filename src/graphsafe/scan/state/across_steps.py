@@ -107,7 +107,8 @@ def growing(write: Write, flow: StateFlow) -> Event | None:
         return None
     # A list that is appended to may be emptied once per step.
     appended = write.keyed and write.augmented and write.key in flow.emptied
-    return _event(write, "Alloc", "growing", "possible" if appended else _confidence(write.value))
+    how = "appended" if write.keyed else "growing"
+    return _event(write, "Alloc", how, "possible" if appended else _confidence(write.value))
 
 
 def lazy_init(write: Write, log: StateLog) -> Event | None:

@@ -34,6 +34,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Engine, Frame
+from graphsafe.scan.hazards import graph_attributes
 from graphsafe.scan.interpreter import members
 from graphsafe.scan.interpreter.calls import chosen_by_type, constructors
 from graphsafe.scan.models import (
@@ -79,6 +80,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
         receivers = _able(frame, options(receiver), function.attr, node.keywords)
         if name in ("get", "pop"):
             receivers = members.having_field(frame, receivers, arguments.get(0, "key"))
+        graph_attributes.kept(frame, node, receiver, arguments)
         found = [_method(frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
     value = frame.evaluate(function)

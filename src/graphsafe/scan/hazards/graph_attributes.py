@@ -1,0 +1,144 @@
+"""Attributes that the graphs of a class read and write, as code sees them that holds such an object.
+
+`runner.ids = ids` gives an object a tensor that its graph does not read, and `kept.append(runner.step())` keeps what the
+next replay overwrites. The values tell which object and which attribute a line means, in whichever file it stands.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.values import Instance, Sequence, Tensor, Value, as_tensor, options
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, captured_names, class_table, note_captured
+from graphsafe.scan.hazards.kept_outputs import KEEPS
+from graphsafe.scan.sources.source import parse
+from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.project import Project
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp)
+_HANDS_OUT = KEEPS | {"set_result", "put_nowait", "send", "extend"}
+"Methods by which a result outlives the round of a loop."
+
+
+@dataclass(frozen=True, slots=True)
+class GraphAttributes:
+    """The attributes that a class's captures read and bind, without `self.`."""
+
+    inputs: frozenset[str] = frozenset()
+    outputs: frozenset[str] = frozenset()
+    capturing: frozenset[str] = frozenset()
+    "The names of the methods that capture."
+
+
+_NONE = GraphAttributes()
+
+
+def rebound(frame: Frame, owner: Instance, name: str, holder: str, value: Value, node: ast.AST) -> None:
+    """Emit that another object's graph input is bound to another tensor: `runner.ids = ids`."""
+    # The file of the class itself has a table of all its methods (stale_replays.py).
+    if not frame.hot or holder == "self" or owner.made:
+        return
+    known = of_class(frame, owner.ref)
+    tensor = as_tensor(value)[0]
+    if name not in known.inputs or tensor is None or tensor.attr == frame.attributes.key(owner.ref, name):
+        return
+    if known.capturing.isdisjoint(_called(frame)):
+        frame.emit("AttrWrite", "input-rebound", node, value=f"`{holder}.{name}`")
+
+
+def kept(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) -> None:
+    """Emit that a graph's output is put where it outlives the next replay: `kept.append(runner.step())`."""
+    if not frame.hot or not isinstance(node.func, ast.Attribute) or node.func.attr not in _HANDS_OUT:
+        return
+    is_local = type(receiver) is Sequence and receiver.held_by is None
+    if is_local and not _in_loop(frame, node):
+        return
+    for value in _parts(arguments.positional):
+        for option in options(value):
+            if type(option) is Tensor and _is_output(frame, option):
+                frame.emit("AttrWrite", "output-kept", node, value=f"`{option.name or '…'}`")
+                return
+
+
+def _is_output(frame: Frame, tensor: Tensor) -> bool:
+    if tensor.attr is None or tensor.fresh:
+        return False
+    ref, _, name = tensor.attr.rpartition(".")
+    return name in of_class(frame, ref).outputs
+
+
+def _parts(values: Iterable[Value]) -> Iterator[Value]:
+    for value in values:
+        if type(value) is Sequence and value.kind in ("tuple", "list"):
+            yield from value.items or ()
+        yield value
+
+
+def _called(frame: Frame) -> set[str]:
+    """Return the last parts of the names that the function calls."""
+    inside = ast.walk(frame.node) if frame.node is not None else ()
+    return {(dotted(node.func) or "").rpartition(".")[2] for node in inside if isinstance(node, ast.Call)}
+
+
+def _in_loop(frame: Frame, node: ast.AST) -> bool:
+    loops = [loop for loop in ast.walk(frame.node) if isinstance(loop, _LOOPS)] if frame.node is not None else []
+    return any(inner is node for loop in loops for inner in ast.walk(loop))
+
+
+def of_class(frame: Frame, ref: str) -> GraphAttributes:
+    """Return what the captures of a class and of its bases see, with the methods that they call on `self`."""
+    return frame.engine.queries.ask(("graph-attributes", ref), lambda: _of_class(frame.project, ref), lambda: _NONE)
+
+
+def _of_class(project: Project, ref: str) -> GraphAttributes:
+    inputs: set[str] = set()
+    outputs: set[str] = set()
+    capturing: set[str] = set()
+    for base in project.mro(ref):
+        table = _table(project, base)
+        if table is not None:
+            _add_inherited(project, ref, table)
+            inputs |= table.inputs
+            outputs |= table.outputs
+            capturing |= {name.rpartition(".")[2] for name in table.capturing}
+    return GraphAttributes(_attributes(inputs), _attributes(outputs), frozenset(capturing))
+
+
+def _table(project: Project, ref: str) -> GraphTensors | None:
+    """Return the table of a class of the project that captures."""
+    path, _, name = ref.partition("::")
+    facts = project.class_facts(ref) if name else None
+    if facts is None or not any(_captures(project, f"{path}::{method}") for method in facts.methods.values()):
+        return None
+    return class_table(parse(project.source(path).text), name)
+
+
+def _captures(project: Project, method: str) -> bool:
+    facts = project.function_facts(method)
+    return facts is not None and facts.captures
+
+
+def _add_inherited(project: Project, ref: str, table: GraphTensors) -> None:
+    """Add the names of the methods that a captured block calls on `self` and that another class defines."""
+    own = {name.rpartition(".")[2] for name in table.functions}
+    waiting = [name for body in (*table.blocks, *table.captured) for name in captured_names(body) if name not in own]
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        method = project.find_method(ref, name) if name not in seen else None
+        seen.add(name)
+        node = project.function_node(method) if method is not None else None
+        if node is not None:
+            note_captured(table, node)
+            waiting += captured_names(node)
+
+
+def _attributes(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.removeprefix("self.") for name in names if name.startswith("self.") and name.count(".") == 1)
+
+
+__all__ = ["GraphAttributes", "kept", "of_class", "rebound"]

@@ -1,0 +1,233 @@
+"""Finds graphs that are kept under a key which lacks what the capture froze, and graphs that each round captures anew.
+
+`if n not in self.graphs: self.graphs[n] = self._capture(n, batch.greedy)` replays the first batch's choice for all
+later ones of that size.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place
+from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, elements
+from graphsafe.scan.symbols.index import dotted
+
+_NUMBERS = frozenset(("int", "float", "bool", "str"))
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+Functions = Mapping[str, Function]
+
+
+class Line(NamedTuple):
+    function: str
+    how: str
+    node: ast.expr | ast.stmt
+    text: str
+
+
+def lines(found: Tables) -> Iterator[Line]:
+    functions = {name: node for name, node, _ in found.functions}
+    capturing = _capturing(functions)
+    if not capturing:
+        return
+    for name, function in functions.items():
+        yield from _lacking(name, function, capturing)
+        yield from _in_each_round(name, function, capturing)
+    for table in found.all:
+        yield from _other_numbers(table)
+
+
+def _capturing(functions: Functions) -> Functions:
+    """Return the functions that capture, and those that call one, by the last part of their names if that is unique."""
+    by_last: dict[str, Function] = {}
+    for name, node in functions.items():
+        last = name.rpartition(".")[2]
+        by_last[last] = node if last not in by_last else by_last[last]
+    found = {last: node for last, node in by_last.items() if _captures(node)}
+    while True:
+        more = {
+            last: node
+            for last, node in by_last.items()
+            if last not in found and any(_last(call) in found for call in _calls(node))
+        }
+        if not more:
+            return found
+        found |= more
+
+
+def _captures(function: Function) -> bool:
+    items = [
+        item for _, node in own_nodes(function) if isinstance(node, (ast.With, ast.AsyncWith)) for item in node.items
+    ]
+    return any(map(is_capture, items))
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    return (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
+
+
+def _last(call: ast.Call) -> str:
+    return (dotted(call.func) or "").rpartition(".")[2]
+
+
+# keys
+
+
+def _lacking(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
+    """Yield entries of graphs, made on demand, whose key lacks a number or an option that the capture is given."""
+    parents = {child: parent for parent, child in own_nodes(function)}
+    for node in parents:
+        call = node.value if isinstance(node, ast.Assign) else None
+        entry = (
+            next((one for one in node.targets if isinstance(one, ast.Subscript)), None) if call is not None else None
+        )
+        if not isinstance(call, ast.Call) or entry is None or _last(call) not in capturing:
+            continue
+        if not isinstance(parents.get(node), ast.If):
+            continue
+        known = _names_in(entry.slice, function)
+        for text in sorted(_frozen(call, function, capturing[_last(call)])):
+            if text not in known:
+                assert isinstance(node, ast.Assign)
+                yield Line(name, "key-lacks", node, text)
+                break
+
+
+def _names_in(key: ast.expr, function: Function) -> set[str]:
+    """Return the names and attributes from which a key is made, by way of the function's local names."""
+    found: set[str] = set()
+    waiting: list[ast.expr] = [key]
+    while waiting:
+        for inner in ast.walk(waiting.pop()):
+            text = place(inner) if isinstance(inner, (ast.Name, ast.Attribute)) else None
+            if text is None or text in found:
+                continue
+            found.add(text)
+            for _, node in own_nodes(function):
+                if isinstance(node, ast.Assign) and any(
+                    place(part) == text for target in node.targets for part in elements(target)
+                ):
+                    waiting.append(node.value)
+    return found
+
+
+def _frozen(call: ast.Call, function: Function, made: Function) -> Set[str]:
+    """Return the numbers and options that a call hands to the capture, as far as the function itself is given them."""
+    given = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs, *function.args.posonlyargs)}
+    numbers = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg) and _is_number(one)}
+    options = {function.args.kwarg.arg} if function.args.kwarg is not None else set()
+    found = {inner.id for inner in ast.walk(call) if isinstance(inner, ast.Name) and inner.id in numbers | options}
+    for value, parameter in _matched(call, made):
+        text = place(value)
+        if text is not None and _is_number(parameter) and text.partition(".")[0] in given - {"self", "cls"}:
+            found.add(text)
+    return found
+
+
+def _matched(call: ast.Call, made: Function) -> Iterator[tuple[ast.expr, ast.arg]]:
+    """Yield the arguments of a call with the parameters that take them."""
+    parameters = [*made.args.posonlyargs, *made.args.args]
+    if parameters and parameters[0].arg in ("self", "cls"):
+        parameters = parameters[1:]
+    yield from zip(call.args, parameters, strict=False)
+    named = {one.arg: one for one in (*parameters, *made.args.kwonlyargs)}
+    yield from ((word.value, named[word.arg]) for word in call.keywords if word.arg in named)
+
+
+def _is_number(parameter: ast.arg) -> bool:
+    return parameter.annotation is not None and _names_number(parameter.annotation)
+
+
+def _names_number(annotation: ast.expr) -> bool:
+    return isinstance(annotation, ast.Name) and annotation.id in _NUMBERS
+
+
+# numbers of the object
+
+
+def _other_numbers(table: GraphTensors) -> Iterator[Line]:
+    """Yield assignments to numbers that captured code reads, in methods that run between replays."""
+    read = _read_by_captures(table) & _numbers(table) if table.replaying else set()
+    for name, function in table.functions.items() if read else ():
+        if name in table.capturing or name in table.preparing - table.replaying:
+            continue
+        for _, node in own_nodes(function):
+            for target in _targets(node):
+                if isinstance(target, ast.Attribute) and (text := place(target)) in read:
+                    assert isinstance(node, ast.stmt) and text is not None
+                    yield Line(name, "number-changed", node, text)
+
+
+def _targets(node: ast.AST) -> Sequence[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return [part for target in node.targets for part in elements(target)]
+    return [node.target] if isinstance(node, ast.AugAssign) else []
+
+
+def _read_by_captures(table: GraphTensors) -> set[str]:
+    """Return the attributes that captured code reads, in the lambdas of the functions that capture, too."""
+    lambdas = [
+        inner for name in table.capturing for inner in ast.walk(table.functions[name]) if isinstance(inner, ast.Lambda)
+    ]
+    return {
+        text
+        for body in (*table.blocks, *table.captured, *lambdas)
+        for inner in ast.walk(body)
+        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Load)
+        if (text := place(inner)) is not None and text.startswith("self.") and text.count(".") == 1
+    }
+
+
+def _numbers(table: GraphTensors) -> set[str]:
+    """Return the attributes whose first value is a number: `self.span = 8`, or a field `span: int = 8`."""
+    found: set[str] = set()
+    for node in table.scope.body if isinstance(table.scope, ast.ClassDef) else ():
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and _names_number(node.annotation):
+            found.add(f"self.{node.target.id}")
+        elif isinstance(node, ast.FunctionDef) and node.name in CONSTRUCTORS:
+            given = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg) and _is_number(one)}
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Assign) and _gives_number(inner.value, given):
+                    found.update(filter(None, map(place, inner.targets)))
+    return found
+
+
+def _gives_number(value: ast.expr, given: Set[str]) -> bool:
+    if isinstance(value, ast.Constant):
+        return isinstance(value.value, (int, float))
+    return isinstance(value, ast.Name) and value.id in given
+
+
+# rounds
+
+
+def _in_each_round(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
+    """Yield captures that each round of a loop makes anew for a replay of its own."""
+    parents = {child: parent for parent, child in own_nodes(function)}
+    for loop in [node for node in parents if isinstance(node, _LOOPS)]:
+        for statement in loop.body:
+            made = _made_here(statement, capturing)
+            if made is None:
+                continue
+            later = loop.body[loop.body.index(statement) + 1 :]
+            replays = [call for one in (statement, *later) for call in _calls(one) if is_plain_replay(call)]
+            if any(_loop_around(call, parents) is loop for call in replays):
+                yield Line(name, "captured-again", made, ast.unparse(made))
+
+
+def _made_here(statement: ast.stmt, capturing: Functions) -> ast.expr | None:
+    """Return what a statement captures in any case: a call, or the `torch.cuda.graph(…)` of a block."""
+    if isinstance(statement, (ast.With, ast.AsyncWith)):
+        item = next(filter(is_capture, statement.items), None)
+        return item.context_expr if item is not None else None
+    value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
+    return value if isinstance(value, ast.Call) and _last(value) in capturing else None
+
+
+def _loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:
+    while node in parents:
+        node = parents[node]
+        if isinstance(node, _LOOPS):
+            return node
+    return None

@@ -1,0 +1,5 @@
+from .nets import UNet
+from .observers import Preview
+from .runner import Euler, ImageRunner
+
+__all__ = ["Euler", "ImageRunner", "Preview", "UNet"]

@@ -1,0 +1,5 @@
+from .core import Core
+from .runner import Runner, TinyLM
+from .tables import Tables
+
+__all__ = ["Core", "Runner", "Tables", "TinyLM"]
