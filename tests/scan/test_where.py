@@ -874,15 +874,29 @@ def test_a_configuration_holds_what_the_environment_says(scan: Scan, default: st
 
 def test_a_test_knows_the_device_that_it_captures_on(scan: Scan) -> None:
     source = """\
-        def {name}():
-            x = torch.zeros(4, device="cuda")
+        def {name}:
+            x = torch.zeros(4, device={device})
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 y = x + 1
             return y
         """
-    assert [code for code, _ in scan(source.format(name="captured"))] == ["GS601", "GS618"]
-    assert [code for code, _ in scan(source.format(name="test_captured"))] == ["GS618"]
+    handed = scan(source.format(name="captured(device: torch.device)", device="device"))
+    assert [code for code, _ in handed] == ["GS601", "GS618"]
+    assert [code for code, _ in scan(source.format(name="test_captured(device)", device="device"))] == ["GS618"]
+
+
+def test_code_for_the_current_device_alone_captures_on_its_stream(scan: Scan) -> None:
+    source = """\
+        def captured({parameter}):
+            x = torch.zeros(4, device={device})
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                y = x + 1
+            return y
+        """
+    assert [code for code, _ in scan(source.format(parameter='device="cuda"', device="device"))] == ["GS618"]
+    assert [code for code, _ in scan(source.format(parameter="", device='"cuda:1"'))] == ["GS601", "GS618"]
 
 
 def test_a_field_of_a_subclass_is_on_the_host_if_its_name_says_so(scan: Scan) -> None:

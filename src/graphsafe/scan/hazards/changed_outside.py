@@ -140,10 +140,13 @@ def _is_optimizer_step(call: ast.Call) -> bool:
 
 def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Change]:
     """Yield lines that give an optimizer's groups another rate: `for group in opt.param_groups: group["lr"] = rate`."""
+    schedules = {f"{name}.step" for name in _schedules(found)}
     for name, function, _ in found.functions:
         if name in capturing:
             continue
         nodes = [node for _, node in own_nodes(function)]
+        for call in [node for node in nodes if isinstance(node, ast.Call) and dotted(node.func) in schedules]:
+            yield Change(name, "rate-changed", call, ast.unparse(call.func))
         loops = [node for node in nodes if isinstance(node, ast.For) and _is_groups(node.iter)]
         groups = {place(loop.target) for loop in loops} - {None}
         for node in nodes:
@@ -156,6 +159,21 @@ def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Change]:
             if is_group and target.slice.value in FROZEN_OPTIONS:
                 assert isinstance(node, ast.Assign)
                 yield Change(name, "rate-changed", node, ast.unparse(target))
+
+
+def _schedules(found: Tables) -> Iterator[str]:
+    """Yield the names of schedulers whose optimizer has a rate that is no tensor: `decay = ExponentialLR(opt, 0.9)`."""
+    made = {
+        place(node.targets[0]): node.value
+        for node in ast.walk(found.tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+    }
+    for name, call in made.items():
+        optimizer = made.get(place(call.args[0])) if call.args else None
+        if name is None or optimizer is None or ".lr_scheduler." not in f".{dotted(call.func)}":
+            continue
+        if not any(word.arg == "lr" and "ensor" in ast.unparse(word.value) for word in optimizer.keywords):
+            yield name
 
 
 def _is_groups(node: ast.expr) -> bool:

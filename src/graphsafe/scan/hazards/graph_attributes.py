@@ -1,7 +1,7 @@
 """Attributes that the graphs of a class read and write, as code sees them that holds such an object.
 
-`runner.ids = ids` gives an object a tensor that its graph does not read, and `kept.append(runner.step())` keeps what the
-next replay overwrites. The values tell which object and which attribute a line means, in whichever file it stands.
+`runner.ids = ids` gives an object a tensor that its graph does not read, and `kept.append(runner.step())` keeps what
+the next replay overwrites. The values tell which object and which attribute a line means, in whichever file it stands.
 """
 
 from __future__ import annotations

@@ -39,11 +39,11 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _capturing(functions: Functions) -> Functions:
-    """Return the functions that capture, and those that call one, by the last part of their names if that is unique."""
+    """Return the functions that capture, and those that call one, by the last part of their names."""
     by_last: dict[str, Function] = {}
     for name, node in functions.items():
         last = name.rpartition(".")[2]
-        by_last[last] = node if last not in by_last else by_last[last]
+        by_last.setdefault(last, node)
     found = {last: node for last, node in by_last.items() if _captures(node)}
     while True:
         more = {
@@ -78,20 +78,14 @@ def _lacking(name: str, function: Function, capturing: Functions) -> Iterator[Li
     """Yield entries of graphs, made on demand, whose key lacks a number or an option that the capture is given."""
     parents = {child: parent for parent, child in own_nodes(function)}
     for node in parents:
-        call = node.value if isinstance(node, ast.Assign) else None
-        entry = (
-            next((one for one in node.targets if isinstance(one, ast.Subscript)), None) if call is not None else None
-        )
-        if not isinstance(call, ast.Call) or entry is None or _last(call) not in capturing:
+        if not isinstance(node, ast.Assign) or not isinstance(parents.get(node), ast.If):
             continue
-        if not isinstance(parents.get(node), ast.If):
+        call, entry = node.value, next((one for one in node.targets if isinstance(one, ast.Subscript)), None)
+        if entry is None or not isinstance(call, ast.Call) or _last(call) not in capturing:
             continue
-        known = _names_in(entry.slice, function)
-        for text in sorted(_frozen(call, function, capturing[_last(call)])):
-            if text not in known:
-                assert isinstance(node, ast.Assign)
-                yield Line(name, "key-lacks", node, text)
-                break
+        lacking = _frozen(call, function, capturing[_last(call)]) - _names_in(entry.slice, function)
+        if lacking:
+            yield Line(name, "key-lacks", node, min(lacking))
 
 
 def _names_in(key: ast.expr, function: Function) -> set[str]:

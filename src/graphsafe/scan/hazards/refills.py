@@ -1,4 +1,4 @@
-"""Finds writes into a graph's input that nothing orders behind the last replay: from a side stream, or from the host."""
+"""Finds writes into a graph's input that nothing orders behind the last replay: on a side stream, or by the host."""
 
 from __future__ import annotations
 

@@ -129,7 +129,9 @@ class _Site:
             # With a graph for each size, a replay reads only the part that is filled, and callers drop the results of
             # padding rows.
             return
-        confidence: Confidence = "likely" if self._tells_nobody(target) else "possible"
+        # A step writes into its cache at each slot, so that a stale one spoils another request.
+        writes = "slot" in (text or "").rpartition(".")[2]
+        confidence: Confidence = "likely" if writes or self._tells_nobody(target) else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
 
     def _tells_nobody(self, target: ast.Subscript) -> bool:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import RuntimeObject, Value
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards.graph_syntax import is_capture, own_nodes
+from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import dotted
 
 WAITS = frozenset(("wait_stream", "wait_event", "wait"))
-WAITING = re.compile(r"^.*wait_.*$", re.M)
 RECORDS = frozenset(("record", "record_event"))
 
 
@@ -45,12 +45,39 @@ def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[
 
 
 def _waits_elsewhere(frame: Frame, function: ast.FunctionDef | ast.AsyncFunctionDef, stream: ast.expr) -> bool:
-    """Return whether another function of the file waits for the stream, so that the missing wait may be there."""
+    """Return whether another function of the file waits for the stream, so that the missing wait may be there.
+
+    A wait beside a capture, as after a warm-up, does not join what the captured step forks.
+    """
     text = ast.unparse(stream)
-    files = frame.project.files
-    own = files.source(frame.path).lines[function.lineno - 1 : function.end_lineno]
-    waiting = sum(text in line for line in files.search(frame.path, WAITING))
-    return waiting > sum(text in line and "wait_" in line for line in own)
+    lines = frame.project.files.source(frame.path).lines
+    waiting = {number for number, line in enumerate(lines, 1) if text in line and "wait_" in line}
+    if not waiting:
+        return False
+    beside = frame.engine.queries.ask(
+        ("beside-captures", frame.path), lambda: _beside_captures("\n".join(lines)), frozenset
+    )
+    return not waiting <= beside | set(range(function.lineno, (function.end_lineno or function.lineno) + 1))
+
+
+def _beside_captures(text: str) -> frozenset[int]:
+    """Return the lines of functions that capture, but for those in the captured blocks."""
+    found: set[int] = set()
+    for function in ast.walk(parse(text)):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            blocks = [
+                node
+                for _, node in own_nodes(function)
+                if isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items))
+            ]
+            if blocks:
+                found |= _span(function)
+                found -= set().union(*map(_span, blocks))
+    return frozenset(found)
+
+
+def _span(node: ast.stmt) -> set[int]:
+    return set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
 
 
 class _Side:

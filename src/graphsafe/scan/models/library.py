@@ -19,6 +19,7 @@ from graphsafe.scan.domain.values import (
     Dtype,
     DtypeValue,
     Function,
+    Instance,
     Lib,
     RuntimeObject,
     Tensor,
@@ -177,6 +178,12 @@ def _partial(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return join_all(made) if made else UNKNOWN
 
 
+def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return the object that `dataclasses.replace(obj, …)` makes: another one of the same class."""
+    made = arguments.get(0, "obj")
+    return replace(made, made=frame.hot) if type(made) is Instance else UNKNOWN
+
+
 def _reduce(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return element_of(arguments.positional[1]) if len(arguments.positional) > 1 else UNKNOWN
 
@@ -210,6 +217,7 @@ _FUNCTIONS: dict[str, Handler] = {
     "copy.copy": torch_functions.copy_tensor,
     "functools.partial": _partial,
     "functools.reduce": _reduce,
+    "dataclasses.replace": _replaced,
     "os.environ.get": runtime_objects.environment,
     "os.getenv": runtime_objects.environment,
     "operator.index": builtin_functions.cast,

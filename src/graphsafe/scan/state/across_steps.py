@@ -186,6 +186,8 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     """Return the event of an attribute that gets a new tensor each step: the graph keeps the old one's address."""
     if (write.keyed and not write.reads_self) or write.lazy or write.borrowed or write.rare:
         return None
+    if _replaces_object(write) and write.place in log.read_before:
+        return _event(write, "AttrWrite", "rebound", "likely", "error")
     tensor, certain = _one_or_several(write.value)
     if tensor is None or tensor.where == "host" or not certain:
         return None
@@ -232,6 +234,15 @@ def _has_tensor(value: Value) -> bool:
 def _one_or_several(value: Value) -> tuple[Tensor | None, bool]:
     """Return the tensor that a value is, or that stands for all in a list of tensors."""
     return as_tensor(value.elem if type(value) is Sequence and value.kind in ("list", "tuple") else value)
+
+
+def _replaces_object(write: Write) -> bool:
+    """Return whether an object that holds tensors of the device makes way for another one of its class."""
+    old, new = write.before, write.value
+    if type(old) is not Instance or type(new) is not Instance or old.ref != new.ref or old.given is None:
+        return False
+    held = [as_tensor(value) for value in (*old.given.positional, *(value for _, value in old.given.keywords))]
+    return any(tensor is not None and tensor.where == "device" and certain for tensor, certain in held)
 
 
 def _is_number(value: Value) -> bool:

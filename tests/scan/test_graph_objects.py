@@ -1,0 +1,209 @@
+"""Tensors of a graph as code in other classes and files uses them: inputs bound anew, outputs kept, weights replaced."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
+
+Scan = Callable[..., list[tuple[str, str, int]]]
+
+RUNNER = """\
+import torch
+
+
+class Captured:
+    def capture(self, stream):
+        self.forward()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.token = self.forward()
+
+
+class Runner(Captured):
+    def __init__(self, model, rows, device: torch.device):
+        self.model = model
+        self.mask = torch.ones(rows, dtype=torch.bool, device=device)
+        self.ids = torch.zeros(rows, dtype=torch.long, device=device)
+
+    def forward(self):
+        token = self.model(self.ids).argmax(-1)
+        return torch.where(self.mask, token, self.ids)
+
+    def step(self):
+        self.graph.replay()
+        return self.token
+"""
+
+ENGINE = """\
+import torch
+
+from runner import Runner
+
+
+class Engine:
+    def __init__(self, runner: Runner):
+        self.runner = runner
+        self.kept = []
+
+    def serve(self, steps: int):
+        for _ in range(steps):
+            {line}
+            out = self.runner.step()
+            {last}
+"""
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> Scan:
+    """Scan a project of two files, and return the findings above note, without GS606."""
+
+    def run(runner: str, engine: str) -> list[tuple[str, str, int]]:
+        for name, text in (("runner.py", runner), ("engine.py", engine)):
+            (tmp_path / name).write_text(textwrap.dedent(text), encoding="utf-8")
+        found = scan_paths([tmp_path], Config(root=tmp_path)).findings
+        return [
+            (one.code, Path(one.location.path).name, one.location.line)
+            for one in found
+            if one.level != "note" and one.code != "GS606"
+        ]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("self.runner.mask = torch.ones_like(self.runner.mask)", [("GS707", "engine.py", 13)]),
+        ("self.runner.mask.copy_(torch.ones_like(self.runner.mask))", []),
+        ("self.runner.label = 'busy'", []),
+    ],
+)
+def test_an_input_of_another_objects_graph_is_bound_anew(scan: Scan, line: str, expected: object) -> None:
+    assert scan(RUNNER, ENGINE.format(line=line, last="self.last = out.clone()")) == expected
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ("self.kept.append(out)", [("GS706", "engine.py", 15)]),
+        ("self.kept.append(out[:2])", [("GS706", "engine.py", 15)]),
+        ("self.kept.append(out.clone())", []),
+    ],
+)
+def test_an_output_of_another_objects_graph_is_kept(scan: Scan, last: str, expected: object) -> None:
+    assert scan(RUNNER, ENGINE.format(line="pass", last=last)) == expected
+
+
+@pytest.mark.parametrize(
+    ("loop", "found"),
+    [
+        ("for slow, fast in zip(self.teacher.parameters(), self.student.parameters()):", 1),
+        ("for slow in self.teacher.parameters():", 1),
+        ("for slow in self.other.parameters():", 0),
+    ],
+)
+def test_weights_of_a_captured_module_get_new_memory(scan: Scan, loop: str, found: int) -> None:
+    source = f"""\
+        import torch
+
+
+        class Trainer:
+            def __init__(self, teacher, student, other, x, stream):
+                self.teacher, self.student, self.other, self.x = teacher, student, other, x
+                self.stream = stream
+                self.graph = None
+
+            def _update(self):
+                return self.teacher(self.x) - self.student(self.x)
+
+            def _capture(self):
+                self._update()
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph, stream=self.stream):
+                    self.loss = self._update()
+
+            def follow(self):
+                {loop}
+                    slow.data = torch.lerp(slow.data, slow.data, 0.1)
+
+            def fit(self, batches):
+                if self.graph is None:
+                    self._capture()
+                for x in batches:
+                    self.x.copy_(x)
+                    self.graph.replay()
+                    self.follow()
+        """
+    assert [place for place in scan(source, "") if place[0] == "GS711"] == [("GS711", "runner.py", 21)] * found
+
+
+def test_a_schedule_of_a_captured_optimizer(scan: Scan) -> None:
+    source = """\
+        import torch
+
+
+        class Trainer:
+            def __init__(self, net, x, stream, rate):
+                self.net, self.x = net, x
+                self.opt = torch.optim.SGD(net.parameters(), lr={rate})
+                self.decay = torch.optim.lr_scheduler.ExponentialLR(self.opt, gamma=0.9)
+                self._step()
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph, stream=stream):
+                    self.loss = self._step()
+
+            def _step(self):
+                self.opt.zero_grad(set_to_none=True)
+                loss = self.net(self.x).sum()
+                loss.backward()
+                self.opt.step()
+                return loss.detach()
+
+            def fit(self, batches):
+                for x in batches:
+                    self.x.copy_(x)
+                    self.graph.replay()
+                    self.decay.step()
+        """
+    assert ("GS702", "runner.py", 25) in scan(source.format(rate="0.1"), "")
+    assert ("GS702", "runner.py", 25) not in scan(source.format(rate="torch.tensor(0.1)"), "")
+
+
+def test_a_state_object_that_is_replaced(scan: Scan) -> None:
+    source = """\
+        from dataclasses import dataclass, replace
+
+        import torch
+
+
+        @dataclass(frozen=True)
+        class State:
+            mean: torch.Tensor
+            count: torch.Tensor
+
+
+        class Filter:
+            def __init__(self, state: State):
+                self.state = state
+
+            def __call__(self, z):
+                {line}
+                return self.state.mean
+
+
+        def build(device):
+            state = State(torch.zeros(4, device=device), torch.ones((), device=device))
+            return Filter(state), (torch.randn(4, device=device),)
+        """
+    for line in (
+        "self.state = State(self.state.mean + z, self.state.count + 1)",
+        "self.state = replace(self.state, mean=self.state.mean + z)",
+    ):
+        assert scan(source.format(line=line), "") == [("GS703", "runner.py", 17)]
+    assert scan(source.format(line="self.state.mean.add_(z)"), "") == []
