@@ -1,4 +1,4 @@
-"""Tensors of a graph as code in other classes and files uses them: inputs bound anew, outputs kept, weights replaced."""
+"""Tensors of a graph in other classes and files: inputs bound anew, outputs kept, weights replaced."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from graphsafe.scan.symbols.index import dotted
 _HOST_WAITS = re.compile(r"\.(?:synchronize|query|item|tolist|cpu|numpy)\(")
 "Calls after which the host knows that earlier work is done."
 _FILLS = re.compile(r"(?:\[.*?\]\s*=[^=]|\.(?:copy_|fill_|zero_|numpy)\()")
-"What follows the name of a host tensor where code writes into it."
+"Text behind the name of a host tensor where code writes into it."
 
 
 class Refill(NamedTuple):
