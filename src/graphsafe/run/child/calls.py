@@ -23,7 +23,7 @@ from graphsafe.capture.shared.frames import function_name, is_user_file, user_fr
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.monitoring import taken_tool
-from graphsafe.run.child.names import locals_of
+from graphsafe.run.child.names import elements_of, locals_of
 from graphsafe.run.child.steps import Shapes, Step, Steps
 
 _DEEPEST = 8
@@ -224,10 +224,10 @@ def _same(one: Owners, other: Owners) -> bool:
 
 
 def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
+    if issubclass(type(value), torch.Tensor):
         yield value
-    elif isinstance(value, (list, tuple, dict)) and depth < 3:
-        for item in value.values() if isinstance(value, dict) else value:
+    elif depth < 3:
+        for item in elements_of(value):
             yield from _tensors(item, depth + 1)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from types import FrameType
@@ -19,7 +18,7 @@ from graphsafe.capture.shared.frames import absolute, function_name
 from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
-from graphsafe.run.child.names import locals_of, storage_number
+from graphsafe.run.child.names import attributes_of, elements_of, locals_of, storage_number
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST = 64
@@ -64,18 +63,16 @@ def _value(expression: ast.expr, frame: FrameType) -> Any:
     if isinstance(expression, ast.Name):
         return locals_of(frame).get(expression.id, frame.f_globals.get(expression.id))
     if isinstance(expression, ast.Attribute):
-        return getattr(_value(expression.value, frame), "__dict__", {}).get(expression.attr)
+        return attributes_of(_value(expression.value, frame)).get(expression.attr)
     return None
 
 
 def _held(value: Any, storages: frozenset[int], depth: int = 0) -> int:
     """Count the places in a container, and in those within it, that hold tensors of these storages."""
-    if isinstance(value, torch.Tensor):
+    if issubclass(type(value), torch.Tensor):
         return int(depth > 0 and storage_number(value) in storages)
     return sum(_held(item, storages, depth + 1) for item in _last(value)) if depth < _DEEPEST else 0
 
 
 def _last(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return islice(reversed(value.values()), _MOST)
-    return islice(reversed(value), _MOST) if isinstance(value, (list, tuple, deque)) else ()
+    return islice(reversed(elements_of(value)), _MOST)

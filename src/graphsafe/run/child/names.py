@@ -10,7 +10,7 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal
@@ -62,7 +62,7 @@ def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
         todo.extend(_roots(frame))
     while todo and len(seen) < _MOST_OBJECTS:
         text, value, root, way = todo.popleft()
-        if isinstance(value, torch.Tensor):
+        if issubclass(type(value), torch.Tensor):  # `isinstance` asks the object for its class
             cdata = storage_number(value)
             if cdata is not None:
                 found.setdefault(cdata, []).append(Name(text, root, way, weakref.ref(value)))
@@ -126,19 +126,20 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
 
 
 def _inside(value: Any) -> Iterator[tuple[str, Any, Move]]:
-    kind = type(value)
-    if kind in (list, tuple) or (isinstance(value, tuple) and hasattr(kind, "_fields")):
-        yield from ((f"[{at}]", item, ("item", at)) for at, item in enumerate(value) if _worth(item))
-    elif isinstance(value, dict):
-        yield from ((f"[{key!r}]", item, ("item", key)) for key, item in list(value.items()) if _plain_key(key, item))
-    elif isinstance(value, torch.nn.Module):
+    kind = type(value)  # not `isinstance`, which asks the object for its class
+    if kind in (list, tuple) or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        yield from ((f"[{at}]", item, ("item", at)) for at, item in enumerate(elements_of(value)) if _worth(item))
+    elif issubclass(kind, dict):
+        items = list(dict.items(value))
+        yield from ((f"[{key!r}]", item, ("item", key)) for key, item in items if _plain_key(key) and _worth(item))
+    elif issubclass(kind, torch.nn.Module):
         for table in (value._parameters, value._buffers):
             yield from ((f".{name}", item, ("parameter", name)) for name, item in table.items() if item is not None)
         yield from ((f".{name}", item, ("attribute", name)) for name, item in value._modules.items())
         yield from _attributes(vars(value))
-    elif isinstance(value, types.MethodType):
+    elif kind is types.MethodType:
         yield ".__self__", value.__self__, ("attribute", "__self__")
-    elif isinstance(value, types.FunctionType):
+    elif kind is types.FunctionType:
         for at, cell in enumerate(value.__closure__ or ()):
             try:
                 item = cell.cell_contents
@@ -146,10 +147,34 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Move]]:
                 continue
             if _worth(item):
                 yield f".{value.__code__.co_freevars[at]}", item, ("cell", at)
-    elif kind.__module__.partition(".")[0] not in _OPAQUE and not isinstance(value, (type, types.ModuleType)):
-        attributes = getattr(value, "__dict__", None)
-        if isinstance(attributes, dict):
-            yield from _attributes(attributes)
+    elif kind.__module__.partition(".")[0] not in _OPAQUE and not issubclass(kind, (type, types.ModuleType)):
+        yield from _attributes(attributes_of(value))
+
+
+def elements_of(value: Any) -> tuple[Any, ...]:
+    """Return what a list, tuple, deque or dict holds, without running methods of a subclass; nothing for others."""
+    kind = type(value)
+    for plain, read in _READERS:
+        if issubclass(kind, plain):
+            return tuple(read(value))
+    return ()
+
+
+_READERS: tuple[tuple[type, Callable[[Any], Iterable[Any]]], ...] = (
+    (list, list.__iter__),
+    (tuple, tuple.__iter__),
+    (deque, deque.__iter__),
+    (dict, dict.values),
+)
+
+
+def attributes_of(value: Any) -> Mapping[str, Any]:
+    """Return an object's attributes, without running its `__getattr__`."""
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return attributes if type(attributes) is dict else {}
 
 
 def _attributes(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any, Move]]:
@@ -159,11 +184,14 @@ def _attributes(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any, Move]
 
 
 def _worth(item: Any) -> bool:
-    return item is not None and not isinstance(item, (str, bytes, int, float, complex, type, types.ModuleType))
+    return item is not None and not issubclass(type(item), _WORTHLESS)
 
 
-def _plain_key(key: Any, item: Any) -> bool:
-    return isinstance(key, (str, int, tuple)) and _worth(item)
+_WORTHLESS = (str, bytes, int, float, complex, type, types.ModuleType)
+
+
+def _plain_key(key: Any) -> bool:
+    return type(key) in (str, int) or (type(key) is tuple and all(map(_plain_key, key)))
 
 
 def _moved(value: Any, move: Move) -> Any:
@@ -173,14 +201,14 @@ def _moved(value: Any, move: Move) -> Any:
         if how == "parameter":
             return value._parameters.get(key, value._buffers.get(key))
         if how == "item":
-            return dict.get(value, key) if isinstance(value, dict) else value[key]
+            return dict.get(value, key) if issubclass(type(value), dict) else value[key]
         if how == "cell":
             return value.__closure__[key].cell_contents
         if isinstance(value, torch.Tensor):
             return value.grad if key == "grad" else None
         if key == "__self__":
             return value.__self__
-        attributes = vars(value)
+        attributes = attributes_of(value)
         return attributes[key] if key in attributes else attributes["_modules"][key]
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         return None
