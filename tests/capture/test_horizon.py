@@ -15,6 +15,7 @@ LATE = {
     "context": 46,
     "coin": None,
     "swap": 32,
+    "reloaded": 12,
 }
 CLOCKS = ("until", "injected_clock", "date")
 SOUND = ("logged", "ring", "dropout")

@@ -7,17 +7,18 @@ import pytest
 from .conftest import DEVICES, TARGETS, Prove, Report, probes_of
 
 UNSOUND = ("divided", "as_float", "flag", "threshold", "array", "list", "rarely_binding", "lagged_flag", "namespace")
-SOUND = ("sigma", "guidance", "logged_flag")
+IN_OBJECTS = ("settings",)
+SOUND = ("sigma", "guidance", "logged_flag", "request")
 
 
 @pytest.fixture(scope="module", params=DEVICES)
 def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
-    names = (*UNSOUND, "stubborn", *SOUND)
+    names = (*UNSOUND, *IN_OBJECTS, "stubborn", *SOUND)
     found = prove([f"{TARGETS}/host_inputs.py:build_{name}" for name in names], request.param)
     return dict(zip(names, found, strict=True))
 
 
-@pytest.mark.parametrize("name", UNSOUND)
+@pytest.mark.parametrize("name", (*UNSOUND, *IN_OBJECTS))
 def test_a_step_that_reads_the_host_is_not_ready(reports: dict[str, Report], name: str) -> None:
     assert reports[name]["verdict"] == "not-ready"
 

@@ -170,3 +170,11 @@ def test_a_plan_that_another_bucket_left_behind_is_not_ready(report: Callable[[s
     found = report("kept_plan")
     assert found["verdict"] == "not-ready"
     assert {"axes": {"batch": 2}, "after": {"batch": 5}, "outputs": ["output"]} in pool_of(found)["different"]
+
+
+def test_what_the_steps_of_another_bucket_left_behind(device: str, prove: Prove) -> None:
+    names = ("memoised", "memoised_by_batch", "shared_cache")
+    found = prove([f"{TARGETS / 'pools.py'}:build_{name}" for name in names], device, buckets={"batch": (2, 5)})
+    assert [report["verdict"] for report in found] == ["not-ready", "ready", "ready"]
+    # All buckets are built before the first step, so that the last one's number serves both.
+    assert [one["axes"] for one in pool_of(found[0])["different"]] == [{"batch": 5}]

@@ -34,6 +34,13 @@ def test_tensors_say_which_device_they_play(sim: SimDevice) -> None:
     assert x.device == CPU
 
 
+def test_constructors_from_numbers_do_not_follow_a_tensor_that_gives_the_number(sim: SimDevice) -> None:
+    with sim.entered():
+        n = torch.tensor(3, device=CUDA1)
+        assert [torch.arange(n).device, torch.full((2,), n).device] == [CPU] * 2
+        assert torch.arange(n, device=CUDA1).device == torch.as_tensor(n).device == CUDA1
+
+
 def test_a_collection_of_cycles_takes_no_device_from_a_tensor(sim: SimDevice) -> None:
     """`torch.save` leaves a storage's Python object in a cycle, which older versions of PyTorch then take apart."""
     with sim.entered():

@@ -99,3 +99,30 @@ def build_logged_flag(device: torch.device) -> Built:
 def build_namespace(device: torch.device) -> Built:
     knobs = SimpleNamespace(scale=torch.tensor(0.5))
     return lambda x, knobs: x * float(knobs.scale), (torch.randn(8, device=device), knobs)
+
+
+class Tone:
+    def __init__(self) -> None:
+        self.gamma = torch.tensor(2.2)
+
+
+class Settings:
+    """A plain object with another one inside, as an engine hands them to its step."""
+
+    def __init__(self) -> None:
+        self.tone = Tone()
+
+
+def build_settings(device: torch.device) -> Built:
+    return lambda x, settings: x.abs() ** (1 / settings.tone.gamma), (torch.randn(8, device=device), Settings())
+
+
+class Request:
+    def __init__(self, device: torch.device) -> None:
+        self.hidden = torch.randn(4, 8, device=device)
+
+
+def build_request(device: torch.device) -> Built:
+    """Sound: the only input lies inside an object of the user's own class."""
+    layer = torch.nn.Linear(8, 8).to(device)
+    return lambda request: torch.tanh(layer(request.hidden)).detach(), (Request(device),)

@@ -15,6 +15,8 @@ from typing import Any
 import numpy
 import torch
 
+import graphsafe
+
 Built = tuple[Any, tuple[Any, ...]]
 _POSITION: contextvars.ContextVar[int] = contextvars.ContextVar("position", default=0)
 
@@ -160,3 +162,33 @@ def build_dropout(device: torch.device) -> Built:
     """Sound: random numbers of the device."""
     layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5)).to(device)
     return layer, (_x(device),)
+
+
+class Adapter:
+    def __init__(self, device: torch.device) -> None:
+        self.delta, self.version = torch.randn(8, 8, device=device), 0
+
+    def load(self, k: int) -> None:
+        self.delta.fill_(float(k))
+        self.version += 1
+
+
+class Merged:
+    def __init__(self, device: torch.device) -> None:
+        self.weight, self.merged, self.at = torch.randn(8, 8, device=device), None, -1
+
+    def __call__(self, x: torch.Tensor, adapter: Adapter) -> torch.Tensor:
+        if self.at != adapter.version:
+            self.merged, self.at = self.weight + 0.5 * adapter.delta, adapter.version
+        return x @ self.merged
+
+
+def build_reloaded(device: torch.device) -> Built:
+    """The refresh loads other weights in every twelfth round, and the host merges them anew."""
+
+    def refresh(args: tuple[torch.Tensor, Adapter], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8, generator=torch.Generator().manual_seed(k)))
+        if k % 12 == 11:
+            args[1].load(k)
+
+    return graphsafe.Step(Merged(device), (_x(device), Adapter(device)), refresh=refresh)

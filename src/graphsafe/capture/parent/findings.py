@@ -200,7 +200,12 @@ class _Writer:
         for change in hidden if not calls and wanted == "clock" else ():
             data = {"attribute": change.name, "froze": froze}
             self.add("GS702", change.frames, level="error", data=data, here=here)
-        if not calls and not hidden:
+        grown = [one for one in changes.values() if one.how == "grows" and _is_line(one.frames, first.frames)]
+        for change in grown:
+            # The line keeps a tensor of each step, so that the next one lies elsewhere.
+            data = {"attribute": change.name, **_known(before=change.before, after=change.after), "froze": froze}
+            self.add("GS402", change.frames, value=f"`{change.name}`", level="error", data=data)
+        if not calls and not hidden and not grown:
             frames = first.frames or self._entry
             code = "GS504" if wanted == "random" else "GS702"
             span = first.span if first.frames else None
@@ -362,6 +367,11 @@ class _Writer:
 
 def _known(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _is_line(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
+    """Return whether two places are the same line of the user's code."""
+    return bool(one and other) and (one[-1].path, one[-1].line) == (other[-1].path, other[-1].line)
 
 
 def _cause_code(cause: Cause) -> str:

@@ -47,7 +47,7 @@ def _graph(graph: Graph) -> tuple[str, ...]:
         graph.name,
         f"{_place(graph.captured.location)}, {graph.captured.stream}, {graph.captured.seconds:.2g} s",
         graph.device,
-        listed(count(number, kind) for kind, number in graph.nodes.items()),
+        "not read" if graph.nodes is None else listed(count(number, kind) for kind, number in graph.nodes.items()),
         "" if graph.pool_bytes is None else bytes_text(graph.pool_bytes),
         str(graph.replays),
         f"{count(len(graph.outside), 'tensor')}{'; ' if lost else ''}{listed(lost)}",

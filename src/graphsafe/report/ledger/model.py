@@ -52,7 +52,7 @@ class Graph:
     "The graph's number in the order of captures in its process: `1`, `2`, ..."
     captured: Captured
     device: str
-    nodes: Mapping[str, int]
+    nodes: Mapping[str, int] | None
     pool_bytes: int | None
     "Bytes by which the capture made its pool grow."
     replays: int

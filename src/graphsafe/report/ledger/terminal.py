@@ -65,8 +65,10 @@ def _line_text(graphs: Sequence[Graph]) -> str:
     3 times`."""
     devices = listed(dict.fromkeys(graph.device for graph in graphs))
     seconds = sum(graph.captured.seconds for graph in graphs)
-    largest = max(graphs, key=lambda graph: sum(graph.nodes.values()))
-    nodes = listed(count(number, kind) for kind, number in largest.nodes.items()) or "no node"
+    read = [graph.nodes for graph in graphs if graph.nodes is not None]
+    largest = max(read, key=lambda nodes: sum(nodes.values()), default=None)
+    nodes = listed(count(number, kind) for kind, number in (largest or {}).items()) or "no node"
+    nodes = "nodes not read" if largest is None else nodes
     most = " at most" if len(graphs) > 1 else ""
     replays = listed((str(graph.replays) for graph in graphs), most=8)
     names = f"graph {graphs[0].name}" if len(graphs) == 1 else count(len(graphs), "graph")

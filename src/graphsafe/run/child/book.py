@@ -98,7 +98,7 @@ class Book:
                 self._reads = self._reads or Reads(self._count, lambda: self._tell(False))
         record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
-        record.keeps_pool = not contents.nodes and _is_called_by_trees(frame)
+        record.keeps_pool = contents.nodes == {} and _is_called_by_trees(frame)
         record.graph = weakref.ref(graph, lambda _: setattr(record, "dropped", True))
         self.steps.captured(contents.step, record.number)
         if contents.problem:

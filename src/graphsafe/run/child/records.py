@@ -62,7 +62,8 @@ class GraphRecord:
     handled: int
     "The `id` of the exception that was being handled when the capture began."
     seconds: float = 0.0
-    nodes: Mapping[str, int] = field(default_factory=dict)
+    nodes: Mapping[str, int] | None = None
+    "None until they are read, or if that failed."
     pool_bytes: int | None = None
     uses: list[Use] = field(default_factory=list)
     outputs: Outputs = field(default_factory=Outputs)
@@ -97,7 +98,7 @@ class GraphRecord:
             "device": self.device,
             "begun": self.begun,
             "seconds": self.seconds,
-            "nodes": dict(self.nodes),
+            "nodes": None if self.nodes is None else dict(self.nodes),
             "pool_bytes": self.pool_bytes,
             "outside": [use.facts() for use in self.uses],
             "held_outputs": self.outputs.facts(),

@@ -36,7 +36,8 @@ class Touch:
 class Contents:
     """The content of a graph, read when its capture ends."""
 
-    nodes: Mapping[str, int]
+    nodes: Mapping[str, int] | None
+    "None if they could not be read."
     touches: Sequence[Touch]
     pool_bytes: int | None
     outputs: Sequence[torch.Tensor] = ()

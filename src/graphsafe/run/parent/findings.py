@@ -236,7 +236,7 @@ class _Writer:
         graphs = [graph for graph in self._process.graphs if not graph.facts["keeps_pool"]]
         for graph in graphs:
             frame = graph.facts["frames"][-1] if graph.facts["frames"] else None
-            if not graph.facts["nodes"] and graph.count.replays:
+            if graph.facts["nodes"] == {} and graph.count.replays:
                 self.add("GS602", frame, {"expr": "it has no node at all"}, {"graph": graph.name})
         again = recaptures(graphs)
         for recapture in again:

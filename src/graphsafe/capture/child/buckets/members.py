@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.capture.child.compare import INCOMPARABLE, Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given
 from graphsafe.capture.child.session import host_values
-from graphsafe.capture.child.state import inputs_of, reach_of
+from graphsafe.capture.child.state import Reach, inputs_of, reach_of
 from graphsafe.capture.child.state.snapshot import Bindings
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.report.text import bucket_name
@@ -64,17 +64,22 @@ class Member:
     "The outputs of replay 1 in the reference, which built this bucket alone in its own process."
     built_alike: bool = False
     "Whether construction gave the same here as in the reference."
+    hosts: Mapping[str, Any] = field(default_factory=dict)
+    "The host values after construction, by path."
+    inherits: bool = False
+    "Whether other buckets left something that this bucket found and that its own steps leave as it is (`Found`)."
 
     @staticmethod
     def of(session: Session, axes: Mapping[str, Any], folder: Path) -> Member:
         reach = reach_of(session.subject)
         built = session.device.digests(reach.tensors)
         if not (folder / EXPECTED).exists() or not (folder / GIVEN).exists():
-            return Member(session, axes, Spread(), built)
+            return Member(session, axes, Spread(), built, hosts=dict(reach.hosts))
         expected, given = Expected.load(folder), Given.load(folder)
         alike = all(given.digests.get(path) == digest for path, digest in built.items())
         alike = alike and all(reach.hosts.get(path, text) == text for path, text in given.hosts.items())
-        return Member(session, axes, expected.noise, built, fresh=expected.steps[0].outputs, built_alike=alike)
+        fresh = expected.steps[0].outputs
+        return Member(session, axes, expected.noise, built, fresh=fresh, built_alike=alike, hosts=dict(reach.hosts))
 
     @property
     def name(self) -> str:
@@ -121,3 +126,41 @@ class Member:
                 if found.is_beyond(floor):
                     differing.append(name)
         return differing
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a bucket finds before its first step, and construction of the bucket did not make."""
+
+    born: Mapping[str, Any]
+    "Path -> digest of a tensor, or text of a host value."
+    caches: Mapping[str, int]
+    "Functions behind `functools.lru_cache` that keep results -> how many."
+    renumbered: bool
+    "Whether a host value is another one than after construction."
+
+    @staticmethod
+    def before_steps(member: Member) -> Found | None:
+        """Return what a bucket finds; None if others have changed tensors that it shares with them by design."""
+        tensors, reach = _state(member)
+        if any(tensors.get(path) != digest for path, digest in member.built.items()):
+            return None
+        made = {**tensors, **reach.hosts}
+        return Found(
+            {path: value for path, value in made.items() if path not in member.built and path not in member.hosts},
+            {path: size for path, (_, size) in reach.caches.items() if size},
+            any(path in reach.hosts and reach.hosts[path] != text for path, text in member.hosts.items()),
+        )
+
+    def decides(self, member: Member) -> bool:
+        """Return whether some of it is as it was after the bucket's own warm-up: a plan, and not a cache of keys."""
+        tensors, reach = _state(member)
+        now = {**tensors, **reach.hosts}
+        stayed = any(now.get(path) == value for path, value in self.born.items())
+        hit = any(path in reach.caches and reach.caches[path][1] == size for path, size in self.caches.items())
+        return self.renumbered or stayed or hit
+
+
+def _state(member: Member) -> tuple[Mapping[str, str], Reach]:
+    reach = reach_of(member.session.subject)
+    return member.session.device.digests(reach.tensors), reach

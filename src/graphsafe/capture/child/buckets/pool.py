@@ -24,7 +24,7 @@ from graphsafe.capture.answers.pool import (
     Padding,
     Together,
 )
-from graphsafe.capture.child.buckets.members import Held, Member
+from graphsafe.capture.child.buckets.members import Found, Held, Member
 from graphsafe.capture.child.buckets.padding import padded_replays
 from graphsafe.capture.child.memory_use import pool_memory_held
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, opened
@@ -79,7 +79,9 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
         session = member.session
         channel.phase(f"warm up {member.name}")
         channel.tell(Capturing(member.axes))
+        found = Found.before_steps(member)
         session.warm_up()
+        member.inherits = found is not None and found.decides(member)
         channel.phase(f"capture {member.name}")
         session.seed(CAPTURE_SEED)
         gc.collect()
@@ -110,8 +112,9 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
 def _unlike_fresh(members: Sequence[Member]) -> list[Different]:
     """Return the buckets whose first replay differs from a build in a fresh process.
 
-    Then another bucket, built earlier, left a plan or a table behind in a variable of a module. Only buckets are
-    checked whose construction differs from the fresh process: state that steps share is by design.
+    Then another bucket left a plan or a table behind, in a variable of a module or in the cache of a function, or
+    changed a number that this one reads. State on the device that steps share is by design, so only buckets are checked
+    whose construction differs from the fresh process, or which met something that no step changes (`Found`).
 
     Nothing is reported if even the first bucket differs from its reference after construction (parameters that no seed
     repeats).
@@ -120,11 +123,12 @@ def _unlike_fresh(members: Sequence[Member]) -> list[Different]:
     if not first.built_alike:
         return []
     found = []
-    for member in members[1:]:
-        if member.fresh is not None and not member.built_alike and 1 in member.alone:
+    for at, member in enumerate(members):
+        if member.fresh is not None and (member.inherits or not member.built_alike) and 1 in member.alone:
             outputs = member.apart(member.alone[1], member.fresh)
             if outputs:
-                found.append(Different(member.axes, first.axes, tuple(outputs[:4])))
+                other = first if at else members[-1]
+                found.append(Different(member.axes, other.axes, tuple(outputs[:4])))
     return found
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import copies_of, inputs_of, reach_of
+from graphsafe.capture.child.state import copies_of, reach_of, with_objects
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
@@ -125,8 +125,11 @@ class _Ahead:
     def _change_host_values(self) -> None:
         """Give other values to inputs on the host, and to host memory that the step writes from the device."""
         session = self._session
-        on_host = {path: one for path, one in inputs_of(session.subject).items() if not self._is_on_gpu(one)}
-        self._change("other inputs on the host", on_host)
+        if session.subject.refresh is None:
+            # Objects of the user's own class may be settings of a request as well as state, so they are changed, too.
+            found = with_objects(session.subject)
+            on_host = {path: one for path, one in found.items() if not self._is_on_gpu(one)}
+            self._change("other inputs on the host", on_host)
         if self._departure is None:
             self._change("other values in host memory", {str(at): one for at, one in enumerate(self._host_written)})
 
@@ -144,10 +147,20 @@ class _Ahead:
                     self._compared_step()
                 except TargetError:  # the values were not legal, so what ran before the error proves nothing
                     self._departure = None
+                    if not self._works():
+                        return
                 if self._departure is not None:
                     return
             self._given = {}
             self._session.device.store(tensor, original)
+
+    def _works(self) -> bool:
+        """Return whether the device still does: an assertion in a kernel, such as of an index, ends its use."""
+        try:
+            self._session.device.synchronize()
+        except RuntimeError:
+            return False
+        return True
 
     def _compared_step(self) -> None:
         for path, values in self._put_back.items():
@@ -162,7 +175,8 @@ class _Ahead:
 
     def _step(self, sink: Callable[[Operation], None]) -> None:
         session = self._session
-        session.put_inputs(1)
+        # A refresh may load weights or change a choice in a later round; new inputs of ours would decide nothing here.
+        session.put_inputs(1 if session.subject.refresh is None else max(self._number, 1))
         for tensor, values in self._given.values():
             session.device.store(tensor, values)
         session.seed(_SEED + self._number)

@@ -6,7 +6,7 @@ tensor that wraps others is asked for them by `__tensor_flatten__`.
 """
 
 from graphsafe.capture.child.state.containers import MISSING, StateError, held_at, put_at, put_back_host
-from graphsafe.capture.child.state.inputs import inputs_of, numbers_of
+from graphsafe.capture.child.state.inputs import inputs_of, numbers_of, with_objects
 from graphsafe.capture.child.state.reach import HostValue, Reach
 from graphsafe.capture.child.state.reachable import objects_of, reach_of, seed_generators, walk
 from graphsafe.capture.child.state.snapshot import Bindings, Snapshot
@@ -30,4 +30,5 @@ __all__ = [
     "reach_of",
     "seed_generators",
     "walk",
+    "with_objects",
 ]

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.child.state.contents import elements_of, stored_in
-from graphsafe.capture.child.state.objects import attributes_of
+from graphsafe.capture.child.state.objects import attributes_of, bases_of, is_users_class, namespace_of
 from graphsafe.capture.child.state.values import SCALARS
 from graphsafe.capture.child.state.walk import MOST_OBJECTS, Item, Walk
 
@@ -24,14 +24,24 @@ def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:
     """Return the tensors of the step's arguments, and its NumPy arrays as tensors that share their memory.
 
     They are looked for in tuples, lists, dicts, dataclasses and simple namespaces. A tensor inside any other object (a
-    cache, a module) is state, and so is a parameter. Arrays that cannot be written to are left out.
+    cache, a module) is state, and so is a parameter. If there is no other input, the tensors of plain objects of the
+    user's classes are taken. Arrays that cannot be written to are left out.
     """
+    return _tensors_of(subject, in_objects=False) or _tensors_of(subject, in_objects=True)
+
+
+def with_objects(subject: Subject) -> dict[str, torch.Tensor]:
+    """Return what `inputs_of` does, and the tensors of the user's plain objects among the arguments in any case."""
+    return _tensors_of(subject, in_objects=True)
+
+
+def _tensors_of(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
     import torch
 
     inside = Walk()
     numpy: Any = sys.modules.get("numpy")
     with torch._C.DisableTorchFunction():
-        for path, value in _arguments(subject):
+        for path, value in _arguments(subject, in_objects):
             kind = type(value)
             if issubclass(kind, torch.Tensor):
                 if not (issubclass(kind, torch.nn.Parameter) or (attributes_of(value) or {}).get("_is_param")):
@@ -52,8 +62,8 @@ def numbers_of(subject: Subject) -> list[str]:
     return [path for path, value in _arguments(subject) if issubclass(type(value), numbers)]
 
 
-def _arguments(subject: Subject) -> Iterator[tuple[str, Any]]:
-    """Yield each value inside the arguments, objects only once."""
+def _arguments(subject: Subject, in_objects: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield each value inside the arguments, objects only once; `in_objects`: those inside plain objects, too."""
     seen: set[int] = set()
     todo: deque[Item] = deque([("args", subject.args, None, None), ("kwargs", subject.kwargs, None, None)])
     while todo and len(seen) < MOST_OBJECTS:
@@ -67,10 +77,22 @@ def _arguments(subject: Subject) -> Iterator[tuple[str, Any]]:
         seen.add(id(value))
         if issubclass(kind, (dict, list, tuple)):
             todo.extend(elements_of(path, value))
-        elif kind in (UserDict, UserList, SimpleNamespace) or issubclass(kind, Mapping) or is_dataclass(kind):
+        elif _holds_fields(kind) or (in_objects and _is_plain_object(kind)):
             todo.extend(stored_in(path, value))
         else:
             yield path, value
+
+
+def _holds_fields(kind: type) -> bool:
+    return kind in (UserDict, UserList, SimpleNamespace) or issubclass(kind, Mapping) or is_dataclass(kind)
+
+
+def _is_plain_object(kind: type) -> bool:
+    """Return whether a class is the user's own, and neither a module nor something that is called."""
+    import torch
+
+    is_called = any("__call__" in namespace_of(base) for base in bases_of(kind))
+    return is_users_class(kind) and not is_called and not issubclass(kind, torch.nn.Module)
 
 
 def _shared(array: Any) -> torch.Tensor | None:

@@ -30,10 +30,24 @@ def parts_of(tensor: torch.Tensor) -> Parts:
     from torch.utils._python_dispatch import _disable_current_modes
 
     kind = type(tensor)
+    if _is_given_back(tensor):
+        raise Unreadable("its storage has been given back")
     if (kind is torch.Tensor or kind is torch.nn.Parameter) and _is_plain(tensor):
         return {"": tensor}
     with _disable_current_modes():
         return _wrapped(tensor) if is_wrapper_class(kind) else _laid_out(torch.Tensor.detach(tensor))
+
+
+def _is_given_back(tensor: torch.Tensor) -> bool:
+    """Return whether a storage was resized to nothing while the tensor kept its shape, as weights are between uses."""
+    import torch
+
+    if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested or not tensor.numel():
+        return False
+    try:
+        return tensor.untyped_storage().nbytes() == 0
+    except (RuntimeError, NotImplementedError):
+        return False
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

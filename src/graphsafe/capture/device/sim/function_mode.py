@@ -60,8 +60,12 @@ class SimFunctionMode(TorchFunctionMode):
         elif func in INHERITS_NOTHING:
             literal = literal or _holds_list(args[1])
         else:
-            place = _first_index(args, kwargs)
-            if place == HOST and func in _constructors() and (default := _default_device()) is not None:
+            place = HOST if func in placement.constructors_from_numbers() else _first_index(args, kwargs)
+            if (
+                place == HOST
+                and func in placement.constructors()
+                and (default := placement.default_device()) is not None
+            ):
                 place, explicit = placed(default), True
                 kwargs["device"] = CPU if default.type in ("cuda", "cpu") else default
         generator = kwargs.get("generator")
@@ -179,20 +183,6 @@ def _first_index(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     return HOST
 
 
-@functools.lru_cache(maxsize=1)
-def _constructors() -> frozenset[Any]:
-    """The functions that a default device applies to."""
-    from torch.utils import _device
-
-    return frozenset(_device._device_constructors())
-
-
-def _default_device() -> torch.device | None:
-    from torch.utils import _device
-
-    return getattr(_device, "CURRENT_DEVICE", None)
-
-
 def _host(self: SimFunctionMode, func: Any, tensor: torch.Tensor) -> torch.Tensor:
     return self.move(func, tensor, HOST)
 
@@ -262,7 +252,7 @@ def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
     device = kwargs.get("device")
     method = func in (torch.Tensor.new_tensor,)
     if device is None and not method:
-        device = _default_device()
+        device = placement.default_device()
     data = args[1 if method else 0] if len(args) > (1 if method else 0) else kwargs.get("data", kwargs.get("obj"))
     with torch._C.DisableTorchFunction():
         here = index_of(data) if isinstance(data, torch.Tensor) else HOST

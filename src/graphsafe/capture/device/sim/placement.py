@@ -1,7 +1,8 @@
-"""Answers questions about where a tensor lies: handlers of `SimFunctionMode`."""
+"""Where a tensor lies: the devices of new tensors, and handlers of `SimFunctionMode` that answer questions."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,30 @@ from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.valueless import is_valueless
 
 _CPU = torch.device("cpu")
+
+
+@functools.lru_cache(maxsize=1)
+def constructors() -> frozenset[Any]:
+    """Return the functions that a default device applies to."""
+    from torch.utils import _device
+
+    return frozenset(_device._device_constructors())
+
+
+@functools.lru_cache(maxsize=1)
+def constructors_from_numbers() -> frozenset[Any]:
+    """Return the constructors that take numbers and no data.
+
+    `torch.arange(n)` lies on the host, even if `n` is a tensor on the device.
+    """
+    data = {torch.tensor, torch.as_tensor, torch.asarray, torch.nested.nested_tensor}
+    return constructors() - data - {func for func in constructors() if func.__name__.startswith("sparse_")}
+
+
+def default_device() -> torch.device | None:
+    from torch.utils import _device
+
+    return getattr(_device, "CURRENT_DEVICE", None)
 
 
 def device(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

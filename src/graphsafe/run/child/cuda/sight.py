@@ -35,6 +35,7 @@ from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.streams import current_stream
 from graphsafe.run.child.cuda.waits import watch_waits
+from graphsafe.run.child.names import storage_number
 from graphsafe.run.child.sight import Contents, Touch
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
@@ -104,14 +105,15 @@ class CudaSight:
         segments = Segments.now()
         pool_of = _looked_up(segments)
         pool: Pool = tuple(graph.pool())
-        tensors = [tensor for known in names.values() for name in known if (tensor := name.tensor()) is not None]
+        named = [tensor for known in names.values() for name in known if (tensor := name.tensor()) is not None]
+        tensors = [tensor for tensor in named if storage_number(tensor) is not None]
         own = [one for one in tensors if one.is_cuda and pool_of(one.data_ptr()) == pool]
         lines = makers() if self._stacks else {}
         touches = _touches(nodes, pool_of, lines, [one for one in tensors if one.is_cuda or one.is_pinned()])
         if self._order is not None:
             numbers = [int(touch.storage._cdata) for touch in touches if touch.access != "write"]
             self._order.captured({number: names[number] for number in numbers if number in names})
-        problem = self._problem
+        unread = problem = self._problem
         if any(node.opaque for node in nodes):
             problem = "the arguments of some kernels are packed by the library that launches them"
         born = [one for one in own if one.untyped_storage().data_ptr() not in self._before]
@@ -119,7 +121,7 @@ class CudaSight:
         inside = sorted({word for node in nodes for word in node.words if pool_of(word) == pool})
         self._pooled.setdefault(pool, []).append((weakref.ref(graph), inside))
         return Contents(
-            nodes=dict(sorted(Counter(node.kind for node in nodes).items())),
+            nodes=None if unread else dict(sorted(Counter(node.kind for node in nodes).items())),
             touches=touches,
             pool_bytes=self._grown(pool, segments),
             outputs=tuple({id(one): one for one in own}.values()),
@@ -272,7 +274,9 @@ def _touches(
 
 def _known(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
     """Return tensors by the address where their storages begin."""
-    return {tensor.untyped_storage().data_ptr(): tensor for tensor in tensors if tensor.layout == torch.strided}
+    strided = (tensor for tensor in tensors if tensor.layout == torch.strided)
+    # The results of torch.compile's graphs refuse a look at their memory once a later run has written over it.
+    return {tensor.untyped_storage().data_ptr(): tensor for tensor in strided if storage_number(tensor) is not None}
 
 
 def _within(words: Iterable[int], known: Mapping[int, torch.Tensor]) -> dict[int, int]:
