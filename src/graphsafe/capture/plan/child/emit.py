@@ -15,15 +15,16 @@ import re
 import sys
 import textwrap
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.plan.child.plan_data import causes_in
 from graphsafe.capture.plan.child.rewrite import living
+from graphsafe.capture.plan.shared.passed import between
 from graphsafe.capture.plan.shared.regions import Function, Region, function_with
-from graphsafe.capture.plan.shared.statements import stores_in
+from graphsafe.capture.plan.shared.statements import begin, stores_in
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.source import file_lines
 
@@ -106,16 +107,23 @@ class _Writer:
     def _written(self, source: Function, numbers: Sequence[int]) -> str:
         function = self._function(source)
         shared = tuple(name for name in function.__code__.co_freevars if name != "__class__")
-        if any(isinstance(node, ast.Nonlocal) for node in ast.walk(source.node)):
+        if source.nonlocals:
             raise Unemittable(f"{source.name} assigns a variable of the function around it")
         name = source.name.replace(".", "_")
         lines = list(file_lines(source.path) or ())
         bodies: list[str] = []
         starts = source.node.lineno - 1  # decorators stay where they are
+        passing = self._passing(source)
+        box = _unused("passed", source)
         for number in sorted(numbers, key=lambda number: -self._chosen[number].first):
-            body, call, first, last = self._break(source, number, lines)
+            body, call, first, last = self._break(source, number, lines, box, passing[self._chosen[number]])
             bodies.insert(0, body)
             lines[first - 1 : last] = call
+        if any(passing.values()):
+            head = source.body[ast.get_docstring(source.node) is not None :][0]
+            empty = ", ".join(f"{name}=None" for name in sorted(set[str]().union(*passing.values())))
+            lines.insert(begin(head) - 1, f"{' ' * head.col_offset}{box} = SimpleNamespace({empty})")
+            self._imports["SimpleNamespace"] = "from types import SimpleNamespace"
         end = (source.node.end_lineno or source.node.lineno) + len(lines) - len(file_lines(source.path) or ())
         whole = textwrap.dedent("\n".join(lines[starts:end]))
         whole = re.sub(rf"^(async )?def {source.node.name}\b", f"def {name}", whole, count=1, flags=re.M)
@@ -139,17 +147,27 @@ class _Writer:
         planned = f"{name}(**_shared({own}, {names}))" if shared else name
         self._installed.append(f"if fn is not None:\n        _replace({own}, {planned})")
 
-    def _break(self, source: Function, number: int, lines: Sequence[str]) -> tuple[str, list[str], int, int]:
+    def _passing(self, source: Function) -> Mapping[Region, tuple[str, ...]]:
+        regions = [one for one in self._search.regions if function_with(one) is source]
+        found = between(source, regions)
+        for region in regions:
+            if found[region] and region not in self._chosen.values():
+                raise Unemittable(f"`{found[region][0]}` of {source.name} is read where no step comes")
+        return found
+
+    def _break(
+        self, source: Function, number: int, lines: Sequence[str], box: str, passing: Sequence[str]
+    ) -> tuple[str, list[str], int, int]:
         """Return the function with the eager statements, the lines that call it, and the range of lines that these
-        replace."""
+        replace. `box` is the object that holds the variables `passing`, which pass from break to break."""
         region = self._chosen[number]
         place = source.place(region)
         if place is None:
             raise Unemittable(f"the statements of {source.name} are not found")
         visits = [visit for visit in self._search.log.visits if visit.number == number]
         parameters = _bound(source, [{n: f.hosts for n, f in visit.entered.items()} for visit in visits])
-        outputs = () if source.ends(place) else source.outputs(place)
-        results = _bound(source, [{n: visit.left[n].hosts for n in outputs} for visit in visits])
+        ends = source.ends(place)
+        results = _bound(source, [{n: f.hosts for n, f in visit.left.items()} for visit in visits])
         line = self._search.split.location(region).line
         own = f"{source.name.replace('.', '_')}_line_{line}"
         if own in self._names:
@@ -158,15 +176,20 @@ class _Writer:
         last = place.statements[-1].end_lineno or region.last
         text = lines[region.first - 1 : last]
         indent = text[0][: len(text[0]) - len(text[0].lstrip())]
-        if not lines[region.first - 1].strip() or stores_in(place.statements) & _globals(source.node):
+        if not lines[region.first - 1].strip() or stores_in(place.statements) & source.globals:
             raise Unemittable(f"{source.name} assigns a global variable")
         why = " ".join(self._why(region).split())
         body = textwrap.indent(textwrap.dedent("\n".join(text)), "    ")
         body = self._outside_of_class(source, body)
+        if passing:
+            parameters.append(box)
+            taken = [f"    {name} = {box}.{name}\n" for name in passing if source.reads(region, name)]
+            given = [f"\n    {box}.{name} = {name}" for name in passing if name in stores_in(place.statements)]
+            body = "".join([*taken, body, *(() if ends else given)])
         if results:
             body += f"\n    return {', '.join(results)}"
         call = f"eager({', '.join([own, *parameters, *self._options(source, number, results)])})"
-        if source.ends(place):
+        if ends:
             call = f"return {call}"
         elif results:
             call = f"{', '.join(results)} = {call}"
@@ -306,6 +329,11 @@ def _with_variables(name: str, shared: Sequence[str], written: str) -> str:
     return f"def {name}({arguments}) -> Callable[..., Any]:\n{inner}\n\n    return {name}"
 
 
+def _unused(name: str, source: Function) -> str:
+    taken = {node.id for node in ast.walk(source.node) if isinstance(node, ast.Name)}
+    return name if name not in taken else _unused(f"{name}_", source)
+
+
 def _bound(source: Function, visits: Sequence[dict[str, Any]]) -> list[str]:
     """Return the variables that have a value. Raises Unemittable if one has a value in some visits only."""
     names = sorted({name for visit in visits for name in visit if name != "return"})
@@ -319,10 +347,6 @@ def _bound(source: Function, visits: Sequence[dict[str, Any]]) -> list[str]:
         if bound == {True}:
             found.append(name)
     return found
-
-
-def _globals(node: ast.FunctionDef) -> set[str]:
-    return {name for found in ast.walk(node) if isinstance(found, ast.Global) for name in found.names}
 
 
 def _comment(text: str, indent: str) -> str:

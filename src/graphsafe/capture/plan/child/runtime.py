@@ -22,7 +22,7 @@ from graphsafe.capture.plan.child.rewrite import cut
 from graphsafe.capture.plan.child.slots import Slots
 from graphsafe.capture.plan.child.surroundings import surroundings
 from graphsafe.capture.plan.child.values import UNBOUND, cells_of, content, flat, put
-from graphsafe.capture.plan.shared.regions import function_with
+from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.shared.frames import traceback_frames, user_frames
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Call:
     handed: Handed
     session: Session
     beyond: frozenset[str] = frozenset()
-    "Variables of enclosing functions that the break assigns."
+    "Variables that it is not handed and does not hand over."
     _inputs: dict[str, Any] = field(default_factory=dict)
     _first: dict[str, Any] = field(default_factory=dict)
     _slots: Slots = field(init=False)
@@ -332,11 +332,11 @@ class _Pass:
         self._thread = threading.get_ident()
         self._failed: BaseException | None = None
         self._blamed: tuple[CallSite, ...] = ()
-        self._beyond: list[frozenset[str]] = []
+        self._beyond: Sequence[frozenset[str]] = ()
 
     def run(self, regions: Sequence[Region]) -> PlannedRecording | CaptureFailure:
         device = self._session.device
-        self._beyond = [function_with(region).nonlocals for region in regions]
+        self._beyond = beyond(regions)
         outputs: Any = None
         # Garbage collected while a piece is captured would free device memory in the middle of it.
         with device.capture_stream(), cut(regions, self._visit), uncollected():

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from graphsafe.capture.child.session import FIRST_SEED, REPLAYS
 from graphsafe.capture.plan.child.causes import Cause
-from graphsafe.capture.plan.child.cost import cheaper
+from graphsafe.capture.plan.child.cost import cheaper, cost_of
 from graphsafe.capture.plan.child.freezes import Need, needs
 from graphsafe.capture.plan.child.rewrite import Uncuttable
 from graphsafe.capture.plan.child.runtime import Handed
 from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import Log, watched
+from graphsafe.capture.plan.shared.passed import occurrences
 from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, merged, region_of
 from graphsafe.report.model import CallSite
 
@@ -150,19 +151,24 @@ class Search:
             return
         roots = frozenset(line for part, lines in self.parts if _holds(region, part) for line in lines)
         function = function_with(region)
-        grown: Region | None = None
-        if need.kind == "defined" and need.name is not None:
-            grown = function.defined(region, need.name)
-        elif need.kind == "used" and need.name is not None:
-            grown = function.used(region, need.name)
-        elif need.kind == "around":
-            grown = function.around(region)
+        grown = _grown(function, region, need)
         legal = None if grown is None else function.legal(grown)
-        if legal is None or legal == region:
+        chosen: Sequence[Region] = () if legal is None or legal == region else (legal,)
+        if need.kind in ("defined", "used") and need.name is not None:
+            apart = [one for one in occurrences(function, need.name) if not _holds(region, one)]
+            chosen = self._fewer(chosen, apart)
+            if chosen is apart:
+                lines = (CallSite(one.path, one.first, need.frames[-1].function) for one in apart)
+                self.causes += [replace(cause, frames=(*need.frames[:-1], line)) for line in lines]
+        if not chosen:
             self._add(need.frames[:-1], need.reason, roots)
-        else:
-            self._take(legal)
-            self.parts.append((legal, roots))
+        for one in chosen:
+            self._take(one)
+            self.parts.append((one, roots))
+
+    def _fewer(self, *options: Sequence[Region]) -> Sequence[Region]:
+        """Return the breaks that make fewer operations eager: one, or several between which a variable passes."""
+        return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
         """Make the calls of a function run eagerly whose code cannot be changed, because it is made anew in every
@@ -198,6 +204,14 @@ class Search:
         for region in chosen:
             self._take(region)
         return bool(chosen)
+
+
+def _grown(function: Function, region: Region, need: Need) -> Region | None:
+    if need.kind == "around":
+        return function.around(region)
+    if need.name is None or need.kind not in ("defined", "used"):
+        return None
+    return function.defined(region, need.name) if need.kind == "defined" else function.used(region, need.name)
 
 
 def _holds(outer: Region, inner: Region) -> bool:

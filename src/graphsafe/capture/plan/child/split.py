@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeGuard
 
 from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.plan.child.rewrite import Uncuttable, living, put_in_place
 from graphsafe.capture.plan.shared.parts import calls_on, edits, expression_at, holds, len_of, span_of
 from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, functions_in
-from graphsafe.capture.plan.shared.statements import own_stores
+from graphsafe.capture.plan.shared.statements import own_stores, within
 from graphsafe.capture.shared.places import location, shown
 from graphsafe.report.model import CallSite, Location, Span
 from graphsafe.report.source import file_lines
@@ -25,18 +26,22 @@ Frames = tuple[CallSite, ...]
 
 
 def _blamed(function: Function, span: Span) -> Iterator[ast.expr]:
-    """Yield the expression, and if a statement assigns its value to a name, each use of that name: a break that returns
-    a number grows over its uses."""
+    """Yield the expression, and each use of a variable that is computed from it: what uses a value that changes has to
+    run eagerly too."""
     found = expression_at(function, span)
-    if found is None:
-        return
-    yield found
-    for statement in ast.walk(function.node):
-        if isinstance(statement, ast.Assign) and statement.value is found:
-            names = own_stores(statement)
-            for node in ast.walk(function.node):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
-                    yield node
+    marked = [] if found is None else [found]
+    names: set[str] = set()
+    for expression in marked:
+        yield expression
+        for statement in function.statements():
+            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and expression in within([statement]):
+                new = own_stores(statement) - names
+                names |= new
+                marked += [node for node in ast.walk(function.node) if _loads(node, new)]
+
+
+def _loads(node: ast.AST, names: Set[str]) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names
 
 
 class Split:

@@ -21,6 +21,7 @@ from graphsafe.capture.plan.child.modules import ModuleStack
 from graphsafe.capture.plan.child.rewrite import cut
 from graphsafe.capture.plan.child.runtime import Call, Handed
 from graphsafe.capture.plan.child.values import UNBOUND, cells_of, content, flat, shallow
+from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.plan.shared.regions import function_with
 from graphsafe.capture.shared.frames import frames_under
 from graphsafe.report.model import CallSite
@@ -144,11 +145,12 @@ class _Watch:
         self._before: dict[int, str] = {}
         self._containers: set[int] = set()
         self._regions: Sequence[Region] = ()
+        self._beyond: Sequence[frozenset[str]] = ()
         self._thread = threading.get_ident()
 
     def run(self, regions: Sequence[Region]) -> Log:
         session = self._session
-        self._regions = regions
+        self._regions, self._beyond = regions, beyond(regions)
         with outside_modes():
             reach = reach_of(session.subject)
             self._before = {key: path for path, tensor in reach.tensors.items() for key in self._keys(tensor)}
@@ -164,7 +166,7 @@ class _Watch:
     def _visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
         if self._inside is not None:
             return eager()
-        beyond = function_with(self._regions[number]).nonlocals
+        beyond = self._beyond[number]
         cells = cells_of(eager, beyond)
         before = {name: content(cell) for name, cell in cells.items()}
         frames = frames_under(self._thread)

@@ -16,6 +16,7 @@ from graphsafe.capture.plan.shared.statements import (
     begin,
     blocks_of,
     covers,
+    declared,
     jumps,
     own_loads,
     own_stores,
@@ -83,8 +84,12 @@ class Function:
     @functools.cached_property
     def nonlocals(self) -> frozenset[str]:
         """The enclosing function's variables that this function assigns. A break need not be handed them."""
-        found = [node.names for node in ast.walk(self.node) if isinstance(node, ast.Nonlocal)]
-        return frozenset(name for names in found for name in names)
+        return declared(self.node, ast.Nonlocal)
+
+    @functools.cached_property
+    def globals(self) -> frozenset[str]:
+        """The global variables that this function assigns."""
+        return declared(self.node, ast.Global)
 
     @property
     def body(self) -> list[ast.stmt]:
@@ -114,6 +119,13 @@ class Function:
             yield block
             left += [inner for statement in block for inner in blocks_of(statement)]
 
+    def statements(self) -> Iterator[ast.stmt]:
+        return (statement for block in self._blocks() for statement in block)
+
+    def region_at(self, statement: ast.stmt) -> Region:
+        block, index, _ = self._outer[id(statement)]
+        return self._region(Place(block, index, index + 1))
+
     def statement_at(self, line: int) -> Region | None:
         """The innermost statement that runs this line. For a line in the head of an `if` or a loop this is the whole
         statement."""
@@ -134,10 +146,7 @@ class Function:
         if place is None or self.is_whole(region):
             return None
         around = self._outer[id(place.statements[0])][2]
-        if around is None:
-            return self.whole()
-        block, index, _ = self._outer[id(around)]
-        return self._region(Place(block, index, index + 1))
+        return self.whole() if around is None else self.region_at(around)
 
     def hull(self, one: Region, other: Region) -> Region:
         """The smallest range of one block that holds both."""
@@ -200,17 +209,9 @@ class Function:
         if place is None:
             return None
         chosen = {id(node) for node in within(place.statements)}
-        found = [
-            statement
-            for block in self._blocks()
-            for statement in block
-            if id(statement) not in chosen and wanted(statement)
-        ]
+        found = [statement for statement in self.statements() if id(statement) not in chosen and wanted(statement)]
         found = list(filter(preferred, found)) or found
-        if not found:
-            return None
-        block, index, _ = self._outer[id(max(found, key=begin))]
-        return self.hull(region, self._region(Place(block, index, index + 1)))
+        return self.hull(region, self.region_at(max(found, key=begin))) if found else None
 
     def reads(self, region: Region, name: str) -> bool:
         """Return whether the range may read the variable before it assigns it."""
