@@ -133,7 +133,16 @@ def _rewritten(source: Function, regions: Mapping[int, Region], original: CodeTy
     code = _inner(_inner(made, _FACTORY), changed.name)
     if code.co_freevars != original.co_freevars:
         raise Uncuttable(some, "its closure would change")
-    return code.replace(co_qualname=original.co_qualname) if hasattr(code, "co_qualname") else code
+    return _named(code, original.co_qualname) if sys.version_info >= (3, 11) else code
+
+
+def _named(code: CodeType, name: str) -> CodeType:
+    """Return the code, and that of the functions in it, under the name that it had before it was compiled alone."""
+    inner = [
+        _named(held, name + held.co_qualname.removeprefix(code.co_qualname)) if isinstance(held, CodeType) else held
+        for held in code.co_consts
+    ]
+    return code.replace(co_qualname=name, co_consts=tuple(inner))
 
 
 def _break(source: Function, number: int, place: Place) -> list[ast.stmt]:
