@@ -7,7 +7,7 @@ a break that grows changes what follows.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -150,10 +150,11 @@ def _operations(
     one, two = ([op for op in log.ops if op.visit is None and op.on_device] for log in (base, other))
     keys = [[(op.name, op.frames) for op in ops] for ops in (one, two)]
     if keys[0] != keys[1]:
+        ways = [{op.frames[:depth] for op in log.ops for depth in range(len(op.frames))} for log in (base, other)]
         for tag, begin, end, start, stop in _opcodes(*keys):
             if tag != "equal":
-                for op in (*one[begin:end], *two[start:stop]):
-                    yield Need("block", "GS102", "some steps take another way", op.frames)
+                for op, there in (*((op, ways[1]) for op in one[begin:end]), *((op, ways[0]) for op in two[start:stop])):
+                    yield Need("block", "GS102", "some steps take another way", _first_apart(op.frames, there))
         return
     # A view at another place comes first: its readers are right again when a break hands the view over.
     views = [
@@ -174,6 +175,11 @@ def _operations(
                 yield Need("statement", "GS702", "a Python value changes", before.frames)
             elif _moved(left, right):
                 yield from _rebound(base, before, left, right, assigned)
+
+
+def _first_apart(frames: tuple[CallSite, ...], there: Set[tuple[CallSite, ...]]) -> tuple[CallSite, ...]:
+    """Return the frames up to the first call that another step does not make; all of them if it makes each."""
+    return next((frames[:depth] for depth in range(1, len(frames)) if frames[:depth] not in there), frames)
 
 
 def _other_view(one: Op, two: Op) -> bool:

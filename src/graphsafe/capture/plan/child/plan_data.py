@@ -114,12 +114,14 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return the causes whose line, or a call on the way to it, lies in the region; only the first cause of each
-    line."""
+    """Return the causes whose line, or a call on the way to it, lies in the region, or else those that it follows from;
+    only the first cause of each line."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):
             found.setdefault(cause.line, cause)
+    roots = () if found else search.roots(region)
+    found |= {cause.line: cause for cause in reversed(search.causes) if cause.line in roots and not cause.derived}
     return sorted(found.values(), key=lambda cause: cause.derived)
 
 

@@ -3,7 +3,7 @@ the same between the breaks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -88,6 +88,10 @@ class Search:
         near = [line for line in roots if (line.path, line.function) == (cause.line.path, cause.line.function)]
         return frozenset(near or roots)
 
+    def roots(self, region: Region) -> frozenset[CallSite]:
+        """Return the lines that are to blame for the region and for all that have become part of it."""
+        return frozenset(line for part, lines in self.parts if _holds(region, part) for line in lines)
+
     def told(self, cause: Cause) -> Cause:
         """Return the cause at the target's own lines."""
         return replace(cause, frames=self.split.original(cause.frames))
@@ -144,12 +148,12 @@ class Search:
             else:
                 self._handed[region] = Handed(known.private, tuple(dict.fromkeys((*known.slots, need.name))))
             return
-        cause = Cause(need.code, need.reason, need.frames, derived=True)
+        cause = Cause(need.code, need.reason, need.frames, derived=any(not one.derived for one in self.causes))
         self.causes.append(cause)
         if region is None:
             self._add(need.frames, need.reason, self._to_blame(cause), block=need.kind == "block")
             return
-        roots = frozenset(line for part, lines in self.parts if _holds(region, part) for line in lines)
+        roots = self.roots(region)
         function = function_with(region)
         grown = _grown(function, region, need)
         legal = None if grown is None else function.legal(grown)
@@ -179,9 +183,11 @@ class Search:
         self._closed.add(function)
         self.regions = tuple(region for region in self.regions if function_with(region) is not function)
         self.parts = [part for part in self.parts if function_with(part[0]) is not function]
+        calls = _calls_of(function, (op.frames for op in self.bare.ops))
         for cause in self.causes:
             if any(function_of(frame) is function for frame in cause.frames):
-                self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
+                for frames in (cause.frames, *calls):
+                    self._add(frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
     def _add(self, frames: Sequence[CallSite], reason: str, roots: frozenset[CallSite], block: bool = False) -> None:
         found = region_of(frames, self._closed)
@@ -204,6 +210,13 @@ class Search:
         for region in chosen:
             self._take(region)
         return bool(chosen)
+
+
+def _calls_of(function: Function, running: Iterable[tuple[CallSite, ...]]) -> set[tuple[CallSite, ...]]:
+    """Return the frames of each call of the function among those that run."""
+    return {
+        frames[:at] for frames in set(running) for at, frame in enumerate(frames) if function_of(frame) is function
+    }
 
 
 def _grown(function: Function, region: Region, need: Need) -> Region | None:

@@ -6,6 +6,7 @@ Search, captures and emitted code work on these files; the report of a plan has 
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
@@ -53,9 +54,9 @@ class Split:
         "Written file -> the file that it is made from, and the origin of each of its lines."
         self._written: dict[Function, Function] = {}
 
-    def take_apart(self, causes: Iterable[Cause], whole: Iterable[Cause]) -> None:
-        """Take the statements apart. Functions in `whole` stay as they are, because a capture of a part of them has
-        failed."""
+    def take_apart(self, causes: Iterable[Cause], running: Iterable[Frames], whole: Iterable[Frames]) -> None:
+        """Take the statements apart, and those that call the same functions elsewhere: `running` holds the frames of a
+        step's operations. Functions in `whole` stay as they are, because a capture of their parts has failed."""
         marks: dict[Function, set[ast.expr]] = {}
         for cause in causes:
             for frame in cause.frames:
@@ -67,8 +68,14 @@ class Split:
                     of_function |= set(calls_on(function, frame.line))
                 elif cause.span is not None:
                     of_function |= set(_blamed(function, cause.span))
-        for cause in whole:
-            for frame in cause.frames:
+        calls = {pair for frames in set(running) for pair in itertools.pairwise(frames)}
+        broken = set(marks)
+        for frame, inner in calls:
+            function = function_of(frame)
+            if function is not None and function_of(inner) in broken:
+                marks.setdefault(function, set()).update(calls_on(function, frame.line))
+        for frames in whole:
+            for frame in frames:
                 marks.pop(function_of(frame), None)  # type: ignore[arg-type]
         for path in dict.fromkeys(function.path for function in marks):
             self._write(path, {one: nodes for one, nodes in marks.items() if one.path == path and living(one, *marks)})
@@ -87,11 +94,13 @@ class Split:
         file.parent.mkdir(exist_ok=True)
         file.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogatepass")
         self._origins[str(file)] = path, tuple(origins)
-        for before, after in zip(functions_in(path), functions_in(str(file)), strict=False):
+        pairs = list(zip(functions_in(path), functions_in(str(file)), strict=False))
+        for before, after in pairs:
             if before in changes and before.name == after.name:
                 with suppress(Uncuttable):
                     put_in_place(before, after)
-                    self._written[before] = after
+                    inner = f"{before.name}."  # functions that it makes
+                    self._written |= {one: two for one, two in pairs if one is before or one.name.startswith(inner)}
 
     def moved(self, causes: Iterable[Cause], running: Iterable[Frames]) -> list[Cause]:
         """Return the causes at the lines of the written files. `running` holds the frames of a step's operations there,
@@ -131,6 +140,16 @@ class Split:
             else CallSite(self._origins[frame.path][0], self._origins[frame.path][1][frame.line - 1][0], frame.function)
             for frame in frames
         )
+
+    def part(self, frame: CallSite, span: Span | None) -> Span | None:
+        """Return the place of an expression in the target's file: of the part that it is in, if its statement was taken
+        apart."""
+        if frame.path not in self._origins:
+            return span
+        line, start, *end = self._origins[frame.path][1][frame.line - 1]
+        if start:
+            return line, start, end[0], end[1]
+        return None if span is None else (line, span[1], line + span[2] - span[0], span[3])
 
     def path_of(self, path: str) -> str:
         return self._origins[path][0] if path in self._origins else path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from graphsafe.capture.answers.plan import SegmentFailure
@@ -29,11 +29,13 @@ KEYS = (
 
 
 def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
-    """The failures that the next child starts from: a repeated failure is blamed one call further out."""
+    """The failures that the next child starts from. If a statement fails again, it is not taken apart any more; if that
+    does not help, the call around it is to blame, and so on."""
     frames = failure.frames
-    while frames and any(one.frames == frames for one in known):
+    while frames and any(one.whole and one.frames == frames for one in known):
         frames = frames[:-1]
-    return [*known, SegmentFailure(failure.message, frames)]
+    whole = frames != failure.frames or any(one.frames == frames for one in known)
+    return [*known, replace(failure, frames=frames, span=None if whole else failure.span, whole=whole)]
 
 
 def reported(reported: Data) -> dict[str, Any]:
