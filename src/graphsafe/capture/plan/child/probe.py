@@ -20,6 +20,7 @@ from graphsafe.capture.child.session import FIRST_SEED, Session, opened
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.plan.child.ahead import departure
+from graphsafe.capture.plan.child.call import GuardBroken
 from graphsafe.capture.plan.child.causes import (
     Cause,
     changing,
@@ -34,7 +35,7 @@ from graphsafe.capture.plan.child.emit import Unemittable, emitted
 from graphsafe.capture.plan.child.freezes import Need
 from graphsafe.capture.plan.child.host_lines import lines_that_change
 from graphsafe.capture.plan.child.plan_data import planned, timed
-from graphsafe.capture.plan.child.runtime import GuardBroken, PlannedRecording, record
+from graphsafe.capture.plan.child.runtime import PlannedRecording, record
 from graphsafe.capture.plan.child.search import Search, Unplannable
 from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import watched
@@ -198,9 +199,7 @@ def _record(session: Session, channel: Channel, search: Search, start: Snapshot)
     reason = f"a segment cannot be captured: {recording.message}"
     frames, span = recording.frames, recording.span
     span = search.split.part(frames[-1], span) if frames else None
-    channel.tell(
-        SegmentFailure(recording.message, search.split.original(frames), span), Planned({"reason": reason})
-    )
+    channel.tell(SegmentFailure(recording.message, search.split.original(frames), span), Planned({"reason": reason}))
     return None
 
 
@@ -208,4 +207,3 @@ def _need(search: Search, broken: GuardBroken) -> Need:
     visit = next(visit for visit in search.log.visits if visit.number == broken.number)
     kind: Any = "caller" if broken.name == "return" else "used"
     return Need(kind, "GS702", f"`{broken.name}` changes", visit.frames, broken.number, broken.name)
-

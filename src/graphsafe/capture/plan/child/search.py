@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.capture.child.session import FIRST_SEED, REPLAYS
+from graphsafe.capture.plan.child.call import Handed
 from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.plan.child.cost import cheaper, cost_of
 from graphsafe.capture.plan.child.freezes import Need, needs
 from graphsafe.capture.plan.child.rewrite import Uncuttable
-from graphsafe.capture.plan.child.runtime import Handed
 from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import Log, watched
-from graphsafe.capture.plan.shared.passed import occurrences
+from graphsafe.capture.plan.shared.passed import occurrences, receivers
 from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, merged, region_of
 from graphsafe.report.model import CallSite
 
@@ -58,6 +58,8 @@ class Search:
         "The log of an eager step with these breaks: the one with the most operations."
         self.bare = Log()
         "The log of an eager step without a break."
+        self._kept_back: set[Region] = set()
+        "Breaks whose results captured code uses."
         self._closed: set[Function] = set()
         "Functions whose code cannot be changed."
         self._rounds = 0
@@ -65,12 +67,10 @@ class Search:
     @property
     def handed(self) -> dict[int, Handed]:
         """Number of a region -> what it hands over, with all regions that have become part of it."""
-        found = {}
-        for number, region in enumerate(self.regions):
-            parts = [handed for inner, handed in self._handed.items() if _holds(region, inner)]
-            private = frozenset(name for part in parts for name in part.private)
-            found[number] = Handed(private, tuple(dict.fromkeys(slot for part in parts for slot in part.slots)))
-        return found
+        return {
+            number: Handed().with_parts(handed for inner, handed in self._handed.items() if _holds(region, inner))
+            for number, region in enumerate(self.regions)
+        }
 
     def blame(self, causes: Sequence[Cause]) -> None:
         """Make the line of each cause run eagerly. Raises Unplannable if one cannot be cut out, and TargetError."""
@@ -142,11 +142,7 @@ class Search:
     def _answer(self, need: Need, regions: Sequence[Region]) -> None:
         region = None if need.region is None else regions[need.region]
         if need.kind in ("private", "slot") and region is not None and need.name is not None:
-            known = self._handed.get(region, Handed())
-            if need.kind == "private":
-                self._handed[region] = Handed(known.private | {need.name}, known.slots)
-            else:
-                self._handed[region] = Handed(known.private, tuple(dict.fromkeys((*known.slots, need.name))))
+            self._hand(region, Handed(frozenset([need.name])) if need.kind == "private" else Handed(slots=(need.name,)))
             return
         cause = Cause(need.code, need.reason, need.frames, derived=any(not one.derived for one in self.causes))
         self.causes.append(cause)
@@ -155,6 +151,8 @@ class Search:
             return
         roots = self.roots(region)
         function = function_with(region)
+        if need.kind == "caller" and self._returned(region, need, roots):
+            return
         grown = _grown(function, region, need)
         legal = None if grown is None else function.legal(grown)
         chosen: Sequence[Region] = () if legal is None or legal == region else (legal,)
@@ -169,6 +167,24 @@ class Search:
         for one in chosen:
             self._take(one)
             self.parts.append((one, roots))
+
+    def _hand(self, region: Region, more: Handed) -> None:
+        self._handed[region] = self._handed.get(region, Handed()).with_parts([more])
+
+    def _returned(self, region: Region, need: Need, roots: frozenset[CallSite]) -> bool:
+        """Let breaks take what this one returns, in every step anew; return whether that is possible."""
+        returning = [one for one, held in self._handed.items() if held.returns and _holds(region, one)]
+        found = receivers(need.frames, self._closed)
+        if returning or found is None or region in self._kept_back:
+            self._kept_back.add(region)
+            self._handed |= {one: replace(self._handed[one], returns=False) for one in returning}
+            return False
+        self._hand(region, Handed(returns=True))
+        for one in found:
+            self._hand(one.region, Handed(takes=frozenset([(one.name, one.line)])))
+            self._take(one.region)
+            self.parts.append((one.region, roots))
+        return True
 
     def _fewer(self, *options: Sequence[Region]) -> Sequence[Region]:
         """Return the breaks that make fewer operations eager: one, or several between which a variable passes."""
@@ -214,9 +230,7 @@ class Search:
 
 def _calls_of(function: Function, running: Iterable[tuple[CallSite, ...]]) -> set[tuple[CallSite, ...]]:
     """Return the frames of each call of the function among those that run."""
-    return {
-        frames[:at] for frames in set(running) for at, frame in enumerate(frames) if function_of(frame) is function
-    }
+    return {frames[:at] for frames in set(running) for at, frame in enumerate(frames) if function_of(frame) is function}
 
 
 def _grown(function: Function, region: Region, need: Need) -> Region | None:

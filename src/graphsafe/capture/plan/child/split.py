@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
@@ -57,32 +58,31 @@ class Split:
     def take_apart(self, causes: Iterable[Cause], running: Iterable[Frames], whole: Iterable[Frames]) -> None:
         """Take the statements apart, and those that call the same functions elsewhere: `running` holds the frames of a
         step's operations. Functions in `whole` stay as they are, because a capture of their parts has failed."""
-        marks: dict[Function, set[ast.expr]] = {}
+        marks: dict[Function, set[ast.expr]] = defaultdict(set)
+        calls: dict[Function, set[ast.expr]] = defaultdict(set)
         for cause in causes:
             for frame in cause.frames:
                 function = function_of(frame)
-                if function is None:
-                    continue
-                of_function = marks.setdefault(function, set())
-                if frame is not cause.line:
-                    of_function |= set(calls_on(function, frame.line))
-                elif cause.span is not None:
-                    of_function |= set(_blamed(function, cause.span))
-        calls = {pair for frames in set(running) for pair in itertools.pairwise(frames)}
-        broken = set(marks)
-        for frame, inner in calls:
+                if function is not None and frame is not cause.line:
+                    calls[function].update(calls_on(function, frame.line))
+                elif function is not None:
+                    marks[function].update(() if cause.span is None else _blamed(function, cause.span))
+        broken = {*marks, *calls}
+        for frame, inner in {pair for frames in set(running) for pair in itertools.pairwise(frames)}:
             function = function_of(frame)
             if function is not None and function_of(inner) in broken:
-                marks.setdefault(function, set()).update(calls_on(function, frame.line))
-        for frames in whole:
-            for frame in frames:
-                marks.pop(function_of(frame), None)  # type: ignore[arg-type]
-        for path in dict.fromkeys(function.path for function in marks):
-            self._write(path, {one: nodes for one, nodes in marks.items() if one.path == path and living(one, *marks)})
+                calls[function].update(calls_on(function, frame.line))
+        kept = {function_of(frame) for frames in whole for frame in frames}
+        chosen = [function for function in dict.fromkeys((*marks, *calls)) if function not in kept]
+        for path in dict.fromkeys(function.path for function in chosen):
+            own = [function for function in chosen if function.path == path and living(function, *chosen)]
+            self._write(path, {one: (marks[one], calls[one]) for one in own})
 
-    def _write(self, path: str, marks: Mapping[Function, Set[ast.expr]]) -> None:
+    def _write(self, path: str, marks: Mapping[Function, tuple[Set[ast.expr], Set[ast.expr]]]) -> None:
+        """Write the file anew. `marks` has for each function the expressions that break, and the calls on the way to
+        others."""
         lines = list(file_lines(path) or ())
-        changes = {function: edits(function, nodes, lines) for function, nodes in marks.items()}
+        changes = {function: edits(function, nodes, lines, calls) for function, (nodes, calls) in marks.items()}
         changes = {function: found for function, found in changes.items() if found}
         if not changes:
             return

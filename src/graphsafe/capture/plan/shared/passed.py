@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 
-from graphsafe.capture.plan.shared.regions import Function, Region, function_with
+from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with
 from graphsafe.capture.plan.shared.statements import own_loads, own_stores, within
+from graphsafe.report.model import CallSite
 
 
 def passed(function: Function, regions: Iterable[Region]) -> Mapping[Region, frozenset[str]]:
@@ -21,12 +23,11 @@ def passed(function: Function, regions: Iterable[Region]) -> Mapping[Region, fro
         inside |= {id(one) for one in statements}
         stored |= {name for one in statements for name in own_stores(one)}
         names[region] = frozenset(name for one in statements for name in _names(one))
-    outside = {node.arg for node in ast.walk(function.node.args) if isinstance(node, ast.arg)}
+    outside = _given(function)
     for statement in function.statements():
         if id(statement) not in inside:
             outside |= _names(statement)
-    own = stored - outside - function.nonlocals - function.globals
-    return {region: held & own for region, held in names.items()}
+    return {region: held & (stored - outside) for region, held in names.items()}
 
 
 def beyond(regions: Sequence[Region]) -> list[frozenset[str]]:
@@ -56,6 +57,44 @@ def occurrences(function: Function, name: str) -> list[Region]:
     legal = [region for region in map(function.legal, found) if region is not None]
     passes = len(legal) == len(found) and any(name in names for names in passed(function, legal).values())
     return legal if passes else []
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """A statement that uses what a call returns."""
+
+    region: Region
+    name: str
+    "The variable that the call's value is bound to."
+    line: int
+    "The line that binds it."
+
+
+def receivers(frames: Sequence[CallSite], closed: Set[Function]) -> list[Receiver] | None:
+    """Return the statements that use what the innermost function returns to its caller; none if the step itself returns
+    it. None if captured code would use it, or if functions in `closed` would have to be cut."""
+    for frame in reversed(frames[:-1]):
+        function = function_of(frame)
+        if function is None or function in closed:
+            return None
+        match function.node_at(frame.line):
+            case ast.Return(value=ast.Call()):
+                continue
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call()) as statement:
+                using = [one for one in function.statements() if one is not statement and name in _names(one)]
+                regions = [function.legal(function.region_at(one)) for one in using]
+                other = any(name in own_stores(one) for one in using) or name in _given(function)
+                found = [Receiver(one, name, frame.line) for one in regions if one is not None]
+                return None if other or len(found) < len(using) else found
+            case _:
+                return None
+    return []
+
+
+def _given(function: Function) -> set[str]:
+    """Return the variables that a call of the function or another function assigns."""
+    arguments = {node.arg for node in ast.walk(function.node.args) if isinstance(node, ast.arg)}
+    return arguments | function.nonlocals | function.globals
 
 
 def _names(statement: ast.stmt) -> set[str]:

@@ -126,7 +126,7 @@ class Function:
         block, index, _ = self._outer[id(statement)]
         return self._region(Place(block, index, index + 1))
 
-    def statement_at(self, line: int) -> Region | None:
+    def node_at(self, line: int) -> ast.stmt | None:
         """The innermost statement that runs this line. For a line in the head of an `if` or a loop this is the whole
         statement."""
         block, found = self.body, None
@@ -134,10 +134,13 @@ class Function:
             held = next((s for s in block if begin(s) <= line <= (s.end_lineno or s.lineno)), None)
             if held is None:
                 break
-            index = block.index(held)
-            found = Place(block, index, index + 1)
+            found = held
             block = next((inner for inner in blocks_of(held) if covers(inner, line)), [])
-        return None if found is None else self._region(found)
+        return found
+
+    def statement_at(self, line: int) -> Region | None:
+        node = self.node_at(line)
+        return None if node is None else self.region_at(node)
 
     def around(self, region: Region) -> Region | None:
         """The statement around the region's block; the function's whole body at its outermost block; None beyond
