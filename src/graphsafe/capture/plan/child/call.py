@@ -118,6 +118,11 @@ class Call:
         self.latest = result
         return result
 
+    def compare(self, later: Call) -> None:
+        """Raise GuardBroken if the same visit of another step does not give what this one gave."""
+        for name, first in self._first.items():
+            self._pairs(name, first, later._first[name])
+
     def gives(self, frames: tuple[CallSite, ...], line: int) -> bool:
         """Return whether it returned something to a call on this line of the function that `frames` lead to."""
         at = len(frames)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.plan.child.cost import cheaper, with_breaks
-from graphsafe.capture.plan.shared.regions import merged
+from graphsafe.capture.plan.shared.regions import Region, merged
 from graphsafe.report.model import CallSite
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ seconds."""
 
 
 def fixes(search: Search, milliseconds: Callable[[float], float | None]) -> list[dict[str, Any]]:
-    """Return the lines to blame, the most gainful first. `coverage`: with this line mended and no other; `together`:
-    with those before it too."""
+    """Return the lines to blame, first those without which operations stay eager, the most gainful first. `coverage`:
+    with this line mended and no other; `together`: with those before it too."""
     roots = {cause.line: cause for cause in reversed(search.causes) if not cause.derived}
     alone = {line: _coverage(search, {line}) for line in roots}
-    # A line without operations of its own adds nothing to those before it.
-    order = sorted(roots, key=lambda line: (-alone[line], not _operations(search, line)))
+    needed = _needed(search)
+    order = sorted(roots, key=lambda line: (line not in needed, -alone[line]))
     found = []
     for at, line in enumerate(order, 1):
         cause = roots[line]
@@ -41,14 +41,27 @@ def fixes(search: Search, milliseconds: Callable[[float], float | None]) -> list
     return found
 
 
-def _operations(search: Search, line: CallSite) -> int:
-    of_line = merged([region for region, roots in search.parts if line in roots])
-    return sum(op.launches and op.visit is not None for op in with_breaks(search.bare, of_line).ops)
+def _needed(search: Search) -> set[CallSite]:
+    """Return the lines to blame for breaks in which operations run."""
+    found: set[CallSite] = set()
+    for region, roots in search.parts:
+        if not roots <= found and any(
+            op.launches and op.visit is not None for op in with_breaks(search.bare, [region]).ops
+        ):
+            found |= roots
+    return found
 
 
 def _coverage(search: Search, mended: Set[CallSite]) -> float:
     """Return the coverage of the plan in which only the other lines are to blame."""
     regions = merged([region for region, roots in search.parts if not roots <= mended])
+    if regions not in search.coverages:
+        search.coverages[regions] = _joined(search, regions)
+    return search.coverages[regions]
+
+
+def _joined(search: Search, regions: tuple[Region, ...]) -> float:
+    """Return the coverage with these breaks and what it costs less to make eager too."""
     log = with_breaks(search.bare, regions)
     total = sum(op.launches for op in log.ops)
     while total <= _MOST_OPERATIONS:

@@ -101,7 +101,12 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
         search.find()
         if told[Horizon].status == "fail":
             search.start.put_back()
-            later = departure(session, search.regions, search.handed)
+            try:
+                later = departure(session, search)
+            except GuardBroken as error:
+                channel.tell(Planned({"reason": _changing(search, error)}))
+                search.widen(_need(search, error))
+                continue
             if later is not None:
                 raise Unplannable(f"between the breaks, {later}")
         if not any(op.visit is None and op.launches for op in search.log.ops):
@@ -132,10 +137,14 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
                 return
             except GuardBroken as error:
                 broken = error
-        name = split.named(function_with(search.regions[broken.number]), broken.name)
-        channel.tell(Planned({**reported, "reason": f"what a break gives changes: {name}: {broken.why}"}))
+        channel.tell(Planned({**reported, "reason": _changing(search, broken)}))
         recording.release()
         search.widen(_need(search, broken))
+
+
+def _changing(search: Search, broken: GuardBroken) -> str:
+    name = search.split.named(function_with(search.regions[broken.number]), broken.name)
+    return f"what a break gives changes: {name}: {broken.why}"
 
 
 def _judged(search: Search) -> Marks:

@@ -56,8 +56,12 @@ class Search:
         "Each region that has had to become eager, and the lines that are to blame for it."
         self.log = Log()
         "The log of an eager step with these breaks: the one with the most operations."
-        self.bare = Log()
-        "The log of an eager step without a break."
+        self._bare: list[Log] = []
+        "The logs of the same steps without a break."
+        self.coverages: dict[tuple[Region, ...], float] = {}
+        "Breaks -> the coverage of the plan with them, as far as they were asked for."
+        self._at = 0
+        "The step of `log` among them."
         self._kept_back: set[Region] = set()
         "Breaks whose results captured code uses."
         self._closed: set[Function] = set()
@@ -74,9 +78,8 @@ class Search:
 
     def blame(self, causes: Sequence[Cause]) -> None:
         """Make the line of each cause run eagerly. Raises Unplannable if one cannot be cut out, and TargetError."""
-        self.start.put_back()
-        self.bare = watched(self._session, (), {}, self._table)()
-        for cause in self.split.moved(causes, [op.frames for op in self.bare.ops]):
+        self._bare = self._logs()
+        for cause in self.split.moved(causes, self._running()):
             self.causes.append(cause)
             self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
@@ -88,6 +91,15 @@ class Search:
         near = [line for line in roots if (line.path, line.function) == (cause.line.path, cause.line.function)]
         return frozenset(near or roots)
 
+    @property
+    def bare(self) -> Log:
+        """The log of the step of `log` without a break."""
+        return self._bare[self._at]
+
+    def _running(self) -> list[tuple[CallSite, ...]]:
+        """Return the frames of the operations of these steps."""
+        return [op.frames for log in self._bare for op in log.ops]
+
     def roots(self, region: Region) -> frozenset[CallSite]:
         """Return the lines that are to blame for the region and for all that have become part of it."""
         return frozenset(line for part, lines in self.parts if _holds(region, part) for line in lines)
@@ -98,13 +110,15 @@ class Search:
 
     def find(self) -> None:
         """Settle the breaks. Raises Unplannable and TargetError."""
+        self.coverages = {}
         while True:
             try:
                 logs = self._logs()
             except Uncuttable as error:
                 self._close(error)
                 continue
-            self.log = max(logs, key=lambda log: sum(op.launches for op in log.ops))
+            self._at = max(range(len(logs)), key=lambda at: sum(op.launches for op in logs[at].ops))
+            self.log = logs[self._at]
             found = needs(logs, self.handed, self._assigned)
             before = (self.regions, self.handed)
             if found:
@@ -151,7 +165,7 @@ class Search:
             return
         roots = self.roots(region)
         function = function_with(region)
-        if need.kind == "caller" and self._returned(region, need, roots):
+        if need.kind == "caller" and self._returned(region, need, cause, roots):
             return
         grown = _grown(function, region, need)
         legal = None if grown is None else function.legal(grown)
@@ -160,18 +174,22 @@ class Search:
             apart = [one for one in occurrences(function, need.name) if not _holds(region, one)]
             chosen = self._fewer(chosen, apart)
             if chosen is apart:
-                lines = (CallSite(one.path, one.first, need.frames[-1].function) for one in apart)
-                self.causes += [replace(cause, frames=(*need.frames[:-1], line)) for line in lines]
+                self._follow(cause, need.frames[:-1], apart)
         if not chosen:
             self._add(need.frames[:-1], need.reason, roots)
         for one in chosen:
             self._take(one)
             self.parts.append((one, roots))
 
+    def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
+        """Note a cause of breaks that use a value which another one gives; `above` leads to their function."""
+        lines = (CallSite(one.path, one.first, one.function) for one in regions)
+        self.causes += [replace(cause, frames=(*above, line)) for line in lines]
+
     def _hand(self, region: Region, more: Handed) -> None:
         self._handed[region] = self._handed.get(region, Handed()).with_parts([more])
 
-    def _returned(self, region: Region, need: Need, roots: frozenset[CallSite]) -> bool:
+    def _returned(self, region: Region, need: Need, cause: Cause, roots: frozenset[CallSite]) -> bool:
         """Let breaks take what this one returns, in every step anew; return whether that is possible."""
         returning = [one for one, held in self._handed.items() if held.returns and _holds(region, one)]
         found = receivers(need.frames, self._closed)
@@ -181,6 +199,7 @@ class Search:
             return False
         self._hand(region, Handed(returns=True))
         for one in found:
+            self._follow(replace(cause, reason=f"`{one.name}` changes"), one.frames, [one.region])
             self._hand(one.region, Handed(takes=frozenset([(one.name, one.line)])))
             self._take(one.region)
             self.parts.append((one.region, roots))
@@ -199,7 +218,7 @@ class Search:
         self._closed.add(function)
         self.regions = tuple(region for region in self.regions if function_with(region) is not function)
         self.parts = [part for part in self.parts if function_with(part[0]) is not function]
-        calls = _calls_of(function, (op.frames for op in self.bare.ops))
+        calls = _calls_of(function, self._running())
         for cause in self.causes:
             if any(function_of(frame) is function for frame in cause.frames):
                 for frames in (cause.frames, *calls):

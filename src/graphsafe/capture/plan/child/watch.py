@@ -189,7 +189,7 @@ class _Watch:
             call = Call(number, eager, outputs, handed, self._session, frames, beyond)
             self._calls.append(call)
             result = call.run(self._calls[:-1], self._handing)
-            visit.taken = call.taken.keys()
+            visit.taken = frozenset(call.taken)
         finally:
             self._inside, self._is_handing = None, False
         visit.changed = tuple(

@@ -64,6 +64,8 @@ class Receiver:
     """A statement that uses what a call returns."""
 
     region: Region
+    frames: tuple[CallSite, ...]
+    "The calls that lead to its function."
     name: str
     "The variable that the call's value is bound to."
     line: int
@@ -73,18 +75,18 @@ class Receiver:
 def receivers(frames: Sequence[CallSite], closed: Set[Function]) -> list[Receiver] | None:
     """Return the statements that use what the innermost function returns to its caller; none if the step itself returns
     it. None if captured code would use it, or if functions in `closed` would have to be cut."""
-    for frame in reversed(frames[:-1]):
-        function = function_of(frame)
+    for at in reversed(range(len(frames) - 1)):
+        function, line = function_of(frames[at]), frames[at].line
         if function is None or function in closed:
             return None
-        match function.node_at(frame.line):
+        match function.node_at(line):
             case ast.Return(value=ast.Call()):
                 continue
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call()) as statement:
                 using = [one for one in function.statements() if one is not statement and name in _names(one)]
                 regions = [function.legal(function.region_at(one)) for one in using]
                 other = any(name in own_stores(one) for one in using) or name in _given(function)
-                found = [Receiver(one, name, frame.line) for one in regions if one is not None]
+                found = [Receiver(one, tuple(frames[:at]), name, line) for one in regions if one is not None]
                 return None if other or len(found) < len(using) else found
             case _:
                 return None

@@ -67,6 +67,8 @@ class Function:
         self.owner = owner
         "The class around it, or None."
         self._read: dict[tuple[Region, str], bool] = {}
+        self._places: dict[Region, Place | None] = {}
+        self._legal: dict[Region, Region | None] = {}
         self.line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
     @functools.cached_property
@@ -106,6 +108,11 @@ class Function:
         return Region(self.path, self.name, self.line, begin(chosen[0]), begin(chosen[-1]))
 
     def place(self, region: Region) -> Place | None:
+        if region not in self._places:
+            self._places[region] = self._find(region)
+        return self._places[region]
+
+    def _find(self, region: Region) -> Place | None:
         for statement_block in self._blocks():
             starts = [begin(statement) for statement in statement_block]
             if region.first in starts and region.last in starts:
@@ -174,6 +181,11 @@ class Function:
 
     def legal(self, region: Region) -> Region | None:
         """The region, grown until no jump leaves it; None if the function cannot be cut there at all."""
+        if region not in self._legal:
+            self._legal[region] = self._without_jumps(region)
+        return self._legal[region]
+
+    def _without_jumps(self, region: Region) -> Region | None:
         while True:
             place = self.place(region)
             if place is None:
@@ -261,6 +273,7 @@ class Function:
         return tuple(sorted(stored & read))
 
 
+@functools.cache
 def function_of(frame: CallSite) -> Function | None:
     """The function that a frame runs; None for lambdas, module level and code without source."""
     name = frame.function or ""
@@ -275,6 +288,7 @@ def function_of(frame: CallSite) -> Function | None:
     return max(held, key=lambda function: function.line, default=None)
 
 
+@functools.cache
 def function_with(region: Region) -> Function:
     return next(
         function
@@ -304,7 +318,7 @@ def merged(regions: Sequence[Region]) -> tuple[Region, ...]:
     while left:
         region = left.pop()
         function = function_with(region)
-        other = next((one for one in found if _same_function(one, region) and _overlap(function, one, region)), None)
+        other = next((one for one in found if _same_function(one, region) and _overlap(one, region)), None)
         if other is None:
             found.append(region)
             continue
@@ -314,17 +328,16 @@ def merged(regions: Sequence[Region]) -> tuple[Region, ...]:
     return tuple(sorted(found))
 
 
-def _overlap(function: Function, one: Region, other: Region) -> bool:
-    places = [function.place(region) for region in (one, other)]
-    if places[0] is None or places[1] is None:
-        return True
-    # Only some nodes: parts such as `ast.Load()` are one object for the whole tree.
-    first, second = (
-        {id(node) for node in within(place.statements) if isinstance(node, ast.stmt)}
-        for place in places
-        if place is not None
-    )
-    return bool(first & second)
+@functools.cache
+def lines_of(region: Region) -> range:
+    place = function_with(region).place(region)
+    last = region.last if place is None else place.statements[-1].end_lineno or region.last
+    return range(region.first, last + 1)
+
+
+def _overlap(one: Region, other: Region) -> bool:
+    first, second = lines_of(one), lines_of(other)
+    return first.start < second.stop and second.start < first.stop
 
 
 def _same_function(one: Region, other: Region) -> bool:
