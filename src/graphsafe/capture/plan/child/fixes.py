@@ -3,7 +3,7 @@ nothing is run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from graphsafe.capture.plan.shared.regions import Region, merged
 from graphsafe.report.model import CallSite
 
 if TYPE_CHECKING:
+    from graphsafe.capture.plan.child.causes import Cause
     from graphsafe.capture.plan.child.search import Search
 
 _MOST_OPERATIONS = 1000
@@ -19,35 +20,52 @@ _MOST_OPERATIONS = 1000
 seconds."""
 
 
-def fixes(search: Search, milliseconds: Callable[[float], float | None]) -> list[dict[str, Any]]:
+def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> list[dict[str, Any]]:
     """Return the lines to blame, first those without which operations stay eager, the most gainful first. `coverage`:
-    with this line mended and no other; `together`: with those before it too."""
-    roots = {cause.line: cause for cause in reversed(search.causes) if not cause.derived}
-    alone = {line: _coverage(search, {line}) for line in roots}
+    with this line mended and no other; `together`: with those before it too. `planned` is the plan's own coverage."""
+    roots: dict[CallSite, dict[CallSite, Cause]] = {}
+    "Line of the target -> the causes in it, by their lines in the files where statements are taken apart."
+    for cause in search.causes:
+        if not cause.derived:
+            roots.setdefault(search.told(cause).line, {}).setdefault(cause.line, cause)
+    nothing = _coverage(search, set())
+
+    def coverage(lines: Iterable[CallSite]) -> float:
+        found = _coverage(search, {part for line in lines for part in roots[line]})
+        return found if found > nothing else planned
+
+    alone = {line: coverage([line]) for line in roots}
     needed = _needed(search)
-    order = sorted(roots, key=lambda line: (line not in needed, -alone[line]))
+    order = sorted(roots, key=lambda line: (not needed & roots[line].keys(), -alone[line]))
     found = []
     for at, line in enumerate(order, 1):
-        cause = roots[line]
+        cause = next(iter(roots[line].values()))
         found.append(
             {
                 "code": cause.code,
                 "cause": asdict(search.told(cause)),
                 "coverage": alone[line],
-                "together": alone[line] if at == 1 else _coverage(search, set(order[:at])),
+                "together": alone[line] if at == 1 else coverage(order[:at]),
                 "planned_ms": milliseconds(alone[line]),
             }
         )
     return found
 
 
+def too_short(search: Search) -> int:
+    """Return the number of operations that run eagerly only because their pieces would cost more than they save."""
+    apart = with_breaks(search.bare, merged([region for region, _ in search.parts]))
+    logs = (apart, search.log)
+    could, can = (sum(op.visit is None for op in log.ops if op.launches) for log in logs)
+    return max(could - can, 0)
+
+
 def _needed(search: Search) -> set[CallSite]:
     """Return the lines to blame for breaks in which operations run."""
     found: set[CallSite] = set()
     for region, roots in search.parts:
-        if not roots <= found and any(
-            op.launches and op.visit is not None for op in with_breaks(search.bare, [region]).ops
-        ):
+        log = with_breaks(search.bare, [region])
+        if any(op.launches and op.visit is not None for op in log.ops):
             found |= roots
     return found
 

@@ -110,8 +110,9 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
             if later is not None:
                 raise Unplannable(f"between the breaks, {later}")
         if not any(op.visit is None and op.launches for op in search.log.ops):
-            reason = "every operation of the step has to run eagerly"
-            plan = {**planned(search, None, timed(session, search)), "reason": reason}
+            plan = planned(search, None, timed(session, search))
+            paid = "no graph saves more than it costs"
+            plan["reason"] = paid if plan["too_short"] else "every operation of the step has to run eagerly"
             channel.tell(Planned(plan), _judged(search))
             return
         channel.phase(f"capture segments, attempt {attempt + 1}")

@@ -9,6 +9,7 @@ from typing import Any
 from graphsafe.capture.answers.plan import SegmentFailure
 from graphsafe.capture.shared.places import location, shown, site
 from graphsafe.report.probes import Probes
+from graphsafe.report.text import count
 
 Data = Mapping[str, Any]
 
@@ -80,9 +81,10 @@ def whole(probes: Probes) -> dict[str, Any]:
 
 def _segment(segment: Data) -> dict[str, Any]:
     keys = ("kind", "operations", "kernels", "ms", "module", "code")
-    cause = next(iter(segment["causes"]), None)
-    where = "" if cause is None else f" ({_at(cause)})"
-    reason = None if segment["reason"] is None else f"{segment['reason']}{where}"
+    roots = list(dict.fromkeys(_at(cause) for cause in segment["causes"] if not cause["derived"]))
+    where = f" ({_at(segment['causes'][0])})" if segment["causes"] else ""
+    more = f" and {count(len(roots) - 1, 'other line')}" if len(roots) > 1 else ""
+    reason = None if segment["reason"] is None else f"{segment['reason']}{where}{more}"
     return {**{key: segment[key] for key in keys}, "location": segment["location"], "reason": reason}
 
 
