@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphsafe.report.text import Paint, count, printable, wrapped
@@ -103,33 +103,42 @@ def _order(name: str) -> list[tuple[int, int, str]]:
 
 
 def fix_texts(plan: Plan) -> list[str]:
-    """Return the gain of each line if it alone is mended, after the shortest list of lines that gains most."""
-    reported = []
+    """Return the shortest list of lines that gains most, then the gain of each of its lines if it alone is mended."""
     before, took = plan["coverage"] or 0.0, plan["planned_ms"]
     together = [_together(fix) for fix in plan["fixes"]]
     most = max(together, default=before)
     if most <= before:
         return []
     needed = plan["fixes"][: together.index(most) + 1]
+    several = len(needed) > 1
+    reported = []
+    if several:
+        gain = f"coverage {percent(before)} to {percent(most)}"
+        reported.append(f"fix {len(needed)} lines, none of which can be left out: {gain}: {_places(needed)}")
     for fix in needed:
-        times = "" if None in (took, fix["planned_ms"]) else f", {took:.3g} to {fix['planned_ms']:.3g} ms"
-        gain = f"coverage {percent(before)} to {percent(fix['coverage'])}{times}"
-        if fix["coverage"] <= before:
-            gain = "gains nothing alone"
-        reported.append(f"fix {_place(fix)} ({fix['code']}): {gain}")
-    if len(needed) > 1:
-        lines = ", ".join(_place(fix) for fix in needed)
-        reported.insert(0, f"fix {len(needed)} lines together: coverage {percent(before)} to {percent(most)}: {lines}")
+        if fix["coverage"] > before:
+            times = "" if None in (took, fix["planned_ms"]) else f", {took:.3g} to {fix['planned_ms']:.3g} ms"
+            gain = f"coverage {percent(before)} to {percent(fix['coverage'])}{times}"
+            reported.append(f"fix {_places([fix])} ({fix['code']}){' alone' * several}: {gain}")
+    useless = [fix for fix in needed if fix["coverage"] <= before]
+    if useless:
+        reported.append(
+            f"alone, {'none of these gains' if len(useless) > 1 else 'this line gains'} anything: {_places(useless)}"
+        )
     return reported
+
+
+def _places(fixes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the lines of each file once, in order: `model.py:12, 40, layers.py:7`."""
+    lines: dict[str, dict[int, None]] = {}
+    for fix in sorted(fixes, key=lambda fix: (fix["location"]["path"], fix["location"]["line"])):
+        lines.setdefault(fix["location"]["path"], {})[fix["location"]["line"]] = None
+    return ", ".join(f"{path.rpartition('/')[2]}:{', '.join(map(str, numbers))}" for path, numbers in lines.items())
 
 
 def _together(fix: Mapping[str, Any]) -> float:
     """The coverage with this line and those before it mended. Older reports have it under `coverage`."""
     return float(fix.get("together", fix["coverage"]))
-
-
-def _place(fix: Mapping[str, Any]) -> str:
-    return f"{fix['location']['path'].rpartition('/')[2]}:{fix['location']['line']}"
 
 
 def percent(share: float) -> str:

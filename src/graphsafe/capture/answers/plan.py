@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,10 @@ class SegmentFailure:
 
     message: str
     frames: tuple[CallSite, ...] = ()
+    span: Span | None = None
+    "The part of the statement that failed, where it was taken apart."
+    whole: bool = False
+    "Whether the statement failed before, so that it is not to be taken apart."
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,10 @@ class NotComparable(RuntimeError):
 class Recording(Protocol):
     """A captured step."""
 
-    outputs: Any
-    "The result of the captured call; replay writes into these tensors."
+    @property
+    def outputs(self) -> Any:
+        """The result of the captured call; replay writes into these tensors."""
+        ...
 
     def replay(self) -> None: ...
 

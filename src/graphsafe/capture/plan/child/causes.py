@@ -45,7 +45,7 @@ class Cause:
 def known_causes(told: Told, ops: OpTable) -> list[Cause]:
     """Return the lines that the step child saw, the state that the first step fills in for all later ones, and the line
     that broke the plain capture."""
-    found = [*_events(told, ops), *_host_state(told), *_filled(told), *_failure(told, ops)]
+    found = [*_events(told, ops), *_host_calls(told), *_host_state(told), *_filled(told), *_failure(told, ops)]
     return list(dict.fromkeys(found))
 
 
@@ -55,6 +55,13 @@ def _events(told: Told, ops: OpTable) -> Iterator[Cause]:
         if code is None or not code.startswith(_BREAKING) or not event.frames:
             continue
         yield Cause(code, f"{event.via or event.op}", event.frames, span=event.span)
+
+
+def _host_calls(told: Told) -> Iterator[Cause]:
+    """The value of a clock or of a host random stream may decide differently in a later step."""
+    for call in told[Ran].host_calls:
+        code = "GS504" if call.kind == "random" else "GS702"
+        yield Cause(code, f"{call.function} gives another value in each step", call.frames, span=call.span)
 
 
 def _host_state(told: Told) -> Iterator[Cause]:

@@ -24,7 +24,10 @@ class _Emitted:
 
     def __init__(self, planned: Any) -> None:
         self._planned = planned
-        self.outputs = planned.outputs
+
+    @property
+    def outputs(self) -> Any:
+        return self._planned.outputs
 
     def replay(self) -> None:
         self._planned.replay()

@@ -10,10 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from graphsafe.capture.plan.child.watch import Log, Op, Visit
-from graphsafe.capture.plan.shared.regions import Region, function_of, function_with, merged
+from graphsafe.capture.plan.shared.regions import Region, function_of, function_with, lines_of, merged
 from graphsafe.report.model import CallSite
 
 Group = tuple[object, ...]
@@ -28,17 +27,61 @@ class Cost:
     "Operations that run eagerly."
 
 
-def cost_of(log: Log, candidates: Sequence[Region] = ()) -> Cost:
+class Groups:
+    """The groups of a log's operations, by the breaks that the log was made with and by candidates for others. A
+    candidate's share of the frames is found once, because one after the other is tried."""
+
+    def __init__(self, log: Log) -> None:
+        numbers: dict[tuple[CallSite, ...], int] = {}
+        self._covered: dict[Region, dict[int, tuple[int, Group]]] = {}
+        self._rows: list[tuple[int, Group, Op | None]] = []
+        "Number of the frames, group without candidates, and operation; None for the beginning of a visit."
+        visits = iter(enumerate(log.visits))
+        reported = 0
+        for op in (*log.ops, None):
+            for number, visit in itertools.islice(visits, (len(log.visits) if op is None else op.after) - reported):
+                self._rows.append((numbers.setdefault(visit.frames, len(numbers)), ("visit", number), None))
+                reported = number + 1
+            if op is not None:
+                group: Group = () if op.visit is None else ("visit", op.visit)
+                self._rows.append((numbers.setdefault(op.frames, len(numbers)), group, op))
+        self._frames = list(numbers)
+
+    def of(self, candidates: Sequence[Region]) -> Iterator[tuple[Group, Op | None]]:
+        """Give each operation with its group, and each visit of a break with None."""
+        chosen: dict[int, tuple[int, Group]] = {}
+        for region in candidates:
+            for number, pair in self._covered_by(region).items():
+                chosen[number] = min(chosen.get(number, pair), pair, key=lambda one: one[0])
+        for number, group, op in self._rows:
+            yield chosen[number][1] if number in chosen else group, op
+
+    def _covered_by(self, region: Region) -> dict[int, tuple[int, Group]]:
+        """Return the frames that pass through a region: their number, with the depth at which they do."""
+        if region not in self._covered:
+            depths = (
+                (number, next((at for at, frame in enumerate(frames) if in_region(frame, region)), None))
+                for number, frames in enumerate(self._frames)
+            )
+            self._covered[region] = {
+                number: (at, ("candidate", self._frames[number][:at], region))
+                for number, at in depths
+                if at is not None
+            }
+        return self._covered[region]
+
+
+def cost_of(log: Log, candidates: Sequence[Region] = (), groups: Groups | None = None) -> Cost:
     """Return the cost of the breaks that the log was made with and of the candidates, which do not overlap."""
     eager: set[int] = set()
     copied: set[int] = set()
     launches = segments = pieces = 0
     last: Group | None = None
-    for group, op in grouped(log, candidates):
+    for group, op in (groups or Groups(log)).of(candidates):
         if op is not None and not op.launches:
             eager |= {op.number} if group else set()
             continue
-        if group != last:
+        if group is not last and group != last:
             pieces, last = pieces + 1, group
             segments += not group
         if op is not None and group:
@@ -49,52 +92,14 @@ def cost_of(log: Log, candidates: Sequence[Region] = ()) -> Cost:
     return Cost(launches + segments + len(copied) + (pieces - segments) / 2, pieces, launches)
 
 
-def grouped(log: Log, candidates: Sequence[Region] = ()) -> Iterator[tuple[Group, Op | None]]:
+def grouped(log: Log) -> Iterator[tuple[Group, Op | None]]:
     """Give each operation of a step with the visit of a break that it runs in; a visit without operations comes alone,
     with None."""
-    covers = _Covers(candidates)
-    reported = 0
-    for op in log.ops:
-        for number in range(reported, op.after):
-            yield covers.group(log.visits[number].frames) or ("visit", number), None
-        reported = max(reported, op.after)
-        yield covers.group(op.frames) or (() if op.visit is None else ("visit", op.visit)), op
-    for number in range(reported, len(log.visits)):
-        yield covers.group(log.visits[number].frames) or ("visit", number), None
+    return Groups(log).of(())
 
 
-class _Covers:
-    """Tells which frames pass through one of several regions, and finds the frames above it."""
-
-    def __init__(self, regions: Sequence[Region]) -> None:
-        self._known: dict[tuple[CallSite, ...], Group | None] = {}
-        self._regions = [(region, lines_of(region)) for region in regions]
-
-    def group(self, frames: tuple[CallSite, ...]) -> Group | None:
-        if not self._regions:
-            return None
-        if frames not in self._known:
-            self._known[frames] = next(
-                (
-                    ("candidate", frames[:at], region)
-                    for at, frame in enumerate(frames)
-                    for region, lines in self._regions
-                    if in_region(frame, region, lines)
-                ),
-                None,
-            )
-        return self._known[frames]
-
-
-def lines_of(region: Region) -> range:
-    function = function_with(region)
-    place = function.place(region)
-    last = region.last if place is None else place.statements[-1].end_lineno or region.last
-    return range(region.first, last + 1)
-
-
-def in_region(frame: CallSite, region: Region, lines: range | None = None) -> bool:
-    if frame.path != region.path or frame.line not in (lines_of(region) if lines is None else lines):
+def in_region(frame: CallSite, region: Region) -> bool:
+    if frame.path != region.path or frame.line not in lines_of(region):
         return False
     function = function_of(frame)
     return function is not None and (function.name, function.line) == (region.function, region.line)
@@ -107,14 +112,15 @@ def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
     before the call of that function, then the one with the fewest lines, so that every run chooses alike.
     """
     chosen: tuple[Region, ...] = ()
-    best, found = cost_of(log), wider(log, regions)
+    groups = Groups(log)
+    best, found = cost_of(log, (), groups), wider(log, regions)
     broken = {function_with(region) for region in regions}
 
     def preference(one: Region) -> tuple[object, ...]:
         return function_with(one) not in broken, one.last - one.first, one
 
     while True:
-        states = [(cost_of(log, state), state, one) for one in found for state in (merged((*chosen, one)),)]
+        states = [(cost_of(log, state, groups), state, one) for one in found for state in (merged((*chosen, one)),)]
         better = [option for option in states if option[0] < best]
         if not better:
             return chosen
@@ -124,18 +130,17 @@ def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
 
 def with_breaks(log: Log, regions: Sequence[Region]) -> Log:
     """Return the log of the same step with other breaks, as far as its operations tell."""
-    covers = _Covers(regions)
     visits: list[Visit] = []
     ops: list[Op] = []
-    last: Group | None = None
-    for op in log.ops:
-        group = covers.group(op.frames)
-        if group is not None and group != last:
-            region: Any = group[-1]
-            frames: Any = group[1]
+    last: Group = ()
+    for group, op in Groups(replace(log, ops=[replace(op, visit=None) for op in log.ops], visits=[])).of(regions):
+        assert op is not None
+        if group and group != last:
+            _, frames, region = group
+            assert isinstance(frames, tuple) and isinstance(region, Region)
             visits.append(Visit(regions.index(region), (*frames, op.frames[len(frames)]), {}))
         last = group
-        ops.append(replace(op, visit=None if group is None else len(visits) - 1, after=len(visits)))
+        ops.append(replace(op, visit=len(visits) - 1 if group else None, after=len(visits)))
     return replace(log, ops=ops, visits=visits)
 
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-import io
 import json
 import re
 import sys
 import textwrap
-import tokenize
 from collections.abc import Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture.plan.child.box import Box, Edit, unused
+from graphsafe.capture.plan.child.emitted_text import comment, docstring, with_mangled_names, with_variables
 from graphsafe.capture.plan.child.plan_data import causes_in
 from graphsafe.capture.plan.child.rewrite import living
+from graphsafe.capture.plan.shared.passed import between
 from graphsafe.capture.plan.shared.regions import Function, Region, function_with
 from graphsafe.capture.plan.shared.statements import stores_in
 from graphsafe.capture.shared.places import shown
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _RUNTIME = ("surroundings.py", "emitted_runtime.py")
 "Emitted code begins with the code of these files and their imports."
 _TARGET = "graphsafe_target_"
+_OF_RUNTIME = ("Any", "SimpleNamespace", "eager", "returned")
+"Names that written code uses, all of the runtime."
 
 
 _APPLY = '''\
@@ -92,7 +95,7 @@ class _Writer:
         imports, runtime = _runtime()
         own = [f"import {name}" for name in sorted(self._modules)]
         given = [line for line in sorted(set(self._imports.values())) if line not in imports.splitlines()]
-        top = [f'"""{_docstring(headline, self._session.job.target)}"""', "from __future__ import annotations", imports]
+        top = [f'"""{docstring(headline, self._session.job.target)}"""', "from __future__ import annotations", imports]
         installed = "\n".join(f"    {line}" for line in self._installed)
         parts = [*runtime, *written, f"{_APPLY}\n{installed}", _CAPTURE]
         return "\n\n".join([*top, "\n".join([*own, *given])]) + "\n\n\n" + "\n\n\n".join(parts) + "\n"
@@ -106,16 +109,16 @@ class _Writer:
     def _written(self, source: Function, numbers: Sequence[int]) -> str:
         function = self._function(source)
         shared = tuple(name for name in function.__code__.co_freevars if name != "__class__")
-        if any(isinstance(node, ast.Nonlocal) for node in ast.walk(source.node)):
+        if source.nonlocals:
             raise Unemittable(f"{source.name} assigns a variable of the function around it")
         name = source.name.replace(".", "_")
         lines = list(file_lines(source.path) or ())
-        bodies: list[str] = []
         starts = source.node.lineno - 1  # decorators stay where they are
-        for number in sorted(numbers, key=lambda number: -self._chosen[number].first):
-            body, call, first, last = self._break(source, number, lines)
-            bodies.insert(0, body)
-            lines[first - 1 : last] = call
+        box = self._box(source, numbers)
+        breaks = [self._break(source, number, lines, box) for number in sorted(numbers, key=self._first)]
+        bodies = [body for body, _ in breaks]
+        for edit in sorted((*(edit for _, edit in breaks), *box.edits(source)), reverse=True):
+            lines[edit.first - 1 : edit.last] = edit.lines
         end = (source.node.end_lineno or source.node.lineno) + len(lines) - len(file_lines(source.path) or ())
         whole = textwrap.dedent("\n".join(lines[starts:end]))
         whole = re.sub(rf"^(async )?def {source.node.name}\b", f"def {name}", whole, count=1, flags=re.M)
@@ -130,7 +133,7 @@ class _Writer:
         else:
             self._install(source, function, name)
         written = f"# {source.name} of {shown(self._search.split.path_of(source.path))}\n{whole}"
-        return "\n\n\n".join([*bodies, _with_variables(name, shared, written) if shared else written])
+        return "\n\n\n".join([*bodies, with_variables(name, shared, written) if shared else written])
 
     def _install_within(self, function: FunctionType, name: str, shared: Sequence[str]) -> None:
         """A function that another one makes is found from the step."""
@@ -139,17 +142,30 @@ class _Writer:
         planned = f"{name}(**_shared({own}, {names}))" if shared else name
         self._installed.append(f"if fn is not None:\n        _replace({own}, {planned})")
 
-    def _break(self, source: Function, number: int, lines: Sequence[str]) -> tuple[str, list[str], int, int]:
-        """Return the function with the eager statements, the lines that call it, and the range of lines that these
-        replace."""
+    def _first(self, number: int) -> int:
+        return self._chosen[number].first
+
+    def _box(self, source: Function, numbers: Sequence[int]) -> Box:
+        """Return the variables of the function that have another value in each step. Raises Unemittable."""
+        passing = between(source, [one for one in self._search.regions if function_with(one) is source])
+        for region, names in passing.items():
+            if names and region not in self._chosen.values():
+                raise Unemittable(f"`{names[0]}` of {source.name} is read where no step comes")
+        visits = [visit for visit in self._search.log.visits if visit.number in numbers]
+        bound = {pair for visit in visits for pair in self._search.handed[visit.number].takes if pair[0] in visit.taken}
+        return Box(unused("passed", source), passing, bound)
+
+    def _break(self, source: Function, number: int, lines: Sequence[str], box: Box) -> tuple[str, Edit]:
+        """Return the function with the eager statements, and the change that puts a call of it in their place."""
         region = self._chosen[number]
         place = source.place(region)
         if place is None:
             raise Unemittable(f"the statements of {source.name} are not found")
         visits = [visit for visit in self._search.log.visits if visit.number == number]
-        parameters = _bound(source, [{n: f.hosts for n, f in visit.entered.items()} for visit in visits])
-        outputs = () if source.ends(place) else source.outputs(place)
-        results = _bound(source, [{n: visit.left[n].hosts for n in outputs} for visit in visits])
+        entered = [{n: f.hosts for n, f in visit.entered.items() if n not in box.returned} for visit in visits]
+        parameters = _bound(source, entered)
+        ends = source.ends(place)
+        results = _bound(source, [{n: f.hosts for n, f in visit.left.items()} for visit in visits])
         line = self._search.split.location(region).line
         own = f"{source.name.replace('.', '_')}_line_{line}"
         if own in self._names:
@@ -158,21 +174,26 @@ class _Writer:
         last = place.statements[-1].end_lineno or region.last
         text = lines[region.first - 1 : last]
         indent = text[0][: len(text[0]) - len(text[0].lstrip())]
-        if not lines[region.first - 1].strip() or stores_in(place.statements) & _globals(source.node):
+        if not lines[region.first - 1].strip() or stores_in(place.statements) & source.globals:
             raise Unemittable(f"{source.name} assigns a global variable")
         why = " ".join(self._why(region).split())
         body = textwrap.indent(textwrap.dedent("\n".join(text)), "    ")
         body = self._outside_of_class(source, body)
+        held = sorted({name for visit in visits for name in visit.taken})
+        if held or box.passing[region]:
+            parameters.append(box.name)
+            body = box.around(body, source, region, held)
         if results:
             body += f"\n    return {', '.join(results)}"
         call = f"eager({', '.join([own, *parameters, *self._options(source, number, results)])})"
-        if source.ends(place):
+        if ends:
             call = f"return {call}"
         elif results:
             call = f"{', '.join(results)} = {call}"
         arguments = ", ".join(f"{parameter}: Any" for parameter in parameters)
-        head = f"def {own}({arguments}) -> Any:\n" + _comment(why, "    ")
-        return f"{head}\n{body}", [*_comment(f"Eager: {why}", indent).splitlines(), indent + call], region.first, last
+        head = f"def {own}({arguments}) -> Any:\n" + comment(why, "    ")
+        called = (*comment(f"Eager: {why}", indent).splitlines(), indent + call)
+        return f"{head}\n{body}", Edit(region.first, last, called)
 
     def _why(self, region: Region) -> str:
         causes = causes_in(self._search, region)
@@ -183,7 +204,7 @@ class _Writer:
 
     def _options(self, source: Function, number: int, results: Sequence[str]) -> list[str]:
         handed = self._search.handed[number]
-        found = []
+        found = ["returns=True"] if handed.returns else []
         private = [results.index(name) for name in sorted(handed.private) if name in results]
         if private:
             found.append(f"private=({', '.join(map(str, private))},)")
@@ -208,7 +229,7 @@ class _Writer:
     def _outside_of_class(self, source: Function, text: str) -> str:
         if source.owner is None:
             return text
-        text = _with_mangled_names(text, source.owner)
+        text = with_mangled_names(text, source.owner)
         if "super()" not in text:
             return text
         first = next(iter([*source.node.args.posonlyargs, *source.node.args.args]), None)
@@ -226,7 +247,7 @@ class _Writer:
             if not isinstance(node, ast.Name) or node.id in defined or node.id not in function.__globals__:
                 continue
             value = function.__globals__[node.id]
-            if (module, node.id) in self._own or hasattr(builtins, node.id) or node.id in ("Any", "eager"):
+            if (module, node.id) in self._own or hasattr(builtins, node.id) or node.id in _OF_RUNTIME:
                 continue
             origin = getattr(value, "__module__", None)
             if isinstance(value, FunctionType) and (origin, value.__name__) in self._own:
@@ -237,7 +258,7 @@ class _Writer:
 
     def _install(self, source: Function, function: FunctionType, name: str) -> None:
         held: Any = sys.modules.get(function.__module__)
-        name_there = _with_mangled_names(source.name, source.owner) if source.owner else source.name
+        name_there = with_mangled_names(source.name, source.owner) if source.owner else source.name
         for part in name_there.split("."):
             held = getattr(held, part, None)
         if held is None or inspect.unwrap(getattr(held, "__func__", held)) is not function:
@@ -273,39 +294,6 @@ def _runtime() -> tuple[str, list[str]]:
     return "\n".join([*sorted(plain), *sorted(set(imports) - plain)]), bodies
 
 
-_WORDS = re.compile(r"(?<!\w)__\w*?[^\W_]\w*")
-
-
-def _with_mangled_names(text: str, owner: str) -> str:
-    """Writes private names in the form that the class around the code gives them, since emitted code stands outside of
-    it."""
-
-    def mangled(word: re.Match[str]) -> str:
-        return word[0] if word[0].endswith("__") else f"_{owner.lstrip('_')}{word[0]}"
-
-    if "__" not in text:
-        return text
-    lines = text.splitlines(keepends=True)
-    dedented = textwrap.dedent(text)
-    indent = len(text.partition("\n")[0]) - len(dedented.partition("\n")[0])
-    for token in reversed(list(tokenize.generate_tokens(io.StringIO(dedented).readline))):
-        formatted = (
-            token.type == tokenize.STRING and "f" in token.string[: token.string.index(token.string[-1])].lower()
-        )
-        if token.start[0] == token.end[0] and (token.type == tokenize.NAME or formatted):
-            line, start, end = lines[token.start[0] - 1], token.start[1] + indent, token.end[1] + indent
-            lines[token.start[0] - 1] = line[:start] + _WORDS.sub(mangled, line[start:end]) + line[end:]
-    return "".join(lines)
-
-
-def _with_variables(name: str, shared: Sequence[str], written: str) -> str:
-    """Return the code of a function inside one that declares the variables which it shares with the function around
-    it."""
-    arguments = ", ".join(f"{variable}: Any" for variable in shared)
-    inner = textwrap.indent(written, "    ")
-    return f"def {name}({arguments}) -> Callable[..., Any]:\n{inner}\n\n    return {name}"
-
-
 def _bound(source: Function, visits: Sequence[dict[str, Any]]) -> list[str]:
     """Return the variables that have a value. Raises Unemittable if one has a value in some visits only."""
     names = sorted({name for visit in visits for name in visit if name != "return"})
@@ -319,20 +307,3 @@ def _bound(source: Function, visits: Sequence[dict[str, Any]]) -> list[str]:
         if bound == {True}:
             found.append(name)
     return found
-
-
-def _globals(node: ast.FunctionDef) -> set[str]:
-    return {name for found in ast.walk(node) if isinstance(found, ast.Global) for name in found.names}
-
-
-def _comment(text: str, indent: str) -> str:
-    return "\n".join(textwrap.wrap(text, 110, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "))
-
-
-def _docstring(headline: str, target: str) -> str:
-    text = (
-        f"How {shown(target)} runs as CUDA graphs with eager breaks between them, as graphsafe found and verified it."
-    )
-    use = "Needs breakable-cuda-graphs 0.1. `step = capture(fn, args, kwargs)`, then `outputs = step(*args, **kwargs)`."
-    parts = ["\n".join(textwrap.wrap(part, 110)) for part in (text, f"{headline[:1].upper()}{headline[1:]}.", use)]
-    return "\n\n".join(parts) + "\n"

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import CellType, FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ class PlanBroken(RuntimeError):
 
 
 _running: contextvars.ContextVar[bool] = contextvars.ContextVar("an eager break is running", default=False)
+_last: contextvars.ContextVar[_Visit | None] = contextvars.ContextVar("the break that returned last", default=None)
 
 
 @dataclass(eq=False)
@@ -46,6 +47,7 @@ class _Visit:
     arguments: tuple[Any, ...]
     private: tuple[int, ...]
     state: tuple[tuple[Any, str], ...]
+    returns: bool
     result: Any = None
     captured: bool = False
     surroundings: Callable[[], AbstractContextManager[Any]] = field(init=False)
@@ -80,8 +82,26 @@ class _Visit:
         self.hand_over(new)
 
     def hand_over(self, new: Any) -> None:
-        if new is None and self.result is None and not self.state:
-            return
+        pairs = [] if self.returns else self.pairs(new)
+        self.result = new if self.returns else self.result
+        bound = []
+        for (owner, name), held in zip(self.state, self.held, strict=True):
+            now = getattr(owner, name, None)
+            if isinstance(now, torch.Tensor) and held is not now and _is_like(held, now):
+                pairs.append((held, now))
+                bound.append((owner, name, held))
+        targets = {_storage(target) for target, _ in pairs}
+        # No copy may overwrite a tensor that it or a later copy reads.
+        pairs = [(target, source.clone() if _storage(source) in targets else source) for target, source in pairs]
+        for target, source in pairs:
+            _copy(target, source)
+        for owner, name, held in bound:
+            setattr(owner, name, held)
+
+    def pairs(self, new: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return the tensors of the first results with those to copy into them. Raises PlanBroken."""
+        if new is None and self.result is None:
+            return []
         leaves, shape = _flat(self.result)
         others, other_shape = _flat(new)
         if shape != other_shape:
@@ -96,19 +116,7 @@ class _Visit:
                     pairs.append((leaf, other))
             elif isinstance(leaf, (bool, int, float, str, type(None))) and leaf != other:
                 raise PlanBroken(f"{self.body.__name__} gave {other!r} where {leaf!r} was captured")
-        bound = []
-        for (owner, name), held in zip(self.state, self.held, strict=True):
-            now = getattr(owner, name, None)
-            if isinstance(now, torch.Tensor) and held is not now and _is_like(held, now):
-                pairs.append((held, now))
-                bound.append((owner, name, held))
-        targets = {_storage(target) for target, _ in pairs}
-        # No copy may overwrite a tensor that it or a later copy reads.
-        pairs = [(target, source.clone() if _storage(source) in targets else source) for target, source in pairs]
-        for target, source in pairs:
-            _copy(target, source)
-        for owner, name, held in bound:
-            setattr(owner, name, held)
+        return pairs
 
 
 def _flat(value: Any) -> tuple[list[Any], Any]:
@@ -157,24 +165,35 @@ def eager(
     *arguments: Any,
     private: tuple[int, ...] = (),
     state: tuple[tuple[Any, str], ...] = (),
+    returns: bool = False,
 ) -> Any:
     """Run `body(*arguments)` eagerly in every step.
 
     `private` names results that are views of memory which changes from step to step. `state` names attributes that it
-    binds to new tensors and that graphs read.
+    binds to new tensors and that graphs read. With `returns`, no graph reads its result, which may be another one in
+    each step.
     """
     if _running.get() or not is_in_breakable_graph():
         return body(*arguments)
-    visit = _Visit(body, arguments, private, state)
+    visit = _Visit(body, arguments, private, state, returns)
     _eagerly(visit)
+    if returns:
+        _last.set(visit)
     return visit.result
+
+
+def returned(value: Any) -> Any:
+    """Return the object that has this value as `result`: what the last eager break returned, in each replay anew."""
+    last = _last.get()
+    return last if last is not None and last.result is value else SimpleNamespace(result=value)
 
 
 class PlannedStep:
     """A step as graphs with eager breaks between them. Inputs of other shapes, or with other values beside tensors, run
     eagerly.
 
-    The outputs are the same tensors each time. Warm-up and capture are steps: they change the state that steps change.
+    The outputs are the same tensors each time, unless an eager break returns them. Warm-up and capture are steps: they
+    change the state that steps change.
     """
 
     def __init__(
@@ -197,7 +216,7 @@ class PlannedStep:
             for _ in range(warmup):
                 fn(*self.args, **self.kwargs)
             with breakable_graph(self._graph, stream=stream, barrier_fn=self._replay_last):
-                self.outputs = fn(*self.args, **self.kwargs)
+                self._outputs = returned(fn(*self.args, **self.kwargs))
             self._replay_last()
         current.wait_stream(stream)
 
@@ -205,6 +224,11 @@ class PlannedStep:
         # The package captures one graph after the other without running any, so the eager code between them would read
         # memory that nothing has written yet. It has no public name for its last graph.
         self._graph._segments[-1].replay()
+
+    @property
+    def outputs(self) -> Any:
+        """The outputs of the last step."""
+        return self._outputs.result
 
     def fits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Return whether the graphs hold for these inputs."""

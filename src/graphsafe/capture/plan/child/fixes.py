@@ -3,15 +3,16 @@ nothing is run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.plan.child.cost import cheaper, with_breaks
-from graphsafe.capture.plan.shared.regions import merged
+from graphsafe.capture.plan.shared.regions import Region, merged
 from graphsafe.report.model import CallSite
 
 if TYPE_CHECKING:
+    from graphsafe.capture.plan.child.causes import Cause
     from graphsafe.capture.plan.child.search import Search
 
 _MOST_OPERATIONS = 1000
@@ -19,36 +20,66 @@ _MOST_OPERATIONS = 1000
 seconds."""
 
 
-def fixes(search: Search, milliseconds: Callable[[float], float | None]) -> list[dict[str, Any]]:
-    """Return the lines to blame, the most gainful first. `coverage`: with this line mended and no other; `together`:
-    with those before it too."""
-    roots = {cause.line: cause for cause in reversed(search.causes) if not cause.derived}
-    alone = {line: _coverage(search, {line}) for line in roots}
-    # A line without operations of its own adds nothing to those before it.
-    order = sorted(roots, key=lambda line: (-alone[line], not _operations(search, line)))
+def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> list[dict[str, Any]]:
+    """Return the lines to blame, first those without which operations stay eager, the most gainful first. `coverage`:
+    with this line mended and no other; `together`: with those before it too. `planned` is the plan's own coverage."""
+    roots: dict[CallSite, dict[CallSite, Cause]] = {}
+    "Line of the target -> the causes in it, by their lines in the files where statements are taken apart."
+    for cause in search.causes:
+        if not cause.derived:
+            roots.setdefault(search.told(cause).line, {}).setdefault(cause.line, cause)
+    nothing = _coverage(search, set())
+
+    def coverage(lines: Iterable[CallSite]) -> float:
+        found = _coverage(search, {part for line in lines for part in roots[line]})
+        return found if found > nothing else planned
+
+    alone = {line: coverage([line]) for line in roots}
+    needed = _needed(search)
+    order = sorted(roots, key=lambda line: (not needed & roots[line].keys(), -alone[line]))
     found = []
     for at, line in enumerate(order, 1):
-        cause = roots[line]
+        cause = next(iter(roots[line].values()))
         found.append(
             {
                 "code": cause.code,
                 "cause": asdict(search.told(cause)),
                 "coverage": alone[line],
-                "together": alone[line] if at == 1 else _coverage(search, set(order[:at])),
+                "together": alone[line] if at == 1 else coverage(order[:at]),
                 "planned_ms": milliseconds(alone[line]),
             }
         )
     return found
 
 
-def _operations(search: Search, line: CallSite) -> int:
-    of_line = merged([region for region, roots in search.parts if line in roots])
-    return sum(op.launches and op.visit is not None for op in with_breaks(search.bare, of_line).ops)
+def too_short(search: Search) -> int:
+    """Return the number of operations that run eagerly only because their pieces would cost more than they save."""
+    apart = with_breaks(search.bare, merged([region for region, _ in search.parts]))
+    logs = (apart, search.log)
+    could, can = (sum(op.visit is None for op in log.ops if op.launches) for log in logs)
+    return max(could - can, 0)
+
+
+def _needed(search: Search) -> set[CallSite]:
+    """Return the lines to blame for breaks in which operations run."""
+    found: set[CallSite] = set()
+    for region, roots in search.parts:
+        log = with_breaks(search.bare, [region])
+        if any(op.launches and op.visit is not None for op in log.ops):
+            found |= roots
+    return found
 
 
 def _coverage(search: Search, mended: Set[CallSite]) -> float:
     """Return the coverage of the plan in which only the other lines are to blame."""
     regions = merged([region for region, roots in search.parts if not roots <= mended])
+    if regions not in search.coverages:
+        search.coverages[regions] = _joined(search, regions)
+    return search.coverages[regions]
+
+
+def _joined(search: Search, regions: tuple[Region, ...]) -> float:
+    """Return the coverage with these breaks and what it costs less to make eager too."""
     log = with_breaks(search.bare, regions)
     total = sum(op.launches for op in log.ops)
     while total <= _MOST_OPERATIONS:

@@ -7,11 +7,11 @@ a break that grows changes what follows.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
-from graphsafe.capture.plan.child.runtime import Handed
+from graphsafe.capture.plan.child.call import Handed
 from graphsafe.capture.plan.child.watch import Argument, Flow, Log, Op
 from graphsafe.capture.shared.places import is_within
 from graphsafe.report.model import CallSite
@@ -71,7 +71,9 @@ def _flows(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need
     yield from given
     for one, two in () if given else zip(base.visits, other.visits, strict=True):
         for name, flow in one.entered.items():
-            if name in two.entered and not flow.persistent and _differs(flow, two.entered[name]):
+            if name not in two.entered or flow.persistent or (name in one.taken and name in two.taken):
+                continue
+            if _differs(flow, two.entered[name]):
                 yield Need("defined", "GS702", f"`{name}` changes", one.frames, one.number, name)
 
 
@@ -79,6 +81,10 @@ def _left(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]
     for one, two in zip(base.visits, other.visits, strict=True):
         for name, flow in one.left.items():
             later = two.left.get(name)
+            if name == "return" and handed.get(one.number, Handed()).returns:
+                if not (one.received and two.received):
+                    yield Need("caller", "GS702", "captured code has what it returns", one.frames, one.number, name)
+                continue
             if later is None or flow.persistent:
                 continue
             if flow.hosts != later.hosts or _sizes(flow) != _sizes(later):
@@ -139,7 +145,7 @@ def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> 
     """A list or an iterator that captured Python made is one object for all replays: a break that adds to the list
     makes it grow with each replay, and one that reads the iterator finds nothing left in the second."""
     for visit in base.visits:
-        for name in visit.changed:
+        for name in set(visit.changed) - visit.taken:
             yield Need("defined", "GS702", f"`{name}` is changed", visit.frames, visit.number, name)
 
 
@@ -150,10 +156,14 @@ def _operations(
     one, two = ([op for op in log.ops if op.visit is None and op.on_device] for log in (base, other))
     keys = [[(op.name, op.frames) for op in ops] for ops in (one, two)]
     if keys[0] != keys[1]:
+        ways = [{op.frames[:depth] for op in log.ops for depth in range(len(op.frames))} for log in (base, other)]
         for tag, begin, end, start, stop in _opcodes(*keys):
             if tag != "equal":
-                for op in (*one[begin:end], *two[start:stop]):
-                    yield Need("block", "GS102", "some steps take another way", op.frames)
+                for op, there in (
+                    *((op, ways[1]) for op in one[begin:end]),
+                    *((op, ways[0]) for op in two[start:stop]),
+                ):
+                    yield Need("block", "GS102", "some steps take another way", _first_apart(op.frames, there))
         return
     # A view at another place comes first: its readers are right again when a break hands the view over.
     views = [
@@ -174,6 +184,11 @@ def _operations(
                 yield Need("statement", "GS702", "a Python value changes", before.frames)
             elif _moved(left, right):
                 yield from _rebound(base, before, left, right, assigned)
+
+
+def _first_apart(frames: tuple[CallSite, ...], there: Set[tuple[CallSite, ...]]) -> tuple[CallSite, ...]:
+    """Return the frames up to the first call that another step does not make; all of them if it makes each."""
+    return next((frames[:depth] for depth in range(1, len(frames)) if frames[:depth] not in there), frames)
 
 
 def _other_view(one: Op, two: Op) -> bool:

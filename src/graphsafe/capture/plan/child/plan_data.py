@@ -11,8 +11,9 @@ from graphsafe.capture.child.probes.timing import eager_times, in_turn, times_of
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.plan.child.cost import grouped, in_region
-from graphsafe.capture.plan.child.fixes import fixes
+from graphsafe.capture.plan.child.fixes import fixes, too_short
 from graphsafe.capture.plan.child.runtime import Graph
+from graphsafe.capture.plan.child.values import TENSOR
 from graphsafe.capture.plan.shared.regions import Region, function_with
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def planned(search: Search, recording: PlannedRecording | None, times: Data | No
     log = search.log
     total = sum(op.launches for op in log.ops)
     captured = sum(op.launches and op.visit is None for op in log.ops)
+    coverage = captured / total if total else 0.0
     times = times or {}
     segments = _segments(search, recording, times.get("pieces") or ())
     eager, took = times.get("eager_ms"), times.get("planned_ms")
@@ -37,7 +39,8 @@ def planned(search: Search, recording: PlannedRecording | None, times: Data | No
     ideal = None if took is None or a_captured is None else min(took, a_captured * total)
     return {
         "verified": False,
-        "coverage": captured / total if total else 0.0,
+        "coverage": coverage,
+        "too_short": too_short(search),
         "operations": total,
         "eager_ms": eager,
         "planned_ms": took,
@@ -45,7 +48,7 @@ def planned(search: Search, recording: PlannedRecording | None, times: Data | No
         "pool_bytes": None if recording is None else recording.pool_bytes(),
         "segments": segments,
         "modules": _modules(log),
-        "fixes": fixes(search, _linear(captured, total, segments, took, a_captured)),
+        "fixes": fixes(search, coverage, _linear(captured, total, segments, took, a_captured)),
         "guards": _guards(search),
     }
 
@@ -114,12 +117,14 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return the causes whose line, or a call on the way to it, lies in the region; only the first cause of each
-    line."""
+    """Return the causes whose line, or a call on the way to it, lies in the region, or else those that it follows from;
+    only the first cause of each line."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):
             found.setdefault(cause.line, cause)
+    roots = () if found else search.roots(region)
+    found |= {cause.line: cause for cause in reversed(search.causes) if cause.line in roots and not cause.derived}
     return sorted(found.values(), key=lambda cause: cause.derived)
 
 
@@ -160,8 +165,10 @@ def _guards(search: Search) -> list[str]:
     for visit in search.log.visits:
         function = search.regions[visit.number].function
         for name, flow in visit.left.items():
-            kept = [text for path, text in flow.hosts if text not in ("tensor", "NoneType None")] if flow.hosts else []
-            if name != "return" and kept and flow.hosts != "unbound":
+            if name == "return" or flow.hosts == "unbound":
+                continue
+            kept = [text for _, text in flow.hosts if text not in (TENSOR, "NoneType None") and type(text) is str]
+            if kept:
                 text = search.split.named(function_with(search.regions[visit.number]), name)
                 found[f"`{text}` of {function} stays {kept[0] if len(kept) == 1 else 'as it is'}"] = None
     return list(found)

@@ -19,6 +19,8 @@ from graphsafe.capture.child.probes.capture import Replays, given_reference
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.child.targets import TargetError
+from graphsafe.capture.plan.child.ahead import departure
+from graphsafe.capture.plan.child.call import GuardBroken
 from graphsafe.capture.plan.child.causes import (
     Cause,
     changing,
@@ -33,14 +35,16 @@ from graphsafe.capture.plan.child.emit import Unemittable, emitted
 from graphsafe.capture.plan.child.freezes import Need
 from graphsafe.capture.plan.child.host_lines import lines_that_change
 from graphsafe.capture.plan.child.plan_data import planned, timed
-from graphsafe.capture.plan.child.runtime import GuardBroken, PlannedRecording, record
+from graphsafe.capture.plan.child.runtime import PlannedRecording, record
 from graphsafe.capture.plan.child.search import Search, Unplannable
 from graphsafe.capture.plan.child.split import Split
+from graphsafe.capture.plan.child.watch import watched
 from graphsafe.capture.plan.shared.regions import function_with
 from graphsafe.capture.shared.job import read_told
 from graphsafe.capture.shared.told import Told
 from graphsafe.report.model import CallSite
 from graphsafe.report.plan_text import headline
+from graphsafe.report.probes.horizon import Horizon
 from graphsafe.rulebook.book import load_rulebook
 
 if TYPE_CHECKING:
@@ -85,16 +89,30 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
             raise Unplannable(f"`{lost}` changes in every step, and no line is known that does it")
         causes += host_causes(lines)
     causes += readers(told, changing(told))
-    failed = _learned(told[Learned])
+    failures = [failure for failure in told[Learned].failures if failure.frames]
+    causes += [Cause("GS607", failure.message, failure.frames, span=failure.span) for failure in failures]
+    begin = Snapshot(session.device, session.subject)
     if not eager_marks() and not plain.graphed:  # marks are lines of the target's own functions
-        split.take_apart(causes, failed)
-    search = Search(session, Snapshot(session.device, session.subject), table, rebindings(told), split)
-    search.blame([*causes, *failed])
+        running = [op.frames for op in watched(session, (), {}, table)().ops]
+        split.take_apart(causes, running, [failure.frames for failure in failures if failure.whole])
+    search = Search(session, begin, table, rebindings(told), split)
+    search.blame(causes)
     for attempt in range(_MOST_ATTEMPTS):
         search.find()
+        if told[Horizon].status == "fail":
+            search.start.put_back()
+            try:
+                later = departure(session, search)
+            except GuardBroken as error:
+                channel.tell(Planned({"reason": _changing(search, error)}))
+                search.widen(_need(search, error))
+                continue
+            if later is not None:
+                raise Unplannable(f"between the breaks, {later}")
         if not any(op.visit is None and op.launches for op in search.log.ops):
-            reason = "every operation of the step has to run eagerly"
-            plan = {**planned(search, None, timed(session, search)), "reason": reason}
+            plan = planned(search, None, timed(session, search))
+            paid = "no graph saves more than it costs"
+            plan["reason"] = paid if plan["too_short"] else "every operation of the step has to run eagerly"
             channel.tell(Planned(plan), _judged(search))
             return
         channel.phase(f"capture segments, attempt {attempt + 1}")
@@ -120,10 +138,14 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
                 return
             except GuardBroken as error:
                 broken = error
-        name = split.named(function_with(search.regions[broken.number]), broken.name)
-        channel.tell(Planned({**reported, "reason": f"what a break gives changes: {name}: {broken.why}"}))
+        channel.tell(Planned({**reported, "reason": _changing(search, broken)}))
         recording.release()
         search.widen(_need(search, broken))
+
+
+def _changing(search: Search, broken: GuardBroken) -> str:
+    name = search.split.named(function_with(search.regions[broken.number]), broken.name)
+    return f"what a break gives changes: {name}: {broken.why}"
 
 
 def _judged(search: Search) -> Marks:
@@ -185,9 +207,9 @@ def _record(session: Session, channel: Channel, search: Search, start: Snapshot)
     if isinstance(recording, PlannedRecording):
         return recording
     reason = f"a segment cannot be captured: {recording.message}"
-    channel.tell(
-        SegmentFailure(recording.message, search.split.original(recording.frames)), Planned({"reason": reason})
-    )
+    frames, span = recording.frames, recording.span
+    span = search.split.part(frames[-1], span) if frames else None
+    channel.tell(SegmentFailure(recording.message, search.split.original(frames), span), Planned({"reason": reason}))
     return None
 
 
@@ -195,8 +217,3 @@ def _need(search: Search, broken: GuardBroken) -> Need:
     visit = next(visit for visit in search.log.visits if visit.number == broken.number)
     kind: Any = "caller" if broken.name == "return" else "used"
     return Need(kind, "GS702", f"`{broken.name}` changes", visit.frames, broken.number, broken.name)
-
-
-def _learned(learned: Learned) -> list[Cause]:
-    """Return the causes at which captures of segments failed in earlier children."""
-    return [Cause("GS607", failure.message, failure.frames) for failure in learned.failures if failure.frames]

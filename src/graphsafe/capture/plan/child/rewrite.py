@@ -114,7 +114,6 @@ def _rewritten(source: Function, regions: Mapping[int, Region], original: CodeTy
     some = next(iter(regions.values()), source.whole())
     changed = copy.deepcopy(source.node)
     twin = Function(source.path, source.name, changed, source.owner)
-    declared = _declared(changed, ast.Global) | _declared(changed, ast.Nonlocal)
     places = [(number, twin.place(region), region) for number, region in regions.items()]
     moved: set[str] = set()
     for number, place, region in sorted(places, key=lambda item: -item[2].first):
@@ -122,7 +121,7 @@ def _rewritten(source: Function, regions: Mapping[int, Region], original: CodeTy
             raise Uncuttable(region, "its statements are not found")
         moved |= stores_in(place.statements)
         place.block[place.start : place.stop] = _break(twin, number, place)
-    _bind(changed, moved - declared)
+    _bind(changed, moved - source.globals - source.nonlocals)
     changed.decorator_list = []
     _Mangled(source.owner).visit(changed)
     tree = ast.Module([_factory(changed, original.co_freevars)], [])
@@ -134,20 +133,28 @@ def _rewritten(source: Function, regions: Mapping[int, Region], original: CodeTy
     code = _inner(_inner(made, _FACTORY), changed.name)
     if code.co_freevars != original.co_freevars:
         raise Uncuttable(some, "its closure would change")
-    return code.replace(co_qualname=original.co_qualname) if hasattr(code, "co_qualname") else code
+    return _named(code, original.co_qualname) if sys.version_info >= (3, 11) else code
+
+
+def _named(code: CodeType, name: str) -> CodeType:
+    """Return the code, and that of the functions in it, under the name that it had before it was compiled alone."""
+    inner = [
+        _named(held, name + held.co_qualname.removeprefix(code.co_qualname)) if isinstance(held, CodeType) else held
+        for held in code.co_consts
+    ]
+    return code.replace(co_qualname=name, co_consts=tuple(inner))
 
 
 def _break(source: Function, number: int, place: Place) -> list[ast.stmt]:
     """Return `def eager(): nonlocal ...; statements` and the call of the hook."""
     statements, ends = place.statements, source.ends(place)
     outputs = () if ends else source.outputs(place)
-    own = _declared(source.node, ast.Global)
     stored = stores_in(statements)
     head: list[ast.stmt] = []
-    if stored & own:
-        head.append(ast.Global(sorted(stored & own)))
-    if stored - own:
-        head.append(ast.Nonlocal(sorted(stored - own)))
+    if stored & source.globals:
+        head.append(ast.Global(sorted(stored & source.globals)))
+    if stored - source.globals:
+        head.append(ast.Nonlocal(sorted(stored - source.globals)))
     arguments = ast.arguments([], [], None, [], [], None, [])
     first_argument = next(iter([*source.node.args.posonlyargs, *source.node.args.args]), None)
     moved = [
@@ -174,10 +181,6 @@ def _bind(node: ast.FunctionDef, names: set[str]) -> None:
         never = ast.If(ast.Constant(False), [ast.Assign(targets, ast.Constant(None))], [])
         at = 1 if isinstance(node.body[0], (ast.Global, ast.Nonlocal)) else 0
         node.body.insert(at, ast.fix_missing_locations(ast.copy_location(never, node.body[0])))
-
-
-def _declared(node: ast.AST, kind: type[ast.Global] | type[ast.Nonlocal]) -> set[str]:
-    return {name for found in ast.walk(node) if isinstance(found, kind) for name in found.names}
 
 
 def _factory(node: ast.FunctionDef, free: Sequence[str]) -> ast.FunctionDef:

@@ -1,8 +1,7 @@
 """A step as captured segments with eager breaks between them, captured in one pass and replayed in order.
 
 Each segment is replayed right after its capture, so that the next break sees real values: the pass that captures is
-itself a step. The values that a break hands over live in the tensors of that pass: each later run's results are copied
-there.
+itself a step.
 """
 
 from __future__ import annotations
@@ -10,40 +9,23 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.probes.twin import uncollected
-from graphsafe.capture.device.bits.tensor_bytes import layout_text
+from graphsafe.capture.plan.child.call import Call, Handed
 from graphsafe.capture.plan.child.rewrite import cut
-from graphsafe.capture.plan.child.slots import Slots
-from graphsafe.capture.plan.child.surroundings import surroundings
-from graphsafe.capture.plan.child.values import UNBOUND, cells_of, content, flat, put
-from graphsafe.capture.plan.shared.regions import function_with
+from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.shared.frames import traceback_frames, user_frames
 
 if TYPE_CHECKING:
-    import torch
-
     from graphsafe.capture.answers.events import StepEvent
     from graphsafe.capture.child.session import Session
     from graphsafe.capture.device.protocol import Pieces, Recording
     from graphsafe.capture.plan.shared.regions import Region
     from graphsafe.report.model import CallSite
-
-
-class GuardBroken(Exception):
-    """A break gave another value than in the captured pass, for whose value the graphs after it were captured."""
-
-    def __init__(self, number: int, name: str, why: str) -> None:
-        super().__init__(f"{name}: {why}")
-        self.number = number
-        "The number of the region."
-        self.name = name
-        self.why = why
 
 
 class Elsewhere(Exception):
@@ -52,18 +34,6 @@ class Elsewhere(Exception):
     On a GPU autograd runs it on threads of its own, where no capture can end and begin. (The simulated device has no
     such threads, and predicts for a device that has.)
     """
-
-
-@dataclass(frozen=True, slots=True)
-class Handed:
-    """The values that a break hands to the captured code after it.
-
-    `private`: variables whose memory belongs to the target and changes from step to step, so that they get a buffer.
-    `slots`: paths of state that the break binds to new tensors and that captured code reads.
-    """
-
-    private: frozenset[str] = frozenset()
-    slots: tuple[str, ...] = ()
 
 
 @dataclass
@@ -75,188 +45,20 @@ class Graph:
         self.recording.replay()
 
 
-@dataclass
-class Call:
-    """One visit of a break."""
-
-    number: int
-    eager: Callable[[], Any]
-    outputs: tuple[str, ...]
-    handed: Handed
-    session: Session
-    beyond: frozenset[str] = frozenset()
-    "Variables of enclosing functions that the break assigns."
-    _inputs: dict[str, Any] = field(default_factory=dict)
-    _first: dict[str, Any] = field(default_factory=dict)
-    _slots: Slots = field(init=False)
-    _surroundings: Callable[[], AbstractContextManager[Any]] = field(init=False)
-    _settled: set[str] = field(default_factory=set)
-
-    @property
-    def held(self) -> Mapping[str, torch.Tensor | None]:
-        """State that the break binds anew -> the tensors that captured code reads instead."""
-        return self._slots.before
-
-    def run(self, handing: Callable[[], None] = lambda: None) -> Any:
-        """Run the break, the first time between two captures. `handing` is called before the values it hands over are
-        copied."""
-        cells = cells_of(self.eager, self.beyond)
-        self._inputs = {name: content(cell) for name, cell in cells.items()}
-        self._slots = Slots(self.session.subject, self.handed.slots)
-        self._surroundings = surroundings()
-        result = self.eager()
-        handing()
-        self._slots.look()
-        self._first = {name: content(cells[name]) for name in self.outputs if name in cells}
-        for name in self.handed.private & self._first.keys():
-            self._first[name] = _cloned(self._first[name])
-            put(cells[name], self._first[name])
-        if self.held:
-            apart = {storage_of(tensor) for tensor in self.held.values() if tensor is not None}
-            for name, value in self._first.items():
-                if any(storage_of(tensor) in apart for tensor in flat(value).tensors):
-                    self._first[name] = _cloned(value)
-                    put(cells[name], self._first[name])
-            self.settle()
-        self._first["return"] = result
-        return result
-
-    def replay(self) -> None:
-        cells = cells_of(self.eager, self.beyond)
-        for name, value in self._inputs.items():
-            put(cells[name], value)
-        with self._surroundings():
-            result = self.eager()
-        pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
-        for name, first in self._first.items():
-            new = result if name == "return" else content(cells[name])
-            pairs += self._pairs(name, first, new)
-        pairs += self._state_pairs()
-        _copy_all(pairs)
-        self._bind()
-
-    def _pairs(self, name: str, first: Any, new: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        if (first is UNBOUND) != (new is UNBOUND):
-            raise GuardBroken(self.number, name, "it has a value in some steps only")
-        if isinstance(first, (bool, int, float, str, type(None))) and type(first) is type(new) and first == new:
-            return []
-        one, other = flat(first), flat(new)
-        if one.hosts != other.hosts:
-            changed = next((pair for pair in zip(one.hosts, other.hosts, strict=False) if pair[0] != pair[1]), None)
-            how = "another structure" if changed is None else f"{changed[1][1]} where {changed[0][1]} was captured"
-            raise GuardBroken(self.number, name, how)
-        found = []
-        for old, tensor in zip(one.tensors, other.tensors, strict=True):
-            if tensor is old or _same_memory(old, tensor):
-                continue
-            same = old.shape == tensor.shape and old.dtype == tensor.dtype and old.device == tensor.device
-            if not same or not set(repeated(old)) <= set(repeated(tensor)):
-                raise GuardBroken(self.number, name, f"{layout_text(tensor)} where {layout_text(old)} was captured")
-            found.append((old, tensor))
-        return found
-
-    def _state_pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        now = self._slots.tensors() if self.held else {}
-        found = []
-        for path, held in self.held.items():
-            new = now.get(path)
-            if held is None or new is None or new is held:
-                continue
-            if _alike(held, new):
-                found.append((held, new))
-            elif path in self._settled:
-                raise GuardBroken(self.number, path, f"{layout_text(new)} where {layout_text(held)} was captured")
-        return found
-
-    def settle(self) -> None:
-        """Leave state whose size the break changed as it is, since code that reads it has to run eagerly too; copy the
-        rest into the captured tensors."""
-        if not self.held:
-            return
-        now = self._slots.tensors()
-        for path, held in self.held.items():
-            if held is not None and path in now and _alike(held, now[path]):
-                self._settled.add(path)
-        _copy_all(self._state_pairs())
-        self._bind()
-
-    def _bind(self) -> None:
-        now = self._slots.tensors() if self.held else {}
-        for path, held in self.held.items():
-            if held is not None and path in self._settled and now.get(path) is not held:
-                self._slots.bind(path, held)
-
-
-def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.shape == other.shape and one.dtype == other.dtype
-
-
-def storage_of(tensor: torch.Tensor) -> int:
-    try:
-        return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # sparse, or without memory
-        return 0
-
-
-def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    try:
-        return (
-            one.data_ptr() == other.data_ptr()
-            and one.shape == other.shape
-            and one.stride() == other.stride()
-            and one.dtype == other.dtype
-        )
-    except RuntimeError:
-        return False
-
-
-def _copy_all(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Copy each source to its target. No copy may overwrite a tensor that a later one reads."""
-    targets = {storage_of(target) for target, _ in pairs}
-    for target, source in [(target, new.clone() if storage_of(new) in targets else new) for target, new in pairs]:
-        copy(target, source)
-
-
-def copy(target: torch.Tensor, source: torch.Tensor) -> None:
-    import torch
-
-    with torch.no_grad(), torch.inference_mode(target.is_inference()):
-        target, source = target.detach(), source.detach()
-        for dimension in repeated(target):  # expanded: one element stands for all
-            target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
-        target.copy_(source)
-
-
-def repeated(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The dimensions along which a tensor is expanded."""
-    import torch
-
-    if tensor.layout != torch.strided:
-        return ()
-    sizes = zip(tensor.shape, tensor.stride(), strict=True)
-    return tuple(at for at, (size, stride) in enumerate(sizes) if stride == 0 and size > 1)
-
-
-def _cloned(value: Any) -> Any:
-    """Return the same structure over new tensors, whose strides do not follow memory that may change later."""
-    import torch
-    from torch.utils._pytree import tree_map
-
-    def cloned(leaf: Any) -> Any:
-        if not issubclass(type(leaf), torch.Tensor):
-            return leaf
-        return leaf.clone(memory_format=torch.contiguous_format) if leaf.layout == torch.strided else leaf.clone()
-
-    return tree_map(cloned, value)
-
-
 class PlannedRecording:
     """A captured step in pieces; see `graphsafe.capture.device.protocol.Recording`."""
 
     def __init__(self, outputs: Any, items: Sequence[Graph | Call], pieces: Pieces) -> None:
-        self.outputs = outputs
         self.items = tuple(items)
         self._pieces = pieces
+        calls = [item for item in items if isinstance(item, Call)]
+        self._outputs = outputs
+        self._giver = next((one for one in reversed(calls) if one.handed.returns and one.latest is outputs), None)
+        "The break that returns the outputs anew in each step."
+
+    @property
+    def outputs(self) -> Any:
+        return self._outputs if self._giver is None else self._giver.latest
 
     def replay(self) -> None:
         for item in self.items:
@@ -290,7 +92,7 @@ class PlannedRecording:
         for item in self.items:
             if isinstance(item, Graph):
                 item.recording.release()
-        self.outputs = None
+        self._outputs = self._giver = None
 
     def escaped(self) -> tuple[StepEvent, ...]:
         return ()
@@ -332,11 +134,11 @@ class _Pass:
         self._thread = threading.get_ident()
         self._failed: BaseException | None = None
         self._blamed: tuple[CallSite, ...] = ()
-        self._beyond: list[frozenset[str]] = []
+        self._beyond: Sequence[frozenset[str]] = ()
 
     def run(self, regions: Sequence[Region]) -> PlannedRecording | CaptureFailure:
         device = self._session.device
-        self._beyond = [function_with(region).nonlocals for region in regions]
+        self._beyond = beyond(regions)
         outputs: Any = None
         # Garbage collected while a piece is captured would free device memory in the middle of it.
         with device.capture_stream(), cut(regions, self._visit), uncollected():
@@ -369,11 +171,12 @@ class _Pass:
         if threading.get_ident() != self._thread or _is_in_backward():
             self._blamed, _ = user_frames(_caller_of_backward(sys._current_frames()[self._thread]))
             raise Elsewhere("a break inside of backward, which runs on autograd's own threads")
-        call = Call(number, eager, outputs, self._handed.get(number, Handed()), self._session, self._beyond[number])
+        handed, beyond = self._handed.get(number, Handed()), self._beyond[number]
+        call = Call(number, eager, outputs, handed, self._session, user_frames()[0], beyond)
         self._depth += 1
         try:
             self._end()
-            result = call.run()
+            result = call.run([item for item in self._items if isinstance(item, Call)])
             self._items.append(call)
             self._pieces.begin()
         except Exception as error:

@@ -3,18 +3,19 @@ the same between the breaks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.capture.child.session import FIRST_SEED, REPLAYS
+from graphsafe.capture.plan.child.call import Handed
 from graphsafe.capture.plan.child.causes import Cause
-from graphsafe.capture.plan.child.cost import cheaper
+from graphsafe.capture.plan.child.cost import cheaper, cost_of
 from graphsafe.capture.plan.child.freezes import Need, needs
 from graphsafe.capture.plan.child.rewrite import Uncuttable
-from graphsafe.capture.plan.child.runtime import Handed
 from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import Log, watched
+from graphsafe.capture.plan.shared.passed import occurrences, receivers
 from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, merged, region_of
 from graphsafe.report.model import CallSite
 
@@ -55,8 +56,14 @@ class Search:
         "Each region that has had to become eager, and the lines that are to blame for it."
         self.log = Log()
         "The log of an eager step with these breaks: the one with the most operations."
-        self.bare = Log()
-        "The log of an eager step without a break."
+        self._bare: list[Log] = []
+        "The logs of the same steps without a break."
+        self.coverages: dict[tuple[Region, ...], float] = {}
+        "Breaks -> the coverage of the plan with them, as far as they were asked for."
+        self._at = 0
+        "The step of `log` among them."
+        self._kept_back: set[Region] = set()
+        "Breaks whose results captured code uses."
         self._closed: set[Function] = set()
         "Functions whose code cannot be changed."
         self._rounds = 0
@@ -64,18 +71,15 @@ class Search:
     @property
     def handed(self) -> dict[int, Handed]:
         """Number of a region -> what it hands over, with all regions that have become part of it."""
-        found = {}
-        for number, region in enumerate(self.regions):
-            parts = [handed for inner, handed in self._handed.items() if _holds(region, inner)]
-            private = frozenset(name for part in parts for name in part.private)
-            found[number] = Handed(private, tuple(dict.fromkeys(slot for part in parts for slot in part.slots)))
-        return found
+        return {
+            number: Handed().with_parts(handed for inner, handed in self._handed.items() if _holds(region, inner))
+            for number, region in enumerate(self.regions)
+        }
 
     def blame(self, causes: Sequence[Cause]) -> None:
         """Make the line of each cause run eagerly. Raises Unplannable if one cannot be cut out, and TargetError."""
-        self.start.put_back()
-        self.bare = watched(self._session, (), {}, self._table)()
-        for cause in self.split.moved(causes, [op.frames for op in self.bare.ops]):
+        self._bare = self._logs()
+        for cause in self.split.moved(causes, self._running()):
             self.causes.append(cause)
             self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
@@ -87,19 +91,34 @@ class Search:
         near = [line for line in roots if (line.path, line.function) == (cause.line.path, cause.line.function)]
         return frozenset(near or roots)
 
+    @property
+    def bare(self) -> Log:
+        """The log of the step of `log` without a break."""
+        return self._bare[self._at]
+
+    def _running(self) -> list[tuple[CallSite, ...]]:
+        """Return the frames of the operations of these steps."""
+        return [op.frames for log in self._bare for op in log.ops]
+
+    def roots(self, region: Region) -> frozenset[CallSite]:
+        """Return the lines that are to blame for the region and for all that have become part of it."""
+        return frozenset(line for part, lines in self.parts if _holds(region, part) for line in lines)
+
     def told(self, cause: Cause) -> Cause:
         """Return the cause at the target's own lines."""
         return replace(cause, frames=self.split.original(cause.frames))
 
     def find(self) -> None:
         """Settle the breaks. Raises Unplannable and TargetError."""
+        self.coverages = {}
         while True:
             try:
                 logs = self._logs()
             except Uncuttable as error:
                 self._close(error)
                 continue
-            self.log = max(logs, key=lambda log: sum(op.launches for op in log.ops))
+            self._at = max(range(len(logs)), key=lambda at: sum(op.launches for op in logs[at].ops))
+            self.log = logs[self._at]
             found = needs(logs, self.handed, self._assigned)
             before = (self.regions, self.handed)
             if found:
@@ -137,32 +156,58 @@ class Search:
     def _answer(self, need: Need, regions: Sequence[Region]) -> None:
         region = None if need.region is None else regions[need.region]
         if need.kind in ("private", "slot") and region is not None and need.name is not None:
-            known = self._handed.get(region, Handed())
-            if need.kind == "private":
-                self._handed[region] = Handed(known.private | {need.name}, known.slots)
-            else:
-                self._handed[region] = Handed(known.private, tuple(dict.fromkeys((*known.slots, need.name))))
+            self._hand(region, Handed(frozenset([need.name])) if need.kind == "private" else Handed(slots=(need.name,)))
             return
-        cause = Cause(need.code, need.reason, need.frames, derived=True)
+        cause = Cause(need.code, need.reason, need.frames, derived=any(not one.derived for one in self.causes))
         self.causes.append(cause)
         if region is None:
             self._add(need.frames, need.reason, self._to_blame(cause), block=need.kind == "block")
             return
-        roots = frozenset(line for part, lines in self.parts if _holds(region, part) for line in lines)
+        roots = self.roots(region)
         function = function_with(region)
-        grown: Region | None = None
-        if need.kind == "defined" and need.name is not None:
-            grown = function.defined(region, need.name)
-        elif need.kind == "used" and need.name is not None:
-            grown = function.used(region, need.name)
-        elif need.kind == "around":
-            grown = function.around(region)
+        if need.kind == "caller" and self._returned(region, need, cause, roots):
+            return
+        grown = _grown(function, region, need)
         legal = None if grown is None else function.legal(grown)
-        if legal is None or legal == region:
+        chosen: Sequence[Region] = () if legal is None or legal == region else (legal,)
+        if need.kind in ("defined", "used") and need.name is not None:
+            apart = [one for one in occurrences(function, need.name) if not _holds(region, one)]
+            chosen = self._fewer(chosen, apart)
+            if chosen is apart:
+                self._follow(cause, need.frames[:-1], apart)
+        if not chosen:
             self._add(need.frames[:-1], need.reason, roots)
-        else:
-            self._take(legal)
-            self.parts.append((legal, roots))
+        for one in chosen:
+            self._take(one)
+            self.parts.append((one, roots))
+
+    def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
+        """Note a cause of breaks that use a value which another one gives; `above` leads to their function."""
+        lines = (CallSite(one.path, one.first, one.function) for one in regions)
+        self.causes += [replace(cause, frames=(*above, line)) for line in lines]
+
+    def _hand(self, region: Region, more: Handed) -> None:
+        self._handed[region] = self._handed.get(region, Handed()).with_parts([more])
+
+    def _returned(self, region: Region, need: Need, cause: Cause, roots: frozenset[CallSite]) -> bool:
+        """Let breaks take what this one returns, in every step anew; return whether that is possible."""
+        returning = [one for one, held in self._handed.items() if held.returns and _holds(region, one)]
+        found = receivers(need.frames, self._closed)
+        if returning or found is None or region in self._kept_back:
+            self._kept_back.add(region)
+            self._handed |= {one: replace(self._handed[one], returns=False) for one in returning}
+            return False
+        self._hand(region, Handed(returns=True))
+        for one in found:
+            self._follow(replace(cause, reason=f"`{one.name}` changes"), one.frames, [one.region])
+            self._hand(one.region, Handed(takes=frozenset([(one.name, one.line)])))
+            self._take(one.region)
+            self.parts.append((one.region, roots))
+        return True
+
+    def _fewer(self, *options: Sequence[Region]) -> Sequence[Region]:
+        """Return the breaks that make fewer operations eager: one, or several between which a variable passes."""
+        return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
         """Make the calls of a function run eagerly whose code cannot be changed, because it is made anew in every
@@ -173,9 +218,11 @@ class Search:
         self._closed.add(function)
         self.regions = tuple(region for region in self.regions if function_with(region) is not function)
         self.parts = [part for part in self.parts if function_with(part[0]) is not function]
+        calls = _calls_of(function, self._running())
         for cause in self.causes:
             if any(function_of(frame) is function for frame in cause.frames):
-                self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
+                for frames in (cause.frames, *calls):
+                    self._add(frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
     def _add(self, frames: Sequence[CallSite], reason: str, roots: frozenset[CallSite], block: bool = False) -> None:
         found = region_of(frames, self._closed)
@@ -198,6 +245,19 @@ class Search:
         for region in chosen:
             self._take(region)
         return bool(chosen)
+
+
+def _calls_of(function: Function, running: Iterable[tuple[CallSite, ...]]) -> set[tuple[CallSite, ...]]:
+    """Return the frames of each call of the function among those that run."""
+    return {frames[:at] for frames in set(running) for at, frame in enumerate(frames) if function_of(frame) is function}
+
+
+def _grown(function: Function, region: Region, need: Need) -> Region | None:
+    if need.kind == "around":
+        return function.around(region)
+    if need.name is None or need.kind not in ("defined", "used"):
+        return None
+    return function.defined(region, need.name) if need.kind == "defined" else function.used(region, need.name)
 
 
 def _holds(outer: Region, inner: Region) -> bool:

@@ -6,17 +6,20 @@ Search, captures and emitted code work on these files; the report of a plan has 
 from __future__ import annotations
 
 import ast
+import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeGuard
 
 from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.plan.child.rewrite import Uncuttable, living, put_in_place
 from graphsafe.capture.plan.shared.parts import calls_on, edits, expression_at, holds, len_of, span_of
 from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, functions_in
-from graphsafe.capture.plan.shared.statements import own_stores
+from graphsafe.capture.plan.shared.statements import own_stores, within
 from graphsafe.capture.shared.places import location, shown
 from graphsafe.report.model import CallSite, Location, Span
 from graphsafe.report.source import file_lines
@@ -25,18 +28,22 @@ Frames = tuple[CallSite, ...]
 
 
 def _blamed(function: Function, span: Span) -> Iterator[ast.expr]:
-    """Yield the expression, and if a statement assigns its value to a name, each use of that name: a break that returns
-    a number grows over its uses."""
+    """Yield the expression, and each use of a variable that is computed from it: what uses a value that changes has to
+    run eagerly too."""
     found = expression_at(function, span)
-    if found is None:
-        return
-    yield found
-    for statement in ast.walk(function.node):
-        if isinstance(statement, ast.Assign) and statement.value is found:
-            names = own_stores(statement)
-            for node in ast.walk(function.node):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
-                    yield node
+    marked = [] if found is None else [found]
+    names: set[str] = set()
+    for expression in marked:
+        yield expression
+        for statement in function.statements():
+            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and expression in within([statement]):
+                new = own_stores(statement) - names
+                names |= new
+                marked += [node for node in ast.walk(function.node) if _loads(node, new)]
+
+
+def _loads(node: ast.AST, names: Set[str]) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names
 
 
 class Split:
@@ -48,29 +55,34 @@ class Split:
         "Written file -> the file that it is made from, and the origin of each of its lines."
         self._written: dict[Function, Function] = {}
 
-    def take_apart(self, causes: Iterable[Cause], whole: Iterable[Cause]) -> None:
-        """Take the statements apart. Functions in `whole` stay as they are, because a capture of a part of them has
-        failed."""
-        marks: dict[Function, set[ast.expr]] = {}
+    def take_apart(self, causes: Iterable[Cause], running: Iterable[Frames], whole: Iterable[Frames]) -> None:
+        """Take the statements apart, and those that call the same functions elsewhere: `running` holds the frames of a
+        step's operations. Functions in `whole` stay as they are, because a capture of their parts has failed."""
+        marks: dict[Function, set[ast.expr]] = defaultdict(set)
+        calls: dict[Function, set[ast.expr]] = defaultdict(set)
         for cause in causes:
             for frame in cause.frames:
                 function = function_of(frame)
-                if function is None:
-                    continue
-                of_function = marks.setdefault(function, set())
-                if frame is not cause.line:
-                    of_function |= set(calls_on(function, frame.line))
-                elif cause.span is not None:
-                    of_function |= set(_blamed(function, cause.span))
-        for cause in whole:
-            for frame in cause.frames:
-                marks.pop(function_of(frame), None)  # type: ignore[arg-type]
-        for path in dict.fromkeys(function.path for function in marks):
-            self._write(path, {one: nodes for one, nodes in marks.items() if one.path == path and living(one, *marks)})
+                if function is not None and frame is not cause.line:
+                    calls[function].update(calls_on(function, frame.line))
+                elif function is not None:
+                    marks[function].update(() if cause.span is None else _blamed(function, cause.span))
+        broken = {*marks, *calls}
+        for frame, inner in {pair for frames in set(running) for pair in itertools.pairwise(frames)}:
+            function = function_of(frame)
+            if function is not None and function_of(inner) in broken:
+                calls[function].update(calls_on(function, frame.line))
+        kept = {function_of(frame) for frames in whole for frame in frames}
+        chosen = [function for function in dict.fromkeys((*marks, *calls)) if function not in kept]
+        for path in dict.fromkeys(function.path for function in chosen):
+            own = [function for function in chosen if function.path == path and living(function, *chosen)]
+            self._write(path, {one: (marks[one], calls[one]) for one in own})
 
-    def _write(self, path: str, marks: Mapping[Function, Set[ast.expr]]) -> None:
+    def _write(self, path: str, marks: Mapping[Function, tuple[Set[ast.expr], Set[ast.expr]]]) -> None:
+        """Write the file anew. `marks` has for each function the expressions that break, and the calls on the way to
+        others."""
         lines = list(file_lines(path) or ())
-        changes = {function: edits(function, nodes, lines) for function, nodes in marks.items()}
+        changes = {function: edits(function, nodes, lines, calls) for function, (nodes, calls) in marks.items()}
         changes = {function: found for function, found in changes.items() if found}
         if not changes:
             return
@@ -82,11 +94,13 @@ class Split:
         file.parent.mkdir(exist_ok=True)
         file.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogatepass")
         self._origins[str(file)] = path, tuple(origins)
-        for before, after in zip(functions_in(path), functions_in(str(file)), strict=False):
+        pairs = list(zip(functions_in(path), functions_in(str(file)), strict=False))
+        for before, after in pairs:
             if before in changes and before.name == after.name:
                 with suppress(Uncuttable):
                     put_in_place(before, after)
-                    self._written[before] = after
+                    inner = f"{before.name}."  # functions that it makes
+                    self._written |= {one: two for one, two in pairs if one is before or one.name.startswith(inner)}
 
     def moved(self, causes: Iterable[Cause], running: Iterable[Frames]) -> list[Cause]:
         """Return the causes at the lines of the written files. `running` holds the frames of a step's operations there,
@@ -126,6 +140,16 @@ class Split:
             else CallSite(self._origins[frame.path][0], self._origins[frame.path][1][frame.line - 1][0], frame.function)
             for frame in frames
         )
+
+    def part(self, frame: CallSite, span: Span | None) -> Span | None:
+        """Return the place of an expression in the target's file: of the part that it is in, if its statement was taken
+        apart."""
+        if frame.path not in self._origins:
+            return span
+        line, start, *end = self._origins[frame.path][1][frame.line - 1]
+        if start:
+            return line, start, end[0], end[1]
+        return None if span is None else (line, span[1], line + span[2] - span[0], span[3])
 
     def path_of(self, path: str) -> str:
         return self._origins[path][0] if path in self._origins else path

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+TENSOR = "tensor"
 UNBOUND = object()
 "The value of a variable that has none."
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -31,7 +32,9 @@ def flat(value: Any) -> Flat:
     for path, leaf in _leaves("", value, 0):
         if _is_tensor(leaf):
             tensors.append(leaf)
-            hosts.append((path, "tensor"))
+            hosts.append((path, TENSOR))
+        elif isinstance(leaf, _Structure):
+            hosts.append((path, leaf))
         elif isinstance(leaf, _PLAIN):
             hosts.append((path, f"{type(leaf).__name__} {leaf!r}"))
         elif type(leaf).__module__ == "torch" and type(leaf).__name__ in ("Size", "dtype", "device", "layout"):
@@ -56,17 +59,21 @@ def _numpy_text(value: Any) -> str:
         return type(value).__qualname__
 
 
+class _Structure(str):
+    """The kind and the length of a container."""
+
+
 _DEPTH = 6
 
 
 def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     kind = type(value)
     if depth < _DEPTH and issubclass(kind, (list, tuple)):
-        yield path, (kind.__name__, len(value)).__repr__()
+        yield path, _Structure(f"{kind.__name__} of {len(value)}")
         for index, item in enumerate(tuple.__iter__(value) if issubclass(kind, tuple) else list.__iter__(value)):
             yield from _leaves(f"{path}[{index}]", item, depth + 1)
     elif depth < _DEPTH and issubclass(kind, dict):
-        yield path, (kind.__name__, len(value)).__repr__()
+        yield path, _Structure(f"{kind.__name__} of {len(value)}")
         for key, item in list(dict.items(value)):
             yield from _leaves(f"{path}[{key!r}]" if isinstance(key, _PLAIN) else f"{path}[...]", item, depth + 1)
     else:

@@ -8,7 +8,7 @@ nothing here decides; the capture that follows does.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphsafe.capture.child.state import reach_of
 from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.plan.child.call import Call, Handed
 from graphsafe.capture.plan.child.modules import ModuleStack
 from graphsafe.capture.plan.child.rewrite import cut
-from graphsafe.capture.plan.child.runtime import Call, Handed
 from graphsafe.capture.plan.child.values import UNBOUND, cells_of, content, flat, shallow
+from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.plan.shared.regions import function_with
 from graphsafe.capture.shared.frames import frames_under
 from graphsafe.report.model import CallSite
@@ -100,6 +101,10 @@ class Visit:
     "The calls that lead to the break."
     entered: Mapping[str, Flow]
     left: Mapping[str, Flow] = field(default_factory=dict)
+    taken: Set[str] = frozenset()
+    "Variables bound to what an earlier break returned."
+    received: bool = False
+    "Whether a later break or the caller of the step has what it returned."
     changed: tuple[str, ...] = ()
     "Containers among the variables that the break changed, and iterators, which it uses up."
     handed: frozenset[int] = frozenset()
@@ -144,17 +149,23 @@ class _Watch:
         self._before: dict[int, str] = {}
         self._containers: set[int] = set()
         self._regions: Sequence[Region] = ()
+        self._beyond: Sequence[frozenset[str]] = ()
+        self._calls: list[Call] = []
         self._thread = threading.get_ident()
 
     def run(self, regions: Sequence[Region]) -> Log:
         session = self._session
-        self._regions = regions
+        self._regions, self._beyond = regions, beyond(regions)
         with outside_modes():
             reach = reach_of(session.subject)
             self._before = {key: path for path, tensor in reach.tensors.items() for key in self._keys(tensor)}
             self._containers = {id(held) for held in (*reach.sized.values(), *reach.tuples.values())}
         with session.device.capture_stream(), cut(regions, self._visit), self._modules.watched(), _Ops(self):
-            session.step()
+            result = session.step()
+        givers = [giver for later in self._calls for giver in later.taken.values()]
+        givers += [call for call in self._calls if call.handed.returns and call.latest is result][-1:]
+        for visit, call in zip(self.log.visits, self._calls, strict=True):
+            visit.received = call in givers
         with outside_modes():
             after = reach_of(session.subject)
             self.log.paths = {key: path for path, tensor in after.tensors.items() for key in self._keys(tensor)}
@@ -164,7 +175,7 @@ class _Watch:
     def _visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
         if self._inside is not None:
             return eager()
-        beyond = function_with(self._regions[number]).nonlocals
+        beyond = self._beyond[number]
         cells = cells_of(eager, beyond)
         before = {name: content(cell) for name, cell in cells.items()}
         frames = frames_under(self._thread)
@@ -174,8 +185,11 @@ class _Watch:
         self._inside = len(self.log.visits)
         self.log.visits.append(visit)
         try:
-            call = Call(number, eager, outputs, self._handed.get(number, Handed()), self._session, beyond)
-            result = call.run(self._handing)
+            handed = self._handed.get(number, Handed())
+            call = Call(number, eager, outputs, handed, self._session, frames, beyond)
+            self._calls.append(call)
+            result = call.run(self._calls[:-1], self._handing)
+            visit.taken = frozenset(call.taken)
         finally:
             self._inside, self._is_handing = None, False
         visit.changed = tuple(
@@ -185,7 +199,12 @@ class _Watch:
         )
         results = {**{name: content(cells[name]) for name in outputs if name in cells}, "return": result}
         visit.left = {name: self._flow(value) for name, value in results.items()}
-        kept = [tensor for value in results.values() for tensor in flat(value).tensors]
+        kept = [
+            tensor
+            for name in results
+            if not (name == "return" and handed.returns)
+            for tensor in flat(results[name]).tensors
+        ]
         kept += [tensor for tensor in call.held.values() if tensor is not None]
         with outside_modes():
             visit.handed = frozenset(key for tensor in kept for key in self._keys(tensor))

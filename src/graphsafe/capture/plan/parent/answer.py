@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from graphsafe.capture.answers.plan import SegmentFailure
 from graphsafe.capture.shared.places import location, shown, site
 from graphsafe.report.probes import Probes
+from graphsafe.report.text import count
 
 Data = Mapping[str, Any]
 
@@ -29,11 +30,13 @@ KEYS = (
 
 
 def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
-    """The failures that the next child starts from: a repeated failure is blamed one call further out."""
+    """The failures that the next child starts from. If a statement fails again, it is not taken apart any more; if that
+    does not help, the call around it is to blame, and so on."""
     frames = failure.frames
-    while frames and any(one.frames == frames for one in known):
+    while frames and any(one.whole and one.frames == frames for one in known):
         frames = frames[:-1]
-    return [*known, SegmentFailure(failure.message, frames)]
+    whole = frames != failure.frames or any(one.frames == frames for one in known)
+    return [*known, replace(failure, frames=frames, span=None if whole else failure.span, whole=whole)]
 
 
 def reported(reported: Data) -> dict[str, Any]:
@@ -78,9 +81,10 @@ def whole(probes: Probes) -> dict[str, Any]:
 
 def _segment(segment: Data) -> dict[str, Any]:
     keys = ("kind", "operations", "kernels", "ms", "module", "code")
-    cause = next(iter(segment["causes"]), None)
-    where = "" if cause is None else f" ({_at(cause)})"
-    reason = None if segment["reason"] is None else f"{segment['reason']}{where}"
+    roots = list(dict.fromkeys(_at(cause) for cause in segment["causes"] if not cause["derived"]))
+    where = f" ({_at(segment['causes'][0])})" if segment["causes"] else ""
+    more = f" and {count(len(roots) - 1, 'other line')}" if len(roots) > 1 else ""
+    reason = None if segment["reason"] is None else f"{segment['reason']}{where}{more}"
     return {**{key: segment[key] for key in keys}, "location": segment["location"], "reason": reason}
 
 

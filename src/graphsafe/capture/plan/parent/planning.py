@@ -81,6 +81,10 @@ class Planning:
             plan["reason"] = f"planning failed: {end.why}"
         self.marks = told[Marks]
         found = reported(plan)
+        short = plan.get("too_short")
+        if short:
+            why = f"{count(short, 'more operation')} could lie in graphs, but too few at a time to pay for a graph"
+            self._limit("plan", why)
         found["guards"] += [f"`{path}` kept its values in all steps that were tried" for path in self._unvaried]
         if not plan.get("verified"):
             return self._without_code(found)

@@ -86,15 +86,22 @@ def calls_on(function: Function, line: int) -> Iterator[ast.expr]:
         yield from (node for node in within([statement]) if isinstance(node, ast.Call) and id(node) not in inner)
 
 
-def edits(function: Function, marked: Set[ast.expr], lines: Sequence[str]) -> list[Edit]:
-    """Return the changes to the function's file, whose lines these are. Statements that share a line get one each."""
-    return list(_Apart(function, marked, lines).of_block(function.node, function.body))
+def edits(
+    function: Function, marked: Set[ast.expr], lines: Sequence[str], calls: Set[ast.expr] = frozenset()
+) -> list[Edit]:
+    """Return the changes to the function's file, whose lines these are. Statements that share a line get one each.
+
+    `calls` are on the way to expressions of other functions that are marked. They get lines of their own in any case,
+    since those functions may return something else in each step.
+    """
+    return list(_Apart(function, marked, lines, calls).of_block(function.node, function.body))
 
 
 class _Apart:
-    def __init__(self, function: Function, marked: Set[ast.expr], lines: Sequence[str]) -> None:
+    def __init__(self, function: Function, marked: Set[ast.expr], lines: Sequence[str], calls: Set[ast.expr]) -> None:
         self._function = function
-        self._marked = {id(node) for node in marked}
+        self._calls = {id(node) for node in calls}
+        self._marked = {id(node) for node in marked} | self._calls
         self._lines = lines
         self._taken = {node.id for node in ast.walk(function.node) if isinstance(node, ast.Name)}
         self._parts: list[tuple[str, ast.expr]] = []
@@ -143,7 +150,7 @@ class _Apart:
 
     def _of_head(self, statement: ast.stmt, head: ast.expr, body: Sequence[ast.stmt], indent: str) -> Iterator[Edit]:
         self._parts = []
-        residual = self._residual(head)
+        residual = self._alone(head)
         if isinstance(statement, ast.If):
             ends = self._function.body[-1] is statement
             leaves = jumps([statement]) or any(isinstance(node, ast.Return) for node in within([statement]))
@@ -179,7 +186,8 @@ class _Apart:
         ):
             return self._as_it_stands(statement, indent)
         changed = copy.copy(statement)
-        setattr(changed, field, self._residual(value))
+        bound = isinstance(statement, ast.Return) or _is_bound(statement)
+        setattr(changed, field, self._residual(value) if bound else self._alone(value))
         try:
             text = ast.unparse(ast.fix_missing_locations(changed))
             return [*self._part_lines(indent), Line(indent + text, span_of(statement))]
@@ -202,6 +210,11 @@ class _Apart:
         self._taken.add(name)
         self._parts.append((name, node))
         return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def _alone(self, node: ast.expr) -> ast.expr:
+        """Return the expression over the names of its operands, or its own name if it is one of the calls."""
+        residual = self._residual(node)
+        return self._hoisted(residual) if id(node) in self._calls else residual
 
     def _residual(self, node: ast.expr) -> ast.expr:
         """Return the expression over the names of its hoisted operands, or itself if nothing in it is marked."""
@@ -236,6 +249,11 @@ class _Apart:
             return node
         residual = self._residual(node)
         return self._hoisted(residual) if isinstance(node, _WORK) or residual is node else residual
+
+
+def _is_bound(statement: ast.stmt) -> bool:
+    """Return whether the statement binds its value to a variable."""
+    return isinstance(statement, ast.Assign) and [type(target) for target in statement.targets] == [ast.Name]
 
 
 def _works(node: ast.AST) -> bool:

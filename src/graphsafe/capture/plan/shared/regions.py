@@ -16,6 +16,7 @@ from graphsafe.capture.plan.shared.statements import (
     begin,
     blocks_of,
     covers,
+    declared,
     jumps,
     own_loads,
     own_stores,
@@ -66,6 +67,8 @@ class Function:
         self.owner = owner
         "The class around it, or None."
         self._read: dict[tuple[Region, str], bool] = {}
+        self._places: dict[Region, Place | None] = {}
+        self._legal: dict[Region, Region | None] = {}
         self.line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
     @functools.cached_property
@@ -83,8 +86,12 @@ class Function:
     @functools.cached_property
     def nonlocals(self) -> frozenset[str]:
         """The enclosing function's variables that this function assigns. A break need not be handed them."""
-        found = [node.names for node in ast.walk(self.node) if isinstance(node, ast.Nonlocal)]
-        return frozenset(name for names in found for name in names)
+        return declared(self.node, ast.Nonlocal)
+
+    @functools.cached_property
+    def globals(self) -> frozenset[str]:
+        """The global variables that this function assigns."""
+        return declared(self.node, ast.Global)
 
     @property
     def body(self) -> list[ast.stmt]:
@@ -101,6 +108,11 @@ class Function:
         return Region(self.path, self.name, self.line, begin(chosen[0]), begin(chosen[-1]))
 
     def place(self, region: Region) -> Place | None:
+        if region not in self._places:
+            self._places[region] = self._find(region)
+        return self._places[region]
+
+    def _find(self, region: Region) -> Place | None:
         for statement_block in self._blocks():
             starts = [begin(statement) for statement in statement_block]
             if region.first in starts and region.last in starts:
@@ -114,7 +126,14 @@ class Function:
             yield block
             left += [inner for statement in block for inner in blocks_of(statement)]
 
-    def statement_at(self, line: int) -> Region | None:
+    def statements(self) -> Iterator[ast.stmt]:
+        return (statement for block in self._blocks() for statement in block)
+
+    def region_at(self, statement: ast.stmt) -> Region:
+        block, index, _ = self._outer[id(statement)]
+        return self._region(Place(block, index, index + 1))
+
+    def node_at(self, line: int) -> ast.stmt | None:
         """The innermost statement that runs this line. For a line in the head of an `if` or a loop this is the whole
         statement."""
         block, found = self.body, None
@@ -122,10 +141,13 @@ class Function:
             held = next((s for s in block if begin(s) <= line <= (s.end_lineno or s.lineno)), None)
             if held is None:
                 break
-            index = block.index(held)
-            found = Place(block, index, index + 1)
+            found = held
             block = next((inner for inner in blocks_of(held) if covers(inner, line)), [])
-        return None if found is None else self._region(found)
+        return found
+
+    def statement_at(self, line: int) -> Region | None:
+        node = self.node_at(line)
+        return None if node is None else self.region_at(node)
 
     def around(self, region: Region) -> Region | None:
         """The statement around the region's block; the function's whole body at its outermost block; None beyond
@@ -134,10 +156,7 @@ class Function:
         if place is None or self.is_whole(region):
             return None
         around = self._outer[id(place.statements[0])][2]
-        if around is None:
-            return self.whole()
-        block, index, _ = self._outer[id(around)]
-        return self._region(Place(block, index, index + 1))
+        return self.whole() if around is None else self.region_at(around)
 
     def hull(self, one: Region, other: Region) -> Region:
         """The smallest range of one block that holds both."""
@@ -162,6 +181,11 @@ class Function:
 
     def legal(self, region: Region) -> Region | None:
         """The region, grown until no jump leaves it; None if the function cannot be cut there at all."""
+        if region not in self._legal:
+            self._legal[region] = self._without_jumps(region)
+        return self._legal[region]
+
+    def _without_jumps(self, region: Region) -> Region | None:
         while True:
             place = self.place(region)
             if place is None:
@@ -200,17 +224,9 @@ class Function:
         if place is None:
             return None
         chosen = {id(node) for node in within(place.statements)}
-        found = [
-            statement
-            for block in self._blocks()
-            for statement in block
-            if id(statement) not in chosen and wanted(statement)
-        ]
+        found = [statement for statement in self.statements() if id(statement) not in chosen and wanted(statement)]
         found = list(filter(preferred, found)) or found
-        if not found:
-            return None
-        block, index, _ = self._outer[id(max(found, key=begin))]
-        return self.hull(region, self._region(Place(block, index, index + 1)))
+        return self.hull(region, self.region_at(max(found, key=begin))) if found else None
 
     def reads(self, region: Region, name: str) -> bool:
         """Return whether the range may read the variable before it assigns it."""
@@ -257,6 +273,7 @@ class Function:
         return tuple(sorted(stored & read))
 
 
+@functools.cache
 def function_of(frame: CallSite) -> Function | None:
     """The function that a frame runs; None for lambdas, module level and code without source."""
     name = frame.function or ""
@@ -271,6 +288,7 @@ def function_of(frame: CallSite) -> Function | None:
     return max(held, key=lambda function: function.line, default=None)
 
 
+@functools.cache
 def function_with(region: Region) -> Function:
     return next(
         function
@@ -300,7 +318,7 @@ def merged(regions: Sequence[Region]) -> tuple[Region, ...]:
     while left:
         region = left.pop()
         function = function_with(region)
-        other = next((one for one in found if _same_function(one, region) and _overlap(function, one, region)), None)
+        other = next((one for one in found if _same_function(one, region) and _overlap(one, region)), None)
         if other is None:
             found.append(region)
             continue
@@ -310,17 +328,16 @@ def merged(regions: Sequence[Region]) -> tuple[Region, ...]:
     return tuple(sorted(found))
 
 
-def _overlap(function: Function, one: Region, other: Region) -> bool:
-    places = [function.place(region) for region in (one, other)]
-    if places[0] is None or places[1] is None:
-        return True
-    # Only some nodes: parts such as `ast.Load()` are one object for the whole tree.
-    first, second = (
-        {id(node) for node in within(place.statements) if isinstance(node, ast.stmt)}
-        for place in places
-        if place is not None
-    )
-    return bool(first & second)
+@functools.cache
+def lines_of(region: Region) -> range:
+    place = function_with(region).place(region)
+    last = region.last if place is None else place.statements[-1].end_lineno or region.last
+    return range(region.first, last + 1)
+
+
+def _overlap(one: Region, other: Region) -> bool:
+    first, second = lines_of(one), lines_of(other)
+    return first.start < second.stop and second.start < first.stop
 
 
 def _same_function(one: Region, other: Region) -> bool:

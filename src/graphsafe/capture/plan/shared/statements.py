@@ -28,12 +28,14 @@ def own_stores(statement: ast.stmt) -> set[str]:
 
 
 def own_loads(statement: ast.stmt) -> set[str]:
-    return {
-        node.id
-        for top in _head(statement)
-        for node in ast.walk(top)
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
-    }
+    """The names that a statement reads itself, in its head, and those that functions read which it defines."""
+    heads = _head(statement)
+    nodes = [*heads, *(node for top in heads if isinstance(top, _SCOPES) for node in ast.walk(top))]
+    return {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)}
+
+
+def declared(node: ast.AST, kind: type[ast.Global] | type[ast.Nonlocal]) -> frozenset[str]:
+    return frozenset(name for found in ast.walk(node) if isinstance(found, kind) for name in found.names)
 
 
 def _stored_by(node: ast.AST) -> Iterator[str]:

@@ -1,0 +1,257 @@
+"""One visit of a break: what it is handed, what it hands over, and how it runs again in each replay.
+
+The values that a break hands to the next segment live in the tensors of the captured pass: each later run's results are
+copied there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from graphsafe.capture.device.bits.tensor_bytes import layout_text
+from graphsafe.capture.plan.child.slots import Slots
+from graphsafe.capture.plan.child.surroundings import surroundings
+from graphsafe.capture.plan.child.values import UNBOUND, cells_of, content, flat, put
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsafe.capture.child.session import Session
+    from graphsafe.report.model import CallSite
+
+
+class GuardBroken(Exception):
+    """A break gave another value than in the captured pass, for whose value the graphs after it were captured."""
+
+    def __init__(self, number: int, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+        self.number = number
+        "The number of the region."
+        self.name = name
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """The values that a break hands to the captured code after it.
+
+    `private`: variables whose memory belongs to the target and changes from step to step, so that they get a buffer.
+    `slots`: paths of state that the break binds to new tensors and that captured code reads. `returns`: no captured
+    code uses what it returns, only other breaks and the caller of the step. `takes`: variables bound to what another
+    break returned, each with the line that binds it.
+    """
+
+    private: frozenset[str] = frozenset()
+    slots: tuple[str, ...] = ()
+    returns: bool = False
+    takes: frozenset[tuple[str, int]] = frozenset()
+
+    def with_parts(self, parts: Iterable[Handed]) -> Handed:
+        """Return the same with what other breaks hand over that have become part of this one."""
+        held = [self, *parts]
+        return Handed(
+            frozenset(name for one in held for name in one.private),
+            tuple(dict.fromkeys(path for one in held for path in one.slots)),
+            any(one.returns for one in held),
+            frozenset(pair for one in held for pair in one.takes),
+        )
+
+
+@dataclass(eq=False)
+class Call:
+    """One visit of a break."""
+
+    number: int
+    eager: Callable[[], Any]
+    outputs: tuple[str, ...]
+    handed: Handed
+    session: Session
+    frames: tuple[CallSite, ...]
+    "The calls that lead to it."
+    beyond: frozenset[str] = frozenset()
+    "Variables that it is not handed and does not hand over."
+    latest: Any = None
+    "What it returned last."
+    taken: dict[str, Call] = field(default_factory=dict)
+    "Variables bound to what an earlier break returns."
+    _inputs: dict[str, Any] = field(default_factory=dict)
+    _first: dict[str, Any] = field(default_factory=dict)
+    _slots: Slots = field(init=False)
+    _surroundings: Callable[[], AbstractContextManager[Any]] = field(init=False)
+    _settled: set[str] = field(default_factory=set)
+
+    @property
+    def held(self) -> Mapping[str, torch.Tensor | None]:
+        """State that the break binds anew -> the tensors that captured code reads instead."""
+        return self._slots.before
+
+    def run(self, earlier: Sequence[Call], handing: Callable[[], None] = lambda: None) -> Any:
+        """Run the break, the first time between two captures, after `earlier` ones. `handing` is called before the
+        values it hands over are copied."""
+        cells = cells_of(self.eager, self.beyond)
+        self._inputs = {name: content(cell) for name, cell in cells.items()}
+        for name, line in self.handed.takes:
+            giver = next((one for one in reversed(earlier) if one.gives(self.frames[:-1], line)), None)
+            if giver is not None and name in cells and giver.latest is self._inputs[name]:
+                self.taken[name] = giver
+        self._slots = Slots(self.session.subject, self.handed.slots)
+        self._surroundings = surroundings()
+        result = self.eager()
+        handing()
+        self._slots.look()
+        self._first = {name: content(cells[name]) for name in self.outputs if name in cells}
+        for name in self.handed.private & self._first.keys():
+            self._first[name] = _cloned(self._first[name])
+            put(cells[name], self._first[name])
+        if self.held:
+            apart = {storage_of(tensor) for tensor in self.held.values() if tensor is not None}
+            for name, value in self._first.items():
+                if any(storage_of(tensor) in apart for tensor in flat(value).tensors):
+                    self._first[name] = _cloned(value)
+                    put(cells[name], self._first[name])
+            self.settle()
+        if not self.handed.returns:
+            self._first["return"] = result
+        self.latest = result
+        return result
+
+    def compare(self, later: Call) -> None:
+        """Raise GuardBroken if the same visit of another step does not give what this one gave."""
+        for name, first in self._first.items():
+            self._pairs(name, first, later._first[name])
+
+    def gives(self, frames: tuple[CallSite, ...], line: int) -> bool:
+        """Return whether it returned something to a call on this line of the function that `frames` lead to."""
+        at = len(frames)
+        return self.handed.returns and self.frames[:at] == frames and self.frames[at].line == line
+
+    def replay(self) -> None:
+        cells = cells_of(self.eager, self.beyond)
+        for name, value in self._inputs.items():
+            put(cells[name], self.taken[name].latest if name in self.taken else value)
+        with self._surroundings():
+            result = self.latest = self.eager()
+        pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for name, first in self._first.items():
+            new = result if name == "return" else content(cells[name])
+            pairs += self._pairs(name, first, new)
+        pairs += self._state_pairs()
+        _copy_all(pairs)
+        self._bind()
+
+    def _pairs(self, name: str, first: Any, new: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        if (first is UNBOUND) != (new is UNBOUND):
+            raise GuardBroken(self.number, name, "it has a value in some steps only")
+        if isinstance(first, (bool, int, float, str, type(None))) and type(first) is type(new) and first == new:
+            return []
+        one, other = flat(first), flat(new)
+        if one.hosts != other.hosts:
+            changed = next((pair for pair in zip(one.hosts, other.hosts, strict=False) if pair[0] != pair[1]), None)
+            how = "another structure" if changed is None else f"{changed[1][1]} where {changed[0][1]} was captured"
+            raise GuardBroken(self.number, name, how)
+        found = []
+        for old, tensor in zip(one.tensors, other.tensors, strict=True):
+            if tensor is old or _same_memory(old, tensor):
+                continue
+            same = old.shape == tensor.shape and old.dtype == tensor.dtype and old.device == tensor.device
+            if not same or not set(repeated(old)) <= set(repeated(tensor)):
+                raise GuardBroken(self.number, name, f"{layout_text(tensor)} where {layout_text(old)} was captured")
+            found.append((old, tensor))
+        return found
+
+    def _state_pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        now = self._slots.tensors() if self.held else {}
+        found = []
+        for path, held in self.held.items():
+            new = now.get(path)
+            if held is None or new is None or new is held:
+                continue
+            if _alike(held, new):
+                found.append((held, new))
+            elif path in self._settled:
+                raise GuardBroken(self.number, path, f"{layout_text(new)} where {layout_text(held)} was captured")
+        return found
+
+    def settle(self) -> None:
+        """Leave state whose size the break changed as it is, since code that reads it has to run eagerly too; copy the
+        rest into the captured tensors."""
+        if not self.held:
+            return
+        now = self._slots.tensors()
+        for path, held in self.held.items():
+            if held is not None and path in now and _alike(held, now[path]):
+                self._settled.add(path)
+        _copy_all(self._state_pairs())
+        self._bind()
+
+    def _bind(self) -> None:
+        now = self._slots.tensors() if self.held else {}
+        for path, held in self.held.items():
+            if held is not None and path in self._settled and now.get(path) is not held:
+                self._slots.bind(path, held)
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except (RuntimeError, NotImplementedError):  # sparse, or without memory
+        return 0
+
+
+def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    try:
+        return (
+            one.data_ptr() == other.data_ptr()
+            and one.shape == other.shape
+            and one.stride() == other.stride()
+            and one.dtype == other.dtype
+        )
+    except RuntimeError:
+        return False
+
+
+def _copy_all(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Copy each source to its target. No copy may overwrite a tensor that a later one reads."""
+    targets = {storage_of(target) for target, _ in pairs}
+    for target, source in [(target, new.clone() if storage_of(new) in targets else new) for target, new in pairs]:
+        copy(target, source)
+
+
+def copy(target: torch.Tensor, source: torch.Tensor) -> None:
+    import torch
+
+    with torch.no_grad(), torch.inference_mode(target.is_inference()):
+        target, source = target.detach(), source.detach()
+        for dimension in repeated(target):  # expanded: one element stands for all
+            target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
+        target.copy_(source)
+
+
+def repeated(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The dimensions along which a tensor is expanded."""
+    import torch
+
+    if tensor.layout != torch.strided:
+        return ()
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return tuple(at for at, (size, stride) in enumerate(sizes) if stride == 0 and size > 1)
+
+
+def _cloned(value: Any) -> Any:
+    """Return the same structure over new tensors, whose strides do not follow memory that may change later."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def cloned(leaf: Any) -> Any:
+        if not issubclass(type(leaf), torch.Tensor):
+            return leaf
+        return leaf.clone(memory_format=torch.contiguous_format) if leaf.layout == torch.strided else leaf.clone()
+
+    return tree_map(cloned, value)

@@ -1,0 +1,103 @@
+"""Variables that pass from break to break. No captured code assigns or reads them, so they may have another value, size
+or structure in every step."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with
+from graphsafe.capture.plan.shared.statements import own_loads, own_stores, within
+from graphsafe.report.model import CallSite
+
+
+def passed(function: Function, regions: Iterable[Region]) -> Mapping[Region, frozenset[str]]:
+    """Return for each region of the function the variables in it that occur in these regions only."""
+    stored, names = set[str](), dict[Region, frozenset[str]]()
+    inside: set[int] = set()
+    for region in regions:
+        place = function.place(region)
+        statements = [one for one in within(place.statements if place else []) if isinstance(one, ast.stmt)]
+        inside |= {id(one) for one in statements}
+        stored |= {name for one in statements for name in own_stores(one)}
+        names[region] = frozenset(name for one in statements for name in _names(one))
+    outside = _given(function)
+    for statement in function.statements():
+        if id(statement) not in inside:
+            outside |= _names(statement)
+    return {region: held & (stored - outside) for region, held in names.items()}
+
+
+def beyond(regions: Sequence[Region]) -> list[frozenset[str]]:
+    """Return for each break the variables that it is not handed and does not hand over: those that pass from break to
+    break, and those of an enclosing function, which it finds by itself."""
+    by_function: dict[Function, list[Region]] = {}
+    for region in regions:
+        by_function.setdefault(function_with(region), []).append(region)
+    found = {
+        region: names | function.nonlocals
+        for function, own in by_function.items()
+        for region, names in passed(function, own).items()
+    }
+    return [found[region] for region in regions]
+
+
+def between(function: Function, regions: Iterable[Region]) -> Mapping[Region, tuple[str, ...]]:
+    """Return for each region of the function the variables in it that pass from one of them to another."""
+    found = passed(function, regions)
+    counts = Counter(name for names in found.values() for name in names)
+    return {region: tuple(sorted(name for name in names if counts[name] > 1)) for region, names in found.items()}
+
+
+def occurrences(function: Function, name: str) -> list[Region]:
+    """Return the statements in which the variable occurs, if it could pass from break to break."""
+    found = [function.region_at(one) for one in function.statements() if name in _names(one)]
+    legal = [region for region in map(function.legal, found) if region is not None]
+    passes = len(legal) == len(found) and any(name in names for names in passed(function, legal).values())
+    return legal if passes else []
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """A statement that uses what a call returns."""
+
+    region: Region
+    frames: tuple[CallSite, ...]
+    "The calls that lead to its function."
+    name: str
+    "The variable that the call's value is bound to."
+    line: int
+    "The line that binds it."
+
+
+def receivers(frames: Sequence[CallSite], closed: Set[Function]) -> list[Receiver] | None:
+    """Return the statements that use what the innermost function returns to its caller; none if the step itself returns
+    it. None if captured code would use it, or if functions in `closed` would have to be cut."""
+    for at in reversed(range(len(frames) - 1)):
+        function, line = function_of(frames[at]), frames[at].line
+        if function is None or function in closed:
+            return None
+        match function.node_at(line):
+            case ast.Return(value=ast.Call()):
+                continue
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call()) as statement:
+                using = [one for one in function.statements() if one is not statement and name in _names(one)]
+                regions = [function.legal(function.region_at(one)) for one in using]
+                other = any(name in own_stores(one) for one in using) or name in _given(function)
+                found = [Receiver(one, tuple(frames[:at]), name, line) for one in regions if one is not None]
+                return None if other or len(found) < len(using) else found
+            case _:
+                return None
+    return []
+
+
+def _given(function: Function) -> set[str]:
+    """Return the variables that a call of the function or another function assigns."""
+    arguments = {node.arg for node in ast.walk(function.node.args) if isinstance(node, ast.arg)}
+    return arguments | function.nonlocals | function.globals
+
+
+def _names(statement: ast.stmt) -> set[str]:
+    return own_stores(statement) | own_loads(statement)
