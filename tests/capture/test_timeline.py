@@ -129,6 +129,26 @@ def test_lines_are_told_as_far_as_both_profiles_made_the_same_calls() -> None:
     assert {one.place for one in timeline_of(step().events).operations or ()} == {None}
 
 
+def test_an_allocation_that_only_one_profile_has_takes_no_line_from_others() -> None:
+    plain = step()
+    plain.call("cudaMalloc", 1022, 1, 20)
+    plain.call("cudaMalloc", 1080, 1, 21)
+    lines = [
+        (one.kind, one.place)
+        for one in timeline_of(plain.events, marked(), PLACES).operations or ()
+        if one.lane == "host"
+    ]
+    kept = [PLACES[0], PLACES[0], PLACES[1], PLACES[1], PLACES[2], PLACES[3]]
+    assert [place for kind, place in lines if kind != "allocation"] == kept
+    assert [place for kind, place in lines if kind == "allocation"] == [None, None]
+
+    def allocates(profile: Profile) -> None:
+        profile.call("cudaMalloc", 1023 * 1.5, 0.5, 22)
+
+    both = timeline_of(step().events, marked(allocates), PLACES).operations or ()
+    assert [one.place for one in both if one.lane == "host"] == kept
+
+
 def test_a_replay_is_one_launch_and_its_work_is_of_the_graph() -> None:
     profile = Profile()
     profile.add("user_annotation", STEP, 0, 50)

@@ -25,6 +25,7 @@ NAMES = [line.split("(")[0].removeprefix("def ") for line in FILE.read_text().sp
 TIMES = int(os.environ.get("GRAPHSAFE_REPEAT", "5"))
 
 
+@pytest.mark.child
 @pytest.mark.gpu
 def test_every_run_gives_the_right_verdict() -> None:
     names = NAMES * TIMES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 
 from graphsafe.fixes.code import Code, Definition, dotted
@@ -55,6 +56,20 @@ def is_extent(node: ast.expr) -> bool:
         node.func.attr in ("numel", "dim") or (node.func.attr == "size" and bool(node.args))
     )
     return of_tensor or dotted(node.func) == "len"
+
+
+def overflows_half(node: ast.expr) -> bool:
+    """Return whether a literal is beyond half precision, whose greatest number is 65504.
+
+    A copy from the host makes infinity of it. `full` and `fill_` raise "value cannot be converted to type c10::Half
+    without overflow" on a GPU (torch 2.11, measured on an H100).
+    """
+    number = node.operand if isinstance(node, ast.UnaryOp) else node
+    value = number.value if isinstance(number, ast.Constant) else 0
+    return type(value) in (int, float) and _HALF < abs(value) < math.inf  # type: ignore[arg-type]
+
+
+_HALF = 65504
 
 
 def keeps_meaning(name: str, function: Definition) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.fixes.code import Code, argument, dotted, is_literal
 from graphsafe.fixes.fix import Fix
+from graphsafe.fixes.host_numbers import overflows_half
 from graphsafe.report.model import Finding
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 _MAKERS = {"tensor": "full", "as_tensor": "full", "scalar_tensor": "full", "new_tensor": "new_full"}
 _DEVICES = ("device", "dev")
+_WIDE = frozenset(
+    f"torch.{name}" for name in ("float", "float32", "double", "float64", "bfloat16", "int", "int32", "long", "int64")
+)
 
 
 def full(code: Code, finding: Finding) -> Fix | None:
@@ -26,7 +30,7 @@ def full(code: Code, finding: Finding) -> Fix | None:
         inner, device = made if made is not None else (node, None)
         text = _full(code, inner, device, is_number="number" in finding.data.get("data", ""))
         if text is not None:
-            return Fix("fill it on the device with full", (code.replaced(node, text),))
+            return Fix("fill it on the device with full", (code.replaced(node, text),), _risk(inner))
     return None
 
 
@@ -73,6 +77,22 @@ def _full(code: Code, node: ast.Call, device: ast.expr | None, is_number: bool) 
         return made if device is None else rewriting.with_keyword(made, "device", _text(code, device))
 
     return rewriting.call(code.text(node), change)
+
+
+def _risk(node: ast.Call) -> str:
+    """Return what may go wrong where the tensor is of half precision and the number beyond it."""
+    value = _filled(node.args[0])[1]
+    named = next((each.value for each in node.keywords if each.arg == "dtype"), None)
+    is_wide = (
+        not isinstance(node.func, ast.Attribute) or node.func.attr != "new_tensor" if named is None else _is_wide(named)
+    )
+    if value is None or is_wide or not overflows_half(value):
+        return ""
+    return "`full` raises if the dtype is half precision, which cannot hold this number"
+
+
+def _is_wide(dtype: ast.expr) -> bool:
+    return dotted(dtype) in _WIDE
 
 
 def _text(code: Code, device: ast.expr) -> str:

@@ -6,7 +6,7 @@ import ast
 
 from graphsafe.fixes.code import Code, argument, dotted, is_literal, is_plain
 from graphsafe.fixes.fix import Fix
-from graphsafe.fixes.host_numbers import is_integer
+from graphsafe.fixes.host_numbers import is_integer, overflows_half
 from graphsafe.report.model import Finding
 
 
@@ -27,6 +27,10 @@ def fill(code: Code, finding: Finding) -> Fix | None:
             parts = place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
             unsure = [part for part in parts if not is_integer(code, part)]
             risk = f"nothing is stored where `{code.text(unsure[0])}` is a bool" if unsure else ""
+            if overflows_half(value):
+                risk = (
+                    f"`fill_` raises if `{code.text(place.value)}` is of half precision, which cannot hold this number"
+                )
             text = f"{code.text(place)}.fill_({code.text(value)})"
             return Fix("fill the element on the device", (code.replaced(node, text),), risk)
     return None

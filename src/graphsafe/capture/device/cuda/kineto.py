@@ -8,7 +8,7 @@ which has the `correlation` of the call that launched it; and this package's own
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -140,15 +140,32 @@ def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]
         return [None] * len(calls)
     others = _calls(named, step)
     theirs = _marked(named, step, others, places)
-    front = _alike(calls, others)
-    back = _alike(calls[front:][::-1], others[front:][::-1])
-    return [*theirs[:front], *[None] * (len(calls) - front - back), *theirs[len(others) - back :]]
+    found: list[str | None] = [None] * len(calls)
+    front, front_of_others = 0, 0
+    for at, other in _same(calls, others):
+        found[at] = theirs[other]
+        front, front_of_others = at + 1, other + 1
+    for at, other in _same(calls[front:][::-1], others[front_of_others:][::-1]):
+        found[-1 - at] = theirs[-1 - other]
+    return found
 
 
-def _alike(calls: Sequence[_Span], others: Sequence[_Span]) -> int:
-    """Return how many calls at the beginning are the same."""
-    pairs = zip(calls, others, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one.name != other.name), min(len(calls), len(others)))
+def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of the calls at the beginning that are the same.
+
+    Allocations may be missing in either: they depend on what is left in the caches of PyTorch and of libraries.
+    """
+    at = other = 0
+    while at < len(calls) and other < len(others):
+        if calls[at].name == others[other].name:
+            yield at, other
+            at, other = at + 1, other + 1
+        elif calls[at].kind == "allocation":
+            at += 1
+        elif others[other].kind == "allocation":
+            other += 1
+        else:
+            return
 
 
 def _marked(events: Iterable[Event], step: _Span, calls: Sequence[_Span], places: Sequence[str]) -> list[str | None]:

@@ -185,7 +185,7 @@ class CudaSight:
             offset = generator.get_offset()
             torch.empty(1, device="cuda").uniform_()
             generator.set_offset(offset)
-        except RuntimeError as error:
+        except (RuntimeError, SystemError) as error:  # SystemError: seen on torch 2.11 while waits are followed
             return " ".join(str(error).split())[:300]
         return None
 
