@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _NOT_INITIALIZED = 3
 "CUDA_ERROR_NOT_INITIALIZED"
 _NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
+_OWN = frozenset((_NVML, "CUDA_MODULE_LOADING"))
+"""Environment variables that say nothing of the factory: the first is set below, the second by torch 2.11 when it
+starts CUDA, which each child does."""
 _SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _SHAREABLE_FILES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/nvidia")
 _SHAREABLE_THREADS = ("jemalloc_bg_thd",)
@@ -135,8 +138,10 @@ def follow(folder: Path) -> None:
     different = [name for name in new if name not in origins or origins[name] != _origin(name)]
     if different:
         raise NotShareable(f"{different[0]} is another module than in the build child")
-    if reported["surroundings"] != _surroundings():
-        raise NotShareable("the factory changes the environment or the path")
+    changed = [name for name, value in _surroundings().items() if reported["surroundings"].get(name) != value]
+    changed += [name for name in reported["surroundings"] if name not in _surroundings()]
+    if changed:
+        raise NotShareable(f"the factory changes {changed[0]}")
     if reported["random"] != _random_digest():
         raise NotShareable("the factory draws random numbers of Python or numpy")
 
@@ -264,6 +269,7 @@ def _origin(name: str) -> str | None:
         return None
 
 
-def _surroundings() -> list[Any]:
-    variables = sorted(item for item in os.environ.items() if item[0] != _NVML)
-    return [hashlib.sha256(repr(variables).encode()).hexdigest(), [str(path) for path in sys.path], absolute("")]
+def _surroundings() -> dict[str, Any]:
+    variables = {f"the environment variable {name}": value for name, value in os.environ.items() if name not in _OWN}
+    digests = {name: hashlib.sha256(os.fsencode(value)).hexdigest() for name, value in variables.items()}
+    return {**digests, "sys.path": [str(path) for path in sys.path], "the working folder": absolute("")}
