@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Set
 from graphsafe.scan.hazards.graph_syntax import own_nodes
 from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.roots.hot_roots import HotnessRules
-from graphsafe.scan.roots.step_names import SEED, StepNames, takes_surely
+from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
 from graphsafe.scan.roots.step_takers import StepTakers, is_short
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
 
@@ -33,7 +33,7 @@ def may_hold_loop(data: bytes, names: StepNames) -> bool:
     """Return whether a file's text may hold such a loop or step."""
     if takes_surely(data):
         return True
-    return _LOOP.search(data) is not None and (SEED.search(data) is not None or names.may_be_called_in(data))
+    return (may_take_step(data) or names.may_be_called_in(data)) and _LOOP.search(data) is not None
 
 
 class LoopRoots:

@@ -13,7 +13,8 @@ from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import is_replay, own_nodes
 from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.interpreter.calls.constructors import kept_parameters
-from graphsafe.scan.roots.step_names import MODEL, SEED, StepNames
+from graphsafe.scan.roots.step_names import MODEL, StepNames, may_take_step
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Binding
@@ -41,7 +42,7 @@ class StepTakers:
         self._files: dict[tuple[str, int], FileTakers] = {}
 
     def may_take_step(self, data: bytes) -> bool:
-        return SEED.search(data) is not None or self.names.may_be_called_in(data)
+        return may_take_step(data) or self.names.may_be_called_in(data)
 
     def of(self, file: FileIndex, between: int = _CALLS_BETWEEN) -> FileTakers:
         """Return the functions of a file, if calls may lead through `between` other files at most."""
@@ -122,7 +123,7 @@ class FileTakers:
         elsewhere = re.compile(rb"\b(?:%s)\(" % others) if others else None
         for name, text in self._texts.items():
             calls_others = elsewhere is not None and elsewhere.search(text) is not None
-            if self._makes_callables or calls_others or SEED.search(text):
+            if self._makes_callables or calls_others or may_take_step(text):
                 self._note(name)
         known: dict[str, Strength] = {}
         while known != self.takes:
@@ -282,8 +283,8 @@ class FileTakers:
         """Return the classes of the objects that a function binds to a name, or that a parameter's annotation names."""
         named = [*self._makers(around).get(name, ())]
         body = self.node(around)
-        for argument in () if isinstance(body, ast.Module) else ast.walk(body.args):
-            if isinstance(argument, ast.arg) and argument.arg == name and argument.annotation is not None:
+        for argument in () if isinstance(body, ast.Module) else inside(body.args, ast.arg):
+            if argument.arg == name and argument.annotation is not None:
                 named.append(argument.annotation)
         return [ref for written in named if (ref := self._class_named(written)) is not None]
 
