@@ -40,9 +40,14 @@ class StepTakers:
         self.engine = engine
         self.names = names
         self._files: dict[tuple[str, int], FileTakers] = {}
+        self._perhaps: dict[str, bool] = {}
+        "Path -> whether the file's text may hold a call that takes a step."
 
-    def may_take_step(self, data: bytes) -> bool:
-        return may_take_step(data) or self.names.may_be_called_in(data)
+    def _may_take_step(self, path: str) -> bool:
+        if path not in self._perhaps:
+            data = self.engine.project.files.data(path) or b""
+            self._perhaps[path] = may_take_step(data) or self.names.may_be_called_in(data)
+        return self._perhaps[path]
 
     def of(self, file: FileIndex, between: int = _CALLS_BETWEEN) -> FileTakers:
         """Return the functions of a file, if calls may lead through `between` other files at most."""
@@ -55,8 +60,7 @@ class StepTakers:
         """Return the way in which a function of another file takes a step, or None."""
         path, _, name = ref.partition("::")
         file = self.engine.project.files.index(path)
-        data = self.engine.project.files.data(path) if file is not None else None
-        if file is None or data is None or between < 0 or not self.may_take_step(data):
+        if file is None or between < 0 or not self._may_take_step(path):
             return None
         return self.of(file, between).takes.get(name)
 
