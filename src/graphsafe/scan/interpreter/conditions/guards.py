@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 
 from graphsafe.scan.domain.events import CompileTest
-from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.frozen import dataclass, replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import (
     NONE,
@@ -111,10 +110,11 @@ def _may_ask(test: ast.expr) -> bool:
 
 def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
     """Return the truth of a test during a capture, also if locals hold the answer: `capturing`, `buffers is None`."""
-    direct = answer(frame, test, compiled)
+    is_name = isinstance(test, ast.Name)
+    direct = None if is_name else answer(frame, test, compiled)
     if direct is not None or depth > MAX_LOCALS:
         return direct
-    if isinstance(test, ast.Name):
+    if is_name:
         bound = provenance.bound_expression(frame, test)
         if bound is None or bound is test:
             return False if depth and platforms.is_other(frame, test) else None
