@@ -26,13 +26,7 @@ class Code:
     @cached_property
     def _parents(self) -> dict[ast.AST, ast.AST]:
         """Each node -> the one around it, the outermost nodes first."""
-        found: dict[ast.AST, ast.AST] = {}
-        waiting: list[ast.AST] = [self.tree]
-        for node in waiting:
-            children = [*ast.iter_child_nodes(node)]
-            found.update(dict.fromkeys(children, node))
-            waiting += children
-        return found
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
     @cached_property
     def _by_line(self) -> dict[int, list[ast.expr | ast.stmt]]:

@@ -345,10 +345,9 @@ def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
 
 
 def depends_on_step(value: Value, depth: int = 0) -> bool:
-    kind = type(value)
-    if kind is Tensor or kind is Unknown or kind is Instance:
-        return value.step  # type: ignore[union-attr]
-    if kind is Number or kind is NoneValue or depth > 4:
+    if isinstance(value, (Tensor, Unknown, Instance)):
+        return value.step
+    if isinstance(value, (Number, NoneValue)) or depth > 4:
         return False
     if isinstance(value, Sequence):
         return depends_on_step(value.elem, depth + 1)

@@ -119,7 +119,7 @@ class AttributeTables:
         return self._engine.queries.ask(
             ("attribute", *made, name, level),
             lambda: self.work_out(Instance(owner.ref, given=owner.given), name, level),
-            _nothing,
+            lambda: None,
             level,
         )
 
@@ -346,10 +346,6 @@ class AttributeTables:
         methods = [f"{path}::{name}" for name in facts.methods.values()]
         made = [(method, project.function_facts(method)) for method in methods]
         return [m for m, f in made if f is not None and not FACTORY_DECORATORS.isdisjoint(f.decorators)][:MAX_WRITERS]
-
-
-def _nothing() -> None:
-    """Return None: while an attribute's value is being found, nothing is known of it."""
 
 
 def _add(found: dict[Key, list[Value]], key: Key, value: Value) -> None:

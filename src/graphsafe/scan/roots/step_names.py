@@ -12,7 +12,7 @@ MODEL = "model|net|network|unet|transformer|policy|actor|decoder|denoiser|denois
 SEED = re.compile(rb"\.replay\(|\.backward\(|\.step\(|(?<![\w.])(?:self\.)?(?:%s)(?:\.forward)?\(" % MODEL.encode())
 "Matches the text of a function that takes a step by itself."
 _SURE = b".replay(", b".backward("
-_PERHAPS = (b".step(", b".forward(", *(f"{name}(".encode() for name in MODEL.split("|") if name != "unet"))
+_PERHAPS = (b".step(", b".forward(", *(f"{name}(".encode() for name in MODEL.split("|")))
 """Texts of which one is in every other text that `SEED` matches. Looking for each is many times as fast as the
 pattern."""
 _DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.replay\(|\.backward\(", re.M)

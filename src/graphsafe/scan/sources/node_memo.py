@@ -9,13 +9,6 @@ from typing import Any, TypeVar
 
 Question = TypeVar("Question", bound=Callable[..., Any])
 Node = TypeVar("Node", bound=ast.AST)
-_WITHOUT_NODES = frozenset("ctx op ops id attr arg kind type_comment".split())
-"Fields of nodes that hold no nodes, but for operators and contexts, which nobody looks for."
-_FIELDS = {
-    kind: [name for name in kind._fields if name not in _WITHOUT_NODES]
-    for kind in vars(ast).values()
-    if isinstance(kind, type) and issubclass(kind, ast.AST)
-}
 
 
 def memoize_on_node(question: Question) -> Question:
@@ -60,22 +53,11 @@ def inside(node: ast.AST, kind: type[Node]) -> Sequence[Node]:
 def _by_kind(node: ast.AST) -> Mapping[type[ast.AST], Sequence[ast.AST]]:
     """Return the nodes inside a node, without itself, by their kind."""
     found: dict[type[ast.AST], list[ast.AST]] = {}
-    waiting = [*_parts(node)]
+    waiting = [*ast.iter_child_nodes(node)]
     for inner in waiting:
         found.setdefault(type(inner), []).append(inner)
-        waiting += _parts(inner)
+        waiting += ast.iter_child_nodes(inner)
     return found
-
-
-def _parts(node: ast.AST) -> list[ast.AST]:
-    parts: list[ast.AST] = []
-    for name in _FIELDS[type(node)]:
-        value = getattr(node, name, None)
-        if isinstance(value, ast.AST):
-            parts.append(value)
-        elif type(value) is list:
-            parts += [part for part in value if isinstance(part, ast.AST)]
-    return parts
 
 
 source_text = memoize_on_node(ast.unparse)

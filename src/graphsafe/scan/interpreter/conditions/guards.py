@@ -110,11 +110,10 @@ def _may_ask(test: ast.expr) -> bool:
 
 def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
     """Return the truth of a test during a capture, also if locals hold the answer: `capturing`, `buffers is None`."""
-    is_name = isinstance(test, ast.Name)
-    direct = None if is_name else answer(frame, test, compiled)
+    direct = answer(frame, test, compiled)
     if direct is not None or depth > MAX_LOCALS:
         return direct
-    if is_name:
+    if isinstance(test, ast.Name):
         bound = provenance.bound_expression(frame, test)
         if bound is None or bound is test:
             return False if depth and platforms.is_other(frame, test) else None
